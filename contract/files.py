@@ -1,0 +1,161 @@
+"""Files that are either whole or absent, and YAML whose mistakes have a place."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+
+
+@contextmanager
+def atomic(path: Path | str) -> Iterator[Path]:
+    """Give a temporary path beside `path`; move it there when the block ends well.
+
+    A reader, or a run that is killed, sees the old file or the whole new one.
+    Raises OSError if the place cannot be written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    # mkstemp makes private files; a result is as readable as the umask says.
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(name, 0o666 & ~umask)
+    try:
+        yield Path(name)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write `text` as UTF-8, whole or not at all. Raises OSError."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Write `value` as readable JSON, whole or not at all. Raises OSError, ValueError for NaN."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON file. Raises StudyError that names the file and the line."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as broken:
+        line = getattr(broken, "lineno", 1)
+        raise StudyError(f"{path}, line {line}: not JSON ({broken})") from None
+
+
+def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
+    """Read a YAML file and check it against a JSON Schema.
+
+    Raises StudyError naming file, line, key and, for a misspelt word, the one meant.
+    """
+    # Imported here: `list` and `--help` should not wait for a YAML parser.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file") from None
+    except UnicodeDecodeError as broken:
+        raise StudyError(f"{path}: not UTF-8 text ({broken.reason} at byte {broken.start})") from None
+    try:
+        document = YAML(typ="rt").load(text)
+    except MarkedYAMLError as broken:
+        mark = broken.problem_mark or broken.context_mark
+        line = mark.line + 1 if mark else 1
+        raise StudyError(f"{path}, line {line}: not YAML ({broken.problem})") from None
+    if schema is not None:
+        check(document, schema, path)
+    return _plain(document)
+
+
+def _plain(node: Any) -> Any:
+    """The document as dicts, lists and scalars of Python's own."""
+    if isinstance(node, Mapping):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(value) for value in node]
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
+    """Check a document against a JSON Schema (2020-12).
+
+    `document` may come from `read_yaml`'s parser, whose nodes know their lines.
+    Raises StudyError for the most telling violation.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    fault = best_match(Draft202012Validator(schema).iter_errors(document))
+    if fault is None:
+        return
+    steps = list(fault.absolute_path)
+    message, word = _say(fault)
+    if word is not None:
+        steps.append(word)
+    line = _line(document, steps)
+    place = f"{path}, line {line}" if line else f"{path}"
+    where = ".".join(str(step) for step in steps) or "(top level)"
+    raise StudyError(f"{place}: {where}: {message}")
+
+
+def _say(fault: Any) -> tuple[str, str | None]:
+    """The violation in plain words, and the unknown key if it is about one."""
+    allowed: list[str]
+    if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
+        allowed = [str(key) for key in fault.schema.get("properties", {})]
+        unknown = sorted(str(key) for key in fault.instance if key not in allowed)[0]
+        return f"unknown key. Allowed: {', '.join(allowed)}.{did_you_mean(unknown, allowed)}", unknown
+    if fault.validator == "enum":
+        allowed = [str(value) for value in fault.validator_value]
+        return f"{fault.instance!r} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
+            str(fault.instance), allowed
+        ), None
+    if fault.validator == "type":
+        return f"{_plain(fault.instance)!r} is not of type {fault.validator_value}", None
+    if fault.validator == "required":
+        missing = [key for key in fault.validator_value if key not in fault.instance]
+        return f"missing: {', '.join(missing)}", None
+    return str(fault.message), None
+
+
+def did_you_mean(word: str, allowed: list[str]) -> str:
+    """' Did you mean …?' for the nearest allowed word, or nothing."""
+    near = difflib.get_close_matches(word, allowed, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _line(document: Any, steps: list[Any]) -> int | None:
+    """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
+    line, node = None, document
+    for step in steps:
+        marks = getattr(node, "lc", None)
+        if marks is None or marks.data is None:
+            return line
+        try:
+            position = marks.key(step) if isinstance(node, Mapping) else marks.item(step)
+            line, node = position[0] + 1, node[step]
+        except (KeyError, IndexError, TypeError):
+            return line
+    return line

@@ -1,0 +1,198 @@
+"""The table of samples: declared once, checked where it is written and where it is read.
+
+The data dictionary is generated from this declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pa
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from contract.errors import StudyError
+from contract.files import atomic
+
+SCHEMA_VERSION = 1
+STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
+STOP_REASONS = ("converged", "plateau", "budget", "samples")
+ORIGINS = ("measured", "synthetic")
+
+
+def _column(dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False) -> pa.Column:
+    return pa.Column(dtype, checks=list(checks), nullable=null, description=description, metadata={"unit": unit})
+
+
+def _json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError):
+        return False
+
+
+_NOT_NEGATIVE = pa.Check.ge(0, error="must not be negative")
+_POSITIVE = pa.Check.gt(0, error="must be positive")
+
+SAMPLES = pa.DataFrameSchema(
+    {
+        "node": _column("str", "Machine: a readable name and a hash of its hardware"),
+        "run": _column("str", "The process that measured this round"),
+        "round": _column("int64", "Round, from 1: one process, every point once, in shuffled order", pa.Check.ge(1)),
+        "experiment": _column("str", "Experiment"),
+        "device": _column("str", "Device: cpu, cuda:0, …"),
+        "backend": _column("str", "Library that did the work"),
+        "dtype": _column("str", "Number format of the operands; empty where none applies"),
+        "threads": _column("int64", "CPU threads the work was given; 0 where none applies", _NOT_NEGATIVE),
+        "params": _column(
+            "str",
+            "The point's other parameters: a JSON object with sorted keys",
+            pa.Check(_json_object, element_wise=True, error="is not a JSON object"),
+        ),
+        "metric": _column("str", "What was measured: time, time.forward, repeat_share, …"),
+        "sample": _column("int64", "Index of the sample within its round, point and metric", _NOT_NEGATIVE),
+        "value": _column("float64", "The measured value of one call; empty unless status is ok or wrong", null=True),
+        "unit": _column("str", "Unit of value (SI; 1 for shares)"),
+        "calls": _column("int64", "Calls that one sample averages over", _NOT_NEGATIVE, unit="1"),
+        "flop": _column("float64", "Floating-point operations of one call", _NOT_NEGATIVE, unit="FLOP", null=True),
+        "bytes": _column("float64", "Least memory traffic of one call", _NOT_NEGATIVE, unit="B", null=True),
+        "status": _column("str", "Outcome: " + ", ".join(STATUSES), pa.Check.isin(STATUSES)),
+        "reason": _column("str", "Why the status is not ok; empty if it is"),
+        "stop_reason": _column(
+            "str",
+            "Why sampling ended: " + ", ".join(STOP_REASONS) + "; empty if it never began",
+            pa.Check.isin(("", *STOP_REASONS)),
+        ),
+        "error": _column("float64", "Relative error of the result against float64", _NOT_NEGATIVE, unit="1", null=True),
+        "tolerance": _column("float64", "Largest error that counts as right", _NOT_NEGATIVE, unit="1", null=True),
+        "elapsed_s": _column("float64", "Time since the round began", _NOT_NEGATIVE, unit="s", null=True),
+        "clock_mhz": _column("float64", "Clock that the device's counter showed", _POSITIVE, unit="MHz", null=True),
+        "temperature_c": _column("float64", "Temperature of the device", unit="°C", null=True),
+        "power_w": _column("float64", "Power that the device drew", _NOT_NEGATIVE, unit="W", null=True),
+        "other_load": _column(
+            "float64",
+            "CPU time that others took of the node, as a share of all cores",
+            _NOT_NEGATIVE,
+            unit="1",
+            null=True,
+        ),
+        "steal": _column(
+            "float64",
+            "CPU time that the hypervisor withheld, as a share of all cores",
+            _NOT_NEGATIVE,
+            unit="1",
+            null=True,
+        ),
+        "flags": _column("str", "What may have spoilt the sample, separated by spaces: busy, steal, throttled"),
+        "origin": _column("str", "measured, or synthetic (tests only)", pa.Check.isin(ORIGINS)),
+    },
+    checks=[
+        pa.Check(
+            lambda table: table["value"].notna() | ~table["status"].isin(("ok", "wrong")),
+            error="value: is empty although the status says that it was measured",
+        ),
+        pa.Check(
+            lambda table: ~(table["unit"].eq("s") & table["value"].le(0)),
+            error="value: is not a time",
+        ),
+        pa.Check(
+            lambda table: table["status"].eq("ok") | table["reason"].ne(""),
+            error="reason: is empty although the status is not ok",
+        ),
+    ],
+    strict=True,
+    ordered=False,
+    unique=["round", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "sample"],
+)
+
+
+def validate(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Check a table of samples; return it with its columns in the declared order.
+
+    Raises StudyError with the column, the row and the value of the first fault.
+    """
+    try:
+        checked = SAMPLES.validate(table, lazy=True)
+    except pa.errors.SchemaErrors as faults:
+        raise StudyError(f"{where}: {_first_fault(table, faults)}") from None
+    return checked[list(SAMPLES.columns)]
+
+
+def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
+    cases = faults.failure_cases
+    absent = [name for name in SAMPLES.columns if name not in table.columns]
+    if absent:
+        return f"column {absent[0]!r} is missing"
+    extra = [str(name) for name in table.columns if name not in SAMPLES.columns]
+    if extra:
+        return f"column {extra[0]!r} is not in the data dictionary"
+    located = cases[cases["index"].notna()]
+    case = (located if len(located) else cases).iloc[0]
+    if case["check"] == "multiple_fields_uniqueness":
+        return f"row {int(case['index'])}: the same sample stands in the file twice"
+    if pd.isna(case["index"]) or str(case["check"]).startswith("dtype"):
+        return f"column {case['column']!r}: holds {case['failure_case']}, not {SAMPLES.columns[case['column']].dtype}"
+    row, column, message = int(case["index"]), case["column"], str(case["check"])
+    if case["schema_context"] == "DataFrameSchema":
+        column, _, message = message.partition(": ")
+        value = table.iloc[row][column]
+    else:
+        value = case["failure_case"]
+    if hasattr(value, "item"):  # say -0.003, not np.float64(-0.003)
+        value = value.item()
+    return f"column {column!r}, row {row}: {value!r} {message}"
+
+
+def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
+    """Write one round's samples as Parquet, whole or not at all.
+
+    `about` (seed, start and end in UTC, seconds spent, options) goes into the
+    file's metadata. Raises StudyError if the table does not conform, OSError if
+    the place cannot be written.
+    """
+    checked = validate(table, str(path))
+    contents = arrow.Table.from_pandas(checked, preserve_index=False)
+    contents = contents.replace_schema_metadata(
+        {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
+    )
+    with atomic(path) as temporary:
+        parquet.write_table(contents, temporary, compression="zstd")
+
+
+def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Read one round's samples and what is known about the round.
+
+    Raises StudyError naming the file and the reason if it is cut off, is of
+    another schema version, or breaks the data dictionary.
+    """
+    try:
+        contents = parquet.read_table(path)
+    except (arrow.ArrowException, OSError) as broken:
+        reason = str(broken).splitlines()[0]
+        raise StudyError(f"{path}: cannot be read as Parquet ({reason})") from None
+    about = json.loads((contents.schema.metadata or {}).get(b"study", b"{}"))
+    if about.get("schema") != SCHEMA_VERSION:
+        raise StudyError(
+            f"{path}: written under version {about.get('schema')} of the data dictionary, "
+            f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
+        )
+    return validate(contents.to_pandas(), str(path)), about
+
+
+def dictionary() -> pd.DataFrame:
+    """The data dictionary: column, type, unit, whether it may be empty, meaning."""
+    return pd.DataFrame(
+        [
+            {
+                "column": name,
+                "type": str(column.dtype),
+                "unit": (column.metadata or {}).get("unit", ""),
+                "may_be_empty": column.nullable,
+                "meaning": column.description,
+            }
+            for name, column in SAMPLES.columns.items()
+        ]
+    )
