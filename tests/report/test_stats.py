@@ -1,0 +1,208 @@
+"""The statistics hold what they promise: coverage by simulation, invariances by properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report import stats
+from scipy import special
+from scipy.stats import t as student
+
+POINTS, GROUPS, SAMPLES = 40, 300, 15
+BETWEEN, WITHIN = 0.02, 0.01
+
+Effects = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+def normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return random.normal(size=shape)
+
+
+def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Student t with 4 df, scaled to variance 1."""
+    return random.standard_t(4, shape) / np.sqrt(2)
+
+
+def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Effects, spread: float) -> np.ndarray:
+    """Logs of the rounds' medians, shape (groups, points, rounds); the true log median time is 0.
+
+    spread: the points' standard deviations between rounds lie log-uniformly over this factor.
+    """
+    random = np.random.default_rng(seed)
+    between = BETWEEN * np.exp(random.uniform(-0.5, 0.5, (groups, points, 1)) * np.log(spread))
+    samples = random.normal(0, WITHIN, (groups, points, rounds, SAMPLES))
+    return between * effects(random, (groups, points, rounds)) + np.median(samples, axis=-1)
+
+
+def coverage(y: np.ndarray) -> tuple[float, float, float, float]:
+    """Share of intervals that hold the truth: of times, of ratios; and the standard error of each share.
+
+    Ratios are of neighbouring points of one group (disjoint pairs) and of a point and its
+    counterpart in the next group. The standard errors take groups, not points, as independent.
+    """
+    groups, points, _ = y.shape
+    centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
+    for group in range(groups):
+        found = stats.on_log_scale(list(np.exp(y[group])))
+        centre[group], se[group], df[group] = np.log(found.estimate), found.se, found.df
+    times = np.abs(centre) <= stats.half_width(se, df)
+
+    def ratio(a: tuple, b: tuple) -> np.ndarray:
+        both, together = stats.combine(se[a], df[a], se[b], df[b])
+        return np.abs(centre[a] - centre[b]) <= stats.half_width(both, together)
+
+    even = points // 2 * 2
+    inside = ratio((slice(None), slice(0, even, 2)), (slice(None), slice(1, even, 2))).mean(axis=1)
+    across = ratio((slice(0, None, 2),), (slice(1, None, 2),)).mean(axis=1)
+    ratios = np.concatenate([inside[0::2] / 2 + inside[1::2] / 2, across])
+    per_group = times.mean(axis=1)
+    return (
+        per_group.mean(),
+        ratios.mean(),
+        per_group.std(ddof=1) / np.sqrt(groups),
+        ratios.std(ddof=1) / np.sqrt(len(ratios)),
+    )
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 8])
+@pytest.mark.parametrize(
+    ("effects", "spread"),
+    [(normal, 1.0), (heavy, 1.0), (normal, 5.0), (heavy, 5.0)],
+    ids=["normal", "heavy tails", "unequal variances", "heavy tails and unequal variances"],
+)
+def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Effects, spread: float) -> None:
+    times, ratios, se_times, se_ratios = coverage(round_medians(7, GROUPS, POINTS, rounds, effects, spread))
+    assert se_times < 0.004 and se_ratios < 0.004, "too few replications to say"
+    assert 0.93 <= times <= 0.97
+    assert 0.93 <= ratios <= 0.97
+
+
+@pytest.mark.parametrize("points", [2, 5])
+@pytest.mark.parametrize(("effects", "spread"), [(normal, 1.0), (heavy, 5.0)])
+def test_small_groups_are_not_over_confident(points: int, effects: Effects, spread: float) -> None:
+    times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread))
+    assert 0.93 <= times <= 0.97
+    assert 0.93 <= ratios <= 0.985  # conservative in groups of two: said in the docstring
+
+
+def test_moderation_narrows_the_intervals_of_three_rounds() -> None:
+    y = round_medians(3, 1, POINTS, 3, normal, 1.0)[0]
+    found = stats.on_log_scale(list(np.exp(y)))
+    plain = student.ppf(0.975, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
+    assert stats.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
+
+
+def test_the_simulation_can_tell_a_wrong_method() -> None:
+    """An interval from the samples of one round, which is what most benchmarks print, misses most truths."""
+    y = round_medians(5, 100, POINTS, 3, normal, 1.0)
+    naive = WITHIN * 1.2533 / np.sqrt(SAMPLES) * 1.96
+    assert np.mean(np.abs(y[..., 0]) <= naive) < 0.5
+
+
+# ------------------------------------------------------------------ known values
+
+
+@given(st.floats(1e-3, 1e4))
+def test_trigamma_inverse_inverts(x: float) -> None:
+    assert special.polygamma(1, stats.trigamma_inverse(x)) == pytest.approx(x, rel=1e-6)
+
+
+def test_the_prior_is_recovered_from_many_variances() -> None:
+    random = np.random.default_rng(2)
+    d0, s0, d = 6.0, 4e-4, 4
+    true = d0 * s0 / random.chisquare(d0, 20_000)
+    seen = true * random.chisquare(d, 20_000) / d
+    prior = stats.fit_prior(seen, np.full(20_000, d))
+    assert prior.df == pytest.approx(d0, rel=0.1)
+    assert prior.variance == pytest.approx(s0, rel=0.05)
+
+
+def test_a_single_point_gets_the_plain_t_interval() -> None:
+    values = np.array([1.0, 1.1, 1.05])
+    found = stats.on_log_scale([values])
+    y = np.log(values)
+    half = student.ppf(0.975, 2) * y.std(ddof=1) / np.sqrt(3)
+    assert found.high[0] == pytest.approx(np.exp(y.mean() + half))
+    assert found.df[0] == 2
+
+
+def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
+    found = stats.on_log_scale([[1.0, 1.01, 1.02]] * 10)
+    assert (found.df <= 20).all() and (found.df > 10).all()
+
+
+def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
+    found = stats.on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
+    assert np.isnan(found.low[0]) and np.isnan(found.se[0]) and found.estimate[0] == 1.0
+    assert np.isfinite(found.low[1:]).all()
+
+
+def test_zero_variance_is_floored() -> None:
+    found = stats.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
+    assert found.low[0] < 1 < found.high[0]
+
+
+def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
+    counted = stats.on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
+    assert counted.low[0] == counted.high[0] == 1.0 and counted.exact.tolist() == [True, False]
+    assert counted.low[1] < counted.estimate[1] < counted.high[1] == 1.0
+    timed = stats.on_linear_scale([[0.5, 0.5, 0.5]], counted=False, share=True)
+    assert np.isnan(timed.low[0]) and not timed.exact[0]
+    once = stats.on_linear_scale([[1.0]], counted=True, share=True)
+    assert np.isnan(once.low[0])
+
+
+def test_an_exact_side_leaves_the_other_sides_degrees_of_freedom() -> None:
+    se, df = stats.combine(0.02, 5.0, 0.0, np.inf)
+    assert (float(se), float(df)) == pytest.approx((0.02, 5.0))
+    se, df = stats.combine(0.0, np.inf, 0.0, np.inf)
+    assert float(se) == 0 and np.isinf(df)
+
+
+# ------------------------------------------------------------------ properties
+
+positive = st.floats(1e-6, 1e3)
+group = st.lists(st.lists(positive, min_size=2, max_size=8), min_size=1, max_size=8)
+
+
+@given(group)
+def test_an_interval_holds_its_estimate(rounds: list[list[float]]) -> None:
+    found = stats.on_log_scale(rounds)
+    assert (found.low <= found.estimate).all() and (found.estimate <= found.high).all()
+    assert (found.low < found.high).all()
+
+
+@given(group, st.floats(1e-3, 1e3))
+def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: float) -> None:
+    found = stats.on_log_scale(rounds)
+    scaled = stats.on_log_scale([[value * unit for value in point] for point in rounds])
+    assert scaled.estimate == pytest.approx(found.estimate * unit)
+    # Rounding noise of the logarithms grows where rounds agree to the last digit.
+    assert scaled.high / scaled.low == pytest.approx(found.high / found.low, rel=1e-4)
+
+
+@given(group, st.randoms(use_true_random=False))
+def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: object) -> None:
+    found = stats.on_log_scale(rounds)
+    mixed = stats.on_log_scale([random.sample(point, len(point)) for point in rounds])  # type: ignore[attr-defined]
+    assert mixed.low == pytest.approx(found.low, rel=1e-6)
+
+
+@given(st.floats(1e-4, 1), st.floats(1, 50), st.floats(1e-4, 1), st.floats(1, 50))
+def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, se_b: float, df_b: float) -> None:
+    assert stats.combine(se_a, df_a, se_b, df_b) == stats.combine(se_b, df_b, se_a, df_a)
+    se, df = stats.combine(se_a, df_a, se_b, df_b)
+    assert se >= max(se_a, se_b) and min(df_a, df_b) <= df * (1 + 1e-9) and df <= max(df_a, df_b) * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8).filter(lambda y: np.ptp(y) > 1e-4), st.floats(1.5, 5))
+@settings(max_examples=50)
+def test_more_spread_between_rounds_is_a_wider_interval(y: list[float], factor: float) -> None:
+    centre = float(np.mean(y))
+    calm = stats.on_log_scale([np.exp(y)])
+    wild = stats.on_log_scale([np.exp(centre + factor * (np.array(y) - centre))])
+    assert wild.high[0] / wild.low[0] > calm.high[0] / calm.low[0]
