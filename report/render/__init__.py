@@ -1,0 +1,134 @@
+"""The report: from verdicts to a page, a PDF, their source and their figures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from contract.errors import StudyError
+from contract.files import read_json, write_json
+from report.render import pandoc, quarto
+from report.render.figures import Drawing, keep
+from report.render.markdown import environment
+from report.render.page import context, read_verdicts
+
+RENDERERS = ("auto", "quarto", "pandoc")
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+# What index.qmd needs beside it, whichever program renders it; page.html and pdf.typ are pandoc's.
+_BESIDE = ("report.css", "report.lua", "report.typ")
+_PANDOCS = ("page.html", "pdf.typ")
+
+
+def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None = None) -> None:
+    """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
+
+    `renderer`: auto (Quarto where it is found and new enough, else pandoc), quarto
+    or pandoc. `data`: the folder that `report gather` wrote, for the central figures.
+
+    Everything is made in a scratch folder and moved into place file by file, each
+    whole: a render that is killed leaves the old report. Raises StudyError for a
+    missing renderer or unusable input, OSError if the place cannot be written.
+    """
+    began = time.monotonic()
+    chosen = _choose(renderer)
+    document = read_verdicts(verdicts)
+    told, drawings = context(document, data)
+    out.mkdir(parents=True, exist_ok=True)
+    # In `out` itself: moving a file within one file system is atomic.
+    for stale in out.glob(".render-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
+    try:
+        drawn = _write_source(scratch, told, drawings, out / "figures")
+        if chosen["program"]:
+            quarto.render(scratch, chosen["program"])
+        else:
+            pandoc.render(scratch)
+        made = _move(scratch, out)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    write_json(
+        out / "render.json",
+        {
+            "renderer": chosen["name"],
+            "version": chosen["version"],
+            "note": chosen["note"],
+            "seconds": round(time.monotonic() - began, 2),
+            "rendered_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "commit": document["commit"],
+            "figures_drawn": drawn,
+            "files": made,
+        },
+    )
+
+
+def _choose(renderer: str) -> dict[str, str]:
+    """Which program renders, and why not the other. Raises StudyError."""
+    if renderer not in RENDERERS:
+        raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
+    default = {"name": "pandoc", "version": pandoc.version(), "program": "", "note": ""}
+    if renderer == "pandoc":
+        return default
+    program, looked = quarto.find()
+    if program is None:
+        if renderer == "quarto":
+            raise StudyError(
+                f"Quarto was asked for and not found. Looked in: {looked}. "
+                "Install it from quarto.org, or use --renderer auto"
+            )
+        return {**default, "note": "Quarto was not found"}
+    found = quarto.version(program)
+    if not quarto.new_enough(found):
+        need = ".".join(map(str, quarto.NEEDED))
+        fault = f"Quarto {found or 'of unknown version'} was found, {need} or newer is needed"
+        if renderer == "quarto":
+            raise StudyError(f"{fault}: update {program}, or use --renderer pandoc")
+        print(f"note: {fault}: rendering with pandoc", file=sys.stderr)
+        return {**default, "note": fault}
+    return {"name": "quarto", "version": found, "program": program, "note": ""}
+
+
+def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Path) -> int:
+    """index.qmd and everything that it names; returns how many figures had to be drawn."""
+    (folder / "figures").mkdir()
+    drawn = sum(keep(drawing, folder / "figures", earlier) for drawing in drawings)
+    source = environment(TEMPLATES).get_template("index.qmd").render(told)
+    (folder / "index.qmd").write_text(source, encoding="utf-8")
+    for name in (*_BESIDE, *_PANDOCS):
+        shutil.copyfile(TEMPLATES / name, folder / name)
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    (folder / "report-script.html").write_text(f"<script>\n{script}</script>\n", encoding="utf-8")
+    return drawn
+
+
+def _move(scratch: Path, out: Path) -> list[str]:
+    """Move what was made over what is there; remove what an earlier render made and this one did not."""
+    for name in _PANDOCS:
+        (scratch / name).unlink()
+    for debris in (scratch / "index_files", scratch / ".quarto"):
+        shutil.rmtree(debris, ignore_errors=True)
+    names = sorted(str(path.relative_to(scratch)) for path in scratch.rglob("*") if path.is_file())
+    earlier = _earlier(out)
+    (out / "figures").mkdir(exist_ok=True)
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / name).replace(out / name)
+    for name in earlier - set(names):
+        (out / name).unlink(missing_ok=True)
+    return names
+
+
+def _earlier(out: Path) -> set[str]:
+    """Figures that the last render listed; nothing else in `out` is ours to remove."""
+    try:
+        listed = read_json(out / "render.json")["files"]
+    except (StudyError, KeyError, TypeError):
+        return set()
+    return {name for name in map(str, listed) if name.startswith("figures/") and ".." not in name}
+
+
+__all__ = ["RENDERERS", "render"]

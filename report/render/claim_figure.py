@@ -1,0 +1,192 @@
+"""One claim's figure: every interval against the threshold that decides it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from report.render.figures import GRID, INK, MUTED, OUTCOME, PLATE, Drawing, linear_ticks, log_ticks
+from report.render.words import unit_scale, with_interval
+from report.render.words import threshold as threshold_words
+
+# Rows beyond this many would make a figure that nobody reads; the table holds them all.
+MOST_ROWS = 10
+_WIDTH, _ROW, _HEAD, _NAME, _FOOT, _GAP = 4.7, 0.38, 0.3, 0.2, 0.44, 0.12
+# Each row is a line of text over a track; marks stay within the track, so that none crosses the text.
+_TOP, _MIDDLE, _BOTTOM = 0.2, 0.35, 0.5
+
+
+def claim_drawing(verdict: Mapping[str, Any]) -> Drawing | None:
+    """The figure of a verdict's cells, or None if nothing has been found yet."""
+    panels = [panel for panel in map(_panel, _parts(verdict)) if panel["rows"]]
+    if not panels:
+        return None
+    shows = {"panels": panels, "tier": verdict.get("evidence_tier", "none")}
+    return Drawing(str(verdict["id"]), shows, draw, _alt(verdict, panels), _caption(panels))
+
+
+def _parts(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each part with the cells that belong to it."""
+    cells = verdict.get("cells") or []
+    parts = verdict.get("parts") or []
+    if len(parts) <= 1:
+        return [{**verdict, **(parts[0] if parts else {}), "name": "", "cells": cells}]
+    return [{**part, "cells": [cell for cell in cells if cell.get("part") == part.get("name")]} for part in parts]
+
+
+def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What one panel shows, in the units of its axis."""
+    unit = str(part.get("unit") or "1")
+    cells = [cell for cell in part["cells"] if cell.get("estimate") is not None]
+    lines = _numbers(part.get("threshold"))
+    # Those nearest to the threshold are the ones that could change the verdict.
+    cells.sort(key=lambda cell: _distance(cell["estimate"], lines))
+    shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
+    largest = max((abs(cell["estimate"]) for cell in shown), default=0.0)
+    scale, name = unit_scale(largest, unit)
+    return {
+        "title": str(part.get("name") or ""),
+        "axis": f"{str(part.get('quantity') or 'value').split('.')[-1].replace('_', ' ')}{f' ({name})' if name else ''}",
+        "lines": [line / scale for line in lines],
+        "words": threshold_words(part.get("threshold"), unit),
+        "also": [line / scale for line in _numbers(part.get("sensitivity")) if line not in lines],
+        "rows": [
+            {
+                "label": str(cell.get("label") or cell.get("node") or ""),
+                "told": with_interval(cell, unit),
+                "outcome": cell.get("outcome") if cell.get("outcome") in OUTCOME else "undecided",
+                **{
+                    key: cell[key] / scale if cell.get(key) is not None else None for key in ("estimate", "low", "high")
+                },
+            }
+            for cell in shown
+        ],
+        "of": len(cells),
+    }
+
+
+def _numbers(value: Any) -> list[float]:
+    values = value if isinstance(value, list) else [value]
+    return [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+
+
+def _distance(value: float, lines: Sequence[float]) -> float:
+    if value > 0 and lines and min(lines) > 0:
+        return min(abs(math.log(value / line)) for line in lines)
+    return min((abs(value - line) for line in lines), default=0.0)
+
+
+def draw(shows: Mapping[str, Any]) -> Figure:
+    """Panels of rows: label, point, interval; the threshold as a line, its alternatives dotted."""
+    panels = shows["panels"]
+    heads = [_HEAD + (_NAME if panel["title"] else 0) for panel in panels]
+    heights = [head + _ROW * len(panel["rows"]) + _FOOT for head, panel in zip(heads, panels, strict=True)]
+    total = sum(heights) + _GAP * (len(panels) - 1)
+    figure = Figure(figsize=(_WIDTH, total))
+    top = total
+    for panel, height, head in zip(panels, heights, heads, strict=True):
+        bottom = top - height + _FOOT
+        body = height - head - _FOOT
+        axes = figure.add_axes((0.03, bottom / total, 0.94, body / total))
+        _draw_panel(axes, panel, filled=shows["tier"] == "measured")
+        _head(axes, panel, body)
+        top -= height + _GAP
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
+    rows = panel["rows"]
+    axes.set_ylim(len(rows) - 0.4, -0.25)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False)
+    _range(axes, panel)
+    for place, row in enumerate(rows):
+        _draw_track(axes, place, panel)
+        _draw_row(axes, place, row, filled)
+    axes.set_xlabel(panel["axis"] + (", log scale" if axes.get_xscale() == "log" else ""), labelpad=2)
+
+
+def _draw_track(axes: Axes, place: int, panel: Mapping[str, Any]) -> None:
+    """The row's stretch of the axis, with the threshold and its alternatives on it."""
+    top, bottom = place + _TOP, place + _BOTTOM
+    left, right = axes.get_xlim()
+    axes.fill_between([left, right], top, bottom, color=GRID, alpha=0.4, linewidth=0, zorder=0)
+    lines = panel["lines"]
+    if len(lines) == 2:
+        axes.fill_between(lines, top, bottom, color=MUTED, alpha=0.3, linewidth=0, zorder=0)
+    axes.vlines(panel["also"], top, bottom, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
+    axes.vlines(lines, top - 0.05, bottom + 0.05, color=INK, linewidth=1.4)
+
+
+def _draw_row(axes: Axes, place: int, row: Mapping[str, Any], filled: bool) -> None:
+    colour, marker = OUTCOME[row["outcome"]]
+    low, high = row["low"], row["high"]
+    if low is not None and high is not None and high > low:
+        axes.plot([low, high], [place + _MIDDLE] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
+        axes.plot([low, high], [place + _MIDDLE] * 2, color=colour, linestyle="none", marker="|", markersize=7)
+    axes.plot(
+        row["estimate"], place + _MIDDLE, marker=marker, markersize=6.5, linestyle="none", color=colour,
+        markerfacecolor=colour if filled else PLATE, markeredgecolor=colour, markeredgewidth=1.2,
+    )  # fmt: skip
+    label = row["label"] if len(row["label"]) <= 40 else row["label"][:39] + "…"
+    axes.text(0.0, place, label, transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline")
+    axes.text(1.0, place, row["told"], transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline",
+              ha="right", color=MUTED)  # fmt: skip
+
+
+def _range(axes: Axes, panel: Mapping[str, Any]) -> None:
+    """A range that holds every interval and the threshold; logarithmic if it spans a lot."""
+    values = [row[key] for row in panel["rows"] for key in ("estimate", "low", "high") if row[key] is not None]
+    values += panel["lines"]
+    low, high = min(values), max(values)
+    if low > 0 and high / low > 8:
+        axes.set_xlim(low / (high / low) ** 0.06, high * (high / low) ** 0.06)
+        log_ticks(axes)
+    else:
+        pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+        start = 0.0 if low >= 0 and low < 0.6 * high else low - pad
+        axes.set_xlim(start, high + pad)
+        linear_ticks(axes)
+    near, far = axes.get_xlim()
+    panel["also"][:] = [line for line in panel["also"] if near <= line <= far]
+
+
+def _head(axes: Axes, panel: Mapping[str, Any], body: float) -> None:
+    """Over the rows: the threshold's label at its place, and the part's name. `body`: height of the axes in inches."""
+    if panel["lines"]:
+        place = axes.transAxes.inverted().transform(axes.transData.transform((panel["lines"][-1], 0)))[0]
+        beside, aligned = (0.012, "left") if place < 0.5 else (-0.012, "right")
+        axes.plot([place, place], [1 + 0.02 / body, 1 + 0.2 / body], transform=axes.transAxes, color=INK,
+                  linewidth=1.4, clip_on=False)  # fmt: skip
+        axes.text(place + beside, 1 + 0.06 / body, f"threshold {panel['words']}", transform=axes.transAxes,
+                  fontsize=8, ha=aligned, va="bottom", fontweight="bold")  # fmt: skip
+    if panel["title"]:
+        title = panel["title"] if len(panel["title"]) < 62 else panel["title"][:60] + "…"
+        axes.text(0, 1 + _HEAD / body, title, transform=axes.transAxes, fontsize=9, va="bottom", fontweight="bold")
+
+
+def _alt(verdict: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> str:
+    """The figure in a sentence per panel, from the same numbers."""
+    told = []
+    for panel in panels:
+        rows = "; ".join(f"{row['label']}: {row['told']}, {row['outcome']}" for row in panel["rows"][:6])
+        more = f" and {len(panel['rows']) - 6} more" if len(panel["rows"]) > 6 else ""
+        name = f"{panel['title']}: " if panel["title"] else ""
+        told.append(f"{name}{panel['axis']} against a threshold of {panel['words']}. {rows}{more}.")
+    return f"Intervals for claim {verdict['id']}. " + " ".join(told)
+
+
+def _caption(panels: Sequence[Mapping[str, Any]]) -> str:
+    """What the marks mean, and what was left out."""
+    left_out = [f"{MOST_ROWS} of {panel['of']} nearest to the threshold" for panel in panels if panel["of"] > MOST_ROWS]
+    parts = ["Estimate and 95% interval; the line is the threshold"]
+    if any(panel["also"] for panel in panels):
+        parts.append("dotted: thresholds of the sensitivity range")
+    if left_out:
+        parts.append(f"shown are the {left_out[0]}")
+    return "; ".join(parts) + "."

@@ -1,0 +1,90 @@
+"""A node's fingerprint as rows of a table, whatever keys it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report.render import words
+
+_NAMES = {
+    "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
+    "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
+}  # fmt: skip
+_UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
+_HIDDEN = {"family", "model_number"}
+
+
+def describe(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A node of verdicts.json in words: its fingerprint, what became of its points."""
+    statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
+    duty = node.get("duty")
+    return {
+        "id": str(node["id"]),
+        "label": str(node.get("label") or node["id"]),
+        "devices": [
+            {"id": str(one["id"]), "name": str(one.get("name") or ""), "memory": _size(one.get("memory_bytes"))}
+            for one in node.get("devices") or []
+        ],
+        "hardware": _rows(node.get("hardware") or {}),
+        "software": _rows(node.get("software") or {}),
+        "when": f"{node.get('started_utc') or '–'} to {node.get('ended_utc') or '–'}",
+        "source": str(node.get("source") or "–"),
+        "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
+        "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
+        "duty": f"{duty:.0%}" if isinstance(duty, int | float) else "–",
+        "left_out": [str(one) for one in node.get("left_out") or []],
+    }
+
+
+def _size(count: Any) -> str:
+    return words.size(count) if isinstance(count, int | float) and count else "–"
+
+
+def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
+    """Nested keys as 'CPU, model'; lists on one line; bytes and clocks with their units."""
+    rows = []
+    for key, value in record.items():
+        if key in _HIDDEN or value in (None, "", [], {}):
+            continue
+        if key == "caches":
+            value = ", ".join(_cache(level, cache) for level, cache in value.items())
+        name = _NAMES.get(key, _plain(key))
+        if key == "packages":
+            value = ", ".join(f"{package} {version}" for package, version in value.items())
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{before}{name}, ")
+        else:
+            rows.append({"name": f"{before}{name}", "value": _value(key, value)})
+    return rows
+
+
+def _plain(key: str) -> str:
+    for ending in ("_bytes", *_UNITS):
+        key = key.removesuffix(ending)
+    return key.replace("_", " ")
+
+
+def _cache(level: str, cache: Any) -> str:
+    if not isinstance(cache, Mapping):
+        return f"{level} {_size(cache)}"
+    count = int(cache.get("instances") or 1)
+    each = f" ({count} × {words.size(cache['bytes'] / count)})" if count > 1 else ""
+    return f"{level} {_size(cache.get('bytes'))}{each}"
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return _size(value)
+        unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+        return f"{words.exact(float(value))} {unit}".rstrip()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(_value(key, one) for one in value) if any(
+            isinstance(one, Mapping) for one in value
+        ) else ", ".join(str(one) for one in value)
+    return str(value)

@@ -1,0 +1,202 @@
+"""What the templates are given: verdicts grouped, numbers in words, figures to be drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.render import words
+from report.render.central import central_drawings, left_out_points
+from report.render.claim_figure import claim_drawing
+from report.render.figures import Drawing
+from report.render.markdown import identifier
+from report.render.nodes import describe
+
+# A claim's table of cells is read to its end by nobody beyond this; verdicts.json holds every cell.
+MOST_CELLS = 40
+_REQUIRED = ("generated_utc", "commit", "study_version", "origin", "nodes", "refused", "tally", "verdicts")
+
+
+def read_verdicts(path: Path) -> dict[str, Any]:
+    """The verdicts. Raises StudyError if the file is not what `report judge` writes."""
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise StudyError(f"{path}: not a file of verdicts: write one with `python -m report judge`")
+    missing = [key for key in _REQUIRED if key not in document]
+    if missing:
+        raise StudyError(f"{path}: lacks {', '.join(missing)}: write it again with `python -m report judge`")
+    return document
+
+
+def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, Any], list[Drawing]]:
+    """Everything that the templates print, and the figures that they show.
+
+    `data`: the folder that `report gather` wrote, or None. Raises StudyError if it
+    is not one.
+    """
+    verdicts = [dict(verdict) for verdict in document["verdicts"]]
+    known = {str(verdict["id"]): str(verdict["verdict"]) for verdict in verdicts}
+    if len(known) != len(verdicts):
+        raise StudyError("verdicts: an id occurs twice")
+    drawings: list[Drawing] = []
+    claims = []
+    for verdict in verdicts:
+        drawing = claim_drawing(verdict)
+        if drawing:
+            drawings.append(drawing)
+        claims.append(_claim(verdict, known, drawing))
+    central = central_drawings(data, document["nodes"]) if data else []
+    drawings += central
+    day = re.match(r"\d{4}-\d\d-\d\d", str(document["generated_utc"]))
+    return {
+        "total": len(claims),
+        "day": day[0] if day else "",
+        "generated": str(document["generated_utc"]),
+        "commit": str(document["commit"] or "not recorded")[:12],
+        "study_version": str(document["study_version"]),
+        "synthetic": document["origin"] != "measured",
+        "answer": words.answer(document["tally"]),
+        "tally": _tally(claims),
+        "claims": claims,
+        "articles": _articles(claims),
+        "nodes": [describe(node) for node in document["nodes"]],
+        "node_names": words.joined([str(node.get("label") or node["id"]) for node in document["nodes"]]),
+        "left_out": left_out_points(data) if data else [],
+        "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
+        "central": central,
+        "changed": [claim for claim in claims if claim["changes"]],
+        "meaning": [
+            {"name": name, "class": words.verdict_class(name), "means": words.MEANING[name]} for name in words.VERDICTS
+        ],
+    }, drawings
+
+
+def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawing | None) -> dict[str, Any]:
+    """A verdict as its card and its row in the table say it."""
+    unit = str(verdict.get("unit") or "1")
+    status = str(verdict["verdict"])
+    cells = verdict.get("cells") or []
+    parts = [_part(part) for part in verdict.get("parts") or []]
+    if not parts and verdict.get("rule"):
+        parts = [_part({**verdict, "name": "", "rule_text": verdict["rule"]})]
+    named = {str(part.get("name")): str(part.get("unit") or unit) for part in verdict.get("parts") or []}
+    return {
+        "id": identifier(str(verdict["id"])),
+        "article": str(verdict["article"]),
+        "article_title": str(verdict["article_title"]),
+        "section": str(verdict.get("section") or ""),
+        "says": str(verdict["says"]),
+        "kind": str(verdict["kind"]),
+        "verdict": status,
+        "class": words.verdict_class(status),
+        "open": not status.startswith("awaiting"),
+        "reason": str(verdict.get("reason") or ""),
+        "tier": str(verdict.get("evidence_tier") or "none"),
+        "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
+        "key": words.with_interval(verdict, unit),
+        "boundary": str(verdict.get("boundary") or ""),
+        "measured_on": _measured_on(cells),
+        "parts": parts,
+        "figure": drawing,
+        "cells": [_cell(cell, named.get(str(cell.get("part")), unit)) for cell in cells[:MOST_CELLS]],
+        "with_parts": len(parts) > 1,
+        "cells_left_out": max(0, len(cells) - MOST_CELLS),
+        "flips": [str(flip) for flip in verdict.get("flips") or []],
+        "note": str(verdict.get("note") or ""),
+        "see_also": [
+            {"id": identifier(str(other)), "verdict": known[other], "class": words.verdict_class(known[other])}
+            for other in verdict.get("see_also") or []
+            if other in known
+        ],
+        "sources": [_source(source) for source in verdict.get("sources") or []],
+        "version": int(verdict.get("version") or 1),
+        "changes": [
+            {"version": int(one["version"]), "reason": str(one["reason"])} for one in verdict.get("changes") or []
+        ],
+    }
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """One rule in words."""
+    unit = str(part.get("unit") or "1")
+    also = part.get("sensitivity") or []
+    return {
+        "name": str(part.get("name") or ""),
+        "rule": str(part.get("rule_text") or part.get("rule") or ""),
+        "quantity": str(part.get("quantity") or ""),
+        "scope": ", ".join(
+            f"{key}: {' or '.join(map(str, value)) if isinstance(value, list) else value}"
+            for key, value in (part.get("scope") or {}).items()
+        ),
+        "threshold": words.threshold(part.get("threshold"), unit) if part.get("threshold") is not None else "",
+        "why": str(part.get("threshold_why") or ""),
+        "also": words.joined([words.threshold(value, unit) for value in also]),
+        "outcome": str(part.get("outcome") or ""),
+        "result": words.with_interval(part, unit),
+    }
+
+
+def _cell(cell: Mapping[str, Any], unit: str) -> dict[str, Any]:
+    low, high = cell.get("low"), cell.get("high")
+    scale, _ = words.unit_scale(cell.get("estimate") or 0.0, unit)
+    known = low is not None and high is not None and high > low
+    return {
+        "part": str(cell.get("part") or ""),
+        "label": str(cell.get("label") or "–"),
+        "node": str(cell.get("node") or "–"),
+        "device": str(cell.get("device") or "–"),
+        "estimate": words.with_unit(cell.get("estimate"), unit),
+        "interval": f"{words.number(low / scale)} to {words.number(high / scale)}" if known else "–",
+        "rounds": str(cell.get("n_rounds") or "–"),
+        "samples": f"{int(cell['n_samples']):,}" if cell.get("n_samples") else "–",
+        "outcome": str(cell.get("outcome") or "–"),
+    }
+
+
+def _measured_on(cells: Sequence[Mapping[str, Any]]) -> str:
+    """'3 to 5 rounds on NODE', or '' for what was not measured."""
+    nodes = list(dict.fromkeys(str(cell["node"]) for cell in cells if cell.get("node")))
+    rounds = sorted({int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")})
+    if not nodes or not rounds:
+        return ""
+    count = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
+    return f"{count} round{'' if count == '1' else 's'} on {words.joined(nodes)}"
+
+
+def _source(source: Mapping[str, Any]) -> dict[str, str]:
+    told = {key: str(source.get(key) or "") for key in ("title", "url", "publisher", "date", "where", "status")}
+    about = [told["publisher"], told["date"], told["where"], told["status"]]
+    return {"title": told["title"] or told["url"], "url": told["url"], "about": ", ".join(filter(None, about))}
+
+
+def _tally(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The verdicts in their order, each with its claims; those that nobody got are left out."""
+    order = [*words.VERDICTS, *sorted({claim["verdict"] for claim in claims} - set(words.VERDICTS))]
+    groups = [(name, [claim for claim in claims if claim["verdict"] == name]) for name in order]
+    return [
+        {"name": name, "class": words.verdict_class(name), "count": len(group), "claims": group}
+        for name, group in groups
+        if group
+    ]
+
+
+def _articles(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Articles, and their sections, in the order in which their claims come."""
+    articles: dict[str, dict[str, Any]] = {}
+    for claim in claims:
+        article = articles.setdefault(
+            claim["article"],
+            {"key": identifier(claim["article"]), "title": claim["article_title"], "sections": {}, "claims": []},
+        )
+        article["claims"].append(claim)
+        article["sections"].setdefault(claim["section"], []).append(claim)
+    for article in articles.values():
+        article["sections"] = [
+            {"name": name or "The article as a whole", "claims": group} for name, group in article["sections"].items()
+        ]
+        article["tally"] = ", ".join(f"{entry['count']} {entry['name']}" for entry in _tally(article["claims"]))
+    return list(articles.values())

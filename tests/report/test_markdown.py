@@ -1,0 +1,139 @@
+"""Text from data stays text, whatever it holds, in HTML and in the PDF."""
+
+from __future__ import annotations
+
+import re
+
+import jinja2
+import pypandoc
+import pytest
+import typst
+from bs4 import BeautifulSoup
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from contract.errors import StudyError
+from report.render.markdown import Markdown, attribute, clean, environment, escape, finalize, identifier, link
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "mail @word and @fig-none",
+    "$x$ and $$y$$",
+    "]](http://example.org) [a](b) ![c](d)",
+    "مرحبا \u202eabc\u202c שלום",
+    "a" * 10_000,
+    "1. first\n2. second",
+    "(a) item",
+    "# heading",
+    "- item",
+    "--- dash ... dots 'quotes' \"double\"",
+    "Table: not a caption",
+    ": definition",
+    "::: {.note}",
+    "{{< include secret >}} `r 1+1` ```{python}",
+    "&lt;b&gt; &amp; &#64;",
+    "\\begin{x} \\alpha \\",
+    "| a | b |",
+    "https://example.org/x?y=1&z=2",
+    "~sub~ ^sup^ ~~out~~ [^1] ^[note]",
+    "% title",
+    "= heading <label> #let x = 1",
+    "a_b_c *d* **e**",
+    "2026) bracket",
+    "\x00\x07 control",
+]
+text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+
+
+def convert(source: str, to: str) -> str:
+    return pypandoc.convert_text(source, to, format="markdown", extra_args=["--wrap=none"])
+
+
+def plain(html: str) -> str:
+    return " ".join(BeautifulSoup(html, "html.parser").get_text().split())
+
+
+def expected(value: str) -> str:
+    return " ".join(clean(value).split())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(HOSTILE)
+@given(st.lists(text, min_size=20, max_size=40))
+def test_any_text_comes_back_from_pandoc_as_it_was(values: list[str]) -> None:
+    """Many texts a run: starting pandoc costs more than the conversion."""
+    paragraphs = "\n\n".join(f"::: {{.p}}\n{escape(value) or 'x'}\n:::" for value in values)
+    found = BeautifulSoup(convert(paragraphs, "html"), "html.parser").select("div.p")
+    assert [plain(str(part)) for part in found] == [expected(value) or "x" for value in values]
+    assert not BeautifulSoup(str(found), "html.parser").find(["script", "a", "img", "em", "strong", "ol", "ul", "code"])
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(HOSTILE)
+@given(st.lists(text, min_size=10, max_size=30))
+def test_any_text_stays_in_its_table_cell(values: list[str]) -> None:
+    rows = "\n".join(f"| {escape(value)} | x |" for value in values)
+    page = BeautifulSoup(convert(f"| text | other |\n|:----|:---|\n{rows}\n", "html"), "html.parser")
+    cells = [[plain(str(cell)) for cell in row.find_all("td")] for row in page.select("tbody tr")]
+    assert cells == [[expected(value), "x"] for value in values]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(HOSTILE)
+@given(st.lists(text, min_size=10, max_size=30))
+def test_any_text_stays_in_its_attribute(values: list[str]) -> None:
+    spans = "\n\n".join(f'[x]{{title="{attribute(value)}"}}' for value in values)
+    page = BeautifulSoup(convert(spans, "html"), "html.parser")
+    assert [expected(span.get("title", "")) for span in page.find_all("span")] == [expected(value) for value in values]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(HOSTILE)
+@given(st.lists(text, min_size=20, max_size=40))
+def test_any_text_compiles_to_pdf(values: list[str]) -> None:
+    body = "\n\n".join(f"Value {escape(value)}." for value in values)
+    cells = "\n".join(f"| {escape(value)} | x |" for value in values)
+    source = convert(f"{body}\n\n| text | other |\n|:---|:---|\n{cells}\n", "typst")
+    assert typst.compile(source.encode(), format="pdf")[:5] == b"%PDF-"
+
+
+def test_a_template_cannot_print_data_unescaped(tmp_path) -> None:
+    (tmp_path / "page.qmd").write_text("<< words >> << made >> << count >>")
+    page = environment(tmp_path).get_template("page.qmd").render(words="<b>*x*", made=Markdown("**y**"), count=3)
+    assert page == r"\<b\>\*x\* **y** 3"
+
+
+@pytest.mark.parametrize("value", [None, 0.5, True, ["x"], {"a": 1}])
+def test_a_template_refuses_what_nobody_put_into_words(value: object) -> None:
+    with pytest.raises(TypeError, match="put it into words"):
+        finalize(value)
+
+
+def test_a_missing_value_is_an_error_and_not_a_gap(tmp_path) -> None:
+    (tmp_path / "page.qmd").write_text("<< absent >>")
+    with pytest.raises(jinja2.UndefinedError):
+        environment(tmp_path).get_template("page.qmd").render()
+
+
+@pytest.mark.parametrize("filter_name", ["safe", "escape", "e", "forceescape", "striptags", "tojson"])
+def test_no_filter_goes_round_the_escaping(tmp_path, filter_name: str) -> None:
+    (tmp_path / "page.qmd").write_text(f"<< words | {filter_name} >>")
+    with pytest.raises(jinja2.TemplateAssertionError):
+        environment(tmp_path).get_template("page.qmd")
+
+
+def test_only_web_addresses_become_links() -> None:
+    assert link("a [b]", "https://example.org/x y>") == r"[a \[b\]](<https://example.org/x%20y%3E>)"
+    assert link("go", "javascript:alert(1)") == "go"
+    assert link("go", "http://[broken") == "go"
+
+
+def test_an_identifier_is_checked() -> None:
+    assert identifier("W15") == "W15"
+    with pytest.raises(StudyError, match="not an id"):
+        identifier("W15](x)")
+
+
+def test_plain_prose_stays_readable() -> None:
+    sentence = "The rate is 3.2 GB/s (95% interval 3.1 to 3.3), on one core - no more."
+    assert re.sub(r"\\", "", escape(sentence)) == escape(sentence)
