@@ -1,0 +1,90 @@
+"""What quantities draw on: the summary of all nodes, and published figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from report.cells import Cells, kind_of
+from report.nodes import Nodes
+from report.summary import POINT, summarise
+
+
+class MissingSourceError(Exception):
+    """A published figure that a quantity needs is not at hand, or was not verified. `what` says which."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+@dataclass
+class Data:
+    """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id."""
+
+    nodes: Nodes
+    reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.table = summarise(self.nodes.samples())
+
+    def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Cells:
+        """Cells of one experiment's points that are ok; the point's parameters become labels.
+
+        value: estimate (in the metric's unit), or flop_per_s or bytes_per_s.
+        """
+        rows = self.table[
+            (self.table["experiment"] == experiment)
+            & (self.table["metric"] == metric)
+            & (self.table["status"] == "ok")
+            & self.table[value].notna()
+        ]
+        if not len(rows):
+            return Cells.empty()
+        params = pd.DataFrame([json.loads(text) for text in rows["params"]], index=rows.index, dtype=object)
+        labels = [name for name in POINT if name not in ("experiment", "params")]
+        frame = pd.concat([rows[labels].astype(object), params], axis=1).assign(
+            estimate=rows[value].astype(float),
+            low=rows["low"],
+            high=rows["high"],
+            se=rows["log_se"],
+            df=rows["df"],
+            n_rounds=rows["n_rounds"],
+            n_samples=rows["n_samples"],
+            detail="",
+        )
+        if (rows["unit"] == "1").all():
+            return Cells(frame.reset_index(drop=True), log=False)
+        return Cells.from_estimates(frame)
+
+    def entry(self, name: str) -> Mapping[str, Any]:
+        """A verified published figure. Raises MissingSourceError."""
+        entry = self.reference.get(name)
+        if entry is None:
+            raise MissingSourceError(f"no reference entry {name}")
+        if entry["status"] != "verified" or entry.get("value") is None:
+            raise MissingSourceError(f"{entry['subject']}, {entry['what']} ({entry['source']['title']}: not verified)")
+        return entry
+
+    def figure(self, name: str) -> float:
+        """The value of a verified published figure. Raises MissingSourceError."""
+        return float(self.entry(name)["value"])
+
+    def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
+        """Every row of the summary of an experiment on devices of one kind, ok or not."""
+        rows = self.table[self.table["experiment"] == experiment]
+        return rows[[kind_of(device) == kind for device in rows["device"]]]
+
+    def with_kind(self, kind: str) -> list[str]:
+        """Ids of the nodes that have a device of this kind."""
+        return [node.id for node in self.nodes.nodes if kind in node.kinds()]
+
+    def label(self, node: str) -> str:
+        """A node's short name for people; ids are told apart where two nodes share one."""
+        labels = {one.id: one.label for one in self.nodes.nodes}
+        label = labels.get(node, node)
+        return f"{label} ({node})" if list(labels.values()).count(label) > 1 else label

@@ -1,0 +1,79 @@
+"""Quantities: named functions from tidy data to cells, which claims refer to by name.
+
+A new quantity is one decorated function in a module listed in MODULES.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from report.cells import Cells
+from report.evidence import Data
+
+MODULES = ("gemm", "memory", "training", "derived", "reference")
+TIERS = ("measured", "derived", "documented")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A registered quantity.
+
+    kinds: the kinds of devices that it cannot do without; empty if any will do.
+    labels: what a claim's scope may name. says: a sentence about one cell, with
+    {value}, {node} and {labels}.
+    """
+
+    name: str
+    unit: str
+    tier: str
+    experiments: tuple[str, ...]
+    kinds: tuple[str, ...]
+    labels: tuple[str, ...]
+    says: str
+    compute: Callable[[Data], Cells]
+
+
+_REGISTRY: dict[str, Quantity] = {}
+
+
+def quantity(
+    name: str,
+    *,
+    unit: str,
+    says: str,
+    tier: str = "measured",
+    needs: Mapping[str, object] | None = None,
+    labels: tuple[str, ...] = (),
+) -> Callable[[Callable[[Data], Cells]], Callable[[Data], Cells]]:
+    """Register a function from Data to Cells under a name.
+
+    needs: {experiments: [names], device: cpu | gpu | both | any}.
+    Raises ValueError if the name is taken or the tier is unknown.
+    """
+    if name in _REGISTRY or tier not in TIERS:
+        raise ValueError(f"quantity {name}: the name is taken or the tier {tier!r} unknown")
+    needs = needs or {}
+    experiments = needs.get("experiments", ())
+    kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(str(needs.get("device", "any")), ())
+    if not isinstance(experiments, (list, tuple)):
+        raise ValueError(f"quantity {name}: experiments is not a list")
+
+    def register(compute: Callable[[Data], Cells]) -> Callable[[Data], Cells]:
+        common = ("node", "device") if experiments else ()
+        _REGISTRY[name] = Quantity(
+            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute
+        )
+        return compute
+
+    return register
+
+
+@cache
+def quantities() -> Mapping[str, Quantity]:
+    """All registered quantities by name."""
+    for module in MODULES:
+        importlib.import_module(f"report.quantities.{module}")
+    return dict(sorted(_REGISTRY.items()))

@@ -1,0 +1,171 @@
+"""Rules: the closed vocabulary by which a claim is decided, and nothing beyond it.
+
+A rule turns a quantity's cells into the cells that are compared (ratios, slopes,
+crossings), compares each cell's interval with the threshold, and draws one
+outcome from all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from report.boundary import boundary
+from report.cells import Cells
+from report.transforms import Compared, as_they_are, crossings, ratios, slopes
+from report.wording import number, threshold_text
+
+Outcome = Literal["supports", "challenges", "undecided"]
+Verdict = Literal["supported", "challenged", "depends", "undecided"]
+Threshold = float | Sequence[float]
+
+RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
+_OF_ONE: dict[Outcome, Verdict] = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What a rule says of its cells.
+
+    cells: those that were compared; outcomes: one each. decisive: position of
+    the cell that stands for all (see `_decisive`), None without cells.
+    """
+
+    outcome: Verdict
+    cells: Cells
+    outcomes: list[Outcome]
+    decisive: int | None
+    boundary: str | None
+    unit: str
+
+
+def side(low: float, high: float, threshold: Threshold, how: str) -> Outcome:
+    """Where an interval lies: the whole of it on one side decides; an unknown one never does."""
+    if math.isnan(low) or math.isnan(high):
+        return "undecided"
+    if isinstance(threshold, (int, float)):
+        above, below = low >= threshold, high < threshold
+        if how == "at_most":
+            above, below = high <= threshold, low > threshold
+    else:
+        above, below = threshold[0] <= low and high <= threshold[1], high < threshold[0] or low > threshold[1]
+    return "supports" if above else "challenges" if below else "undecided"
+
+
+def direction(rule: str, options: Mapping[str, Any]) -> str:
+    """How single cells are compared under a rule: at_least, at_most or within."""
+    return rule if rule in ("at_least", "at_most", "within") else str(options.get("compare", "at_least"))
+
+
+def transform(rule: str, cells: Cells, unit: str, options: Mapping[str, Any]) -> Compared:
+    """The cells that a rule compares."""
+    if rule == "ratio":
+        return ratios(cells, options)
+    if rule == "trend":
+        return slopes(cells, options)
+    if rule == "crossover":
+        return crossings(cells, options)
+    return as_they_are(cells, unit)
+
+
+def decide(
+    rule: str,
+    cells: Cells,
+    threshold: Threshold,
+    unit: str = "1",
+    options: Mapping[str, Any] | None = None,
+    node_labels: Mapping[str, str] | None = None,
+) -> Ruling:
+    """Apply a rule to cells. Raises StudyError if its options do not fit the cells."""
+    options = options or {}
+    compared = transform(rule, cells, unit, options)
+    how = direction(rule, options)
+    lows, highs = compared.cells.frame["low"].astype(float), compared.cells.frame["high"].astype(float)
+    outcomes = [
+        preset or side(low, high, threshold, how)
+        for low, high, preset in zip(lows, highs, compared.preset, strict=True)
+    ]
+    share = float(options.get("share", 1.0))
+    outcome = combine(rule, outcomes, share)
+    decisive = _decisive(rule, compared.cells, outcomes, outcome, threshold, how, share)
+    where = boundary(compared.cells, outcomes, node_labels or {}) if outcome == "depends" else None
+    if where is None and rule == "crossover" and decisive is not None:
+        where = str(compared.cells.frame["detail"].iloc[decisive]) or None
+    return Ruling(outcome, compared.cells, outcomes, decisive, where, compared.unit)
+
+
+def combine(rule: str, outcomes: Sequence[Outcome], share: float = 1.0) -> Verdict:
+    """One outcome from those of all cells.
+
+    exists: one supporting cell is enough. for_share_of: so many of the cells must
+    support. Otherwise all must agree; a mixture depends.
+    """
+    n, pro, contra = len(outcomes), outcomes.count("supports"), outcomes.count("challenges")
+    if n == 0 or pro + contra == 0:
+        return "undecided"
+    if rule == "exists":
+        return "supported" if pro else "challenged" if contra == n else "undecided"
+    if rule == "for_share_of":
+        # The tolerance keeps 3 of 10 from missing a share of 0.3 by rounding.
+        if pro >= share * n - 1e-9:
+            return "supported"
+        return "challenged" if n - contra < share * n - 1e-9 else "undecided"
+    return "supported" if pro == n else "challenged" if contra == n else "depends"
+
+
+def _decisive(
+    rule: str, cells: Cells, outcomes: list[Outcome], outcome: Verdict, threshold: Threshold, how: str, share: float
+) -> int | None:
+    """The cell that stands for all.
+
+    exists: the most favourable. for_share_of: the one that the share just
+    reaches. Otherwise the one nearest to the threshold: the weakest link.
+    """
+    estimates = cells.frame["estimate"].astype(float).tolist()
+    known = [i for i, value in enumerate(estimates) if not math.isnan(value)]
+    if not known:
+        return 0 if estimates else None
+    favour = sorted(known, key=lambda i: estimates[i], reverse=how != "at_most")
+    if rule == "exists":
+        return favour[0]
+    if rule == "for_share_of":
+        return favour[max(0, min(len(favour), math.ceil(share * len(estimates) - 1e-9)) - 1)]
+    if outcome == "depends":
+        undecided = [i for i in known if outcomes[i] == "undecided"]
+        known = [i for i in known if outcomes[i] != "undecided"] or undecided
+    return min(known, key=lambda i: (distance(estimates[i], threshold), i))
+
+
+def distance(value: float, threshold: Threshold) -> float:
+    """How far a value is from a threshold, or the nearer end of a range: in logarithms where both are positive."""
+    ends = [threshold] if isinstance(threshold, (int, float)) else list(threshold)
+    if value > 0 and all(end > 0 for end in ends):
+        return min(abs(math.log(value / end)) for end in ends)
+    return min(abs(value - end) for end in ends)
+
+
+def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, Any]) -> str:
+    """A rule and its threshold in plain words: 'supported if … is at most 1,000 MAC/cycle in every cell'."""
+    how = direction(rule, options)
+    words = {"at_least": "at least", "at_most": "at most", "within": "within"}[how]
+    bound = threshold_text(threshold, unit)
+    if rule == "ratio":
+        pair = f"{options['of']} over {options['to']}"
+        return f"supported if the ratio {pair} is {words} {threshold_text(threshold, '1')} in every cell"
+    if rule == "trend":
+        bound = threshold_text(threshold, "1")
+        if options.get("express") == "factor":
+            return f"supported if it grows by a factor of {words} {bound} over the range of {options['along']}"
+        return f"supported if it grows as {options['along']} to the power of {words} {bound} in every series"
+    if rule == "crossover":
+        bound = threshold_text(threshold, "1")
+        return (
+            f"supported if {options['of']} and {options['to']} change places at a {options['along']} of {words} {bound}"
+        )
+    if rule == "exists":
+        return f"supported if some cell is {words} {bound}"
+    if rule == "for_share_of":
+        return f"supported if at least {number(100 * float(options['share']))}% of the cells are {words} {bound}"
+    return f"supported if {words} {bound} in every cell"

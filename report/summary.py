@@ -1,0 +1,108 @@
+"""From samples to one row per point and metric: estimate, interval, rates, and how they came about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report import stats
+
+POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
+SERIES = [*POINT, "metric"]
+# Points that share a variance: one experiment and metric on one device of one node.
+GROUP = ["node", "experiment", "device", "metric"]
+# Shares that are counted, not timed: equal values in every round are exact.
+COUNTED = {"repeat_share", "matmul_flop_share"}
+
+COLUMNS = {
+    "metric": "What was measured",
+    "unit": "Unit of estimate, low and high",
+    "status": "ok if at least one round is; else the commonest outcome",
+    "reason": "Why it is not ok, or what befell single rounds",
+    "stop_reason": "Why sampling ended, the commonest",
+    "n_rounds": "Rounds that are ok",
+    "n_samples": "Samples in those rounds",
+    "estimate": "exp of the mean log of the rounds' medians; mean of the rounds' medians for shares",
+    "low": "Lower end of the 95% interval",
+    "high": "Upper end of the 95% interval",
+    "log_se": "Standard error of log estimate; of the estimate itself for shares",
+    "df": "Degrees of freedom of the interval",
+    "flop": "Floating-point operations of one call",
+    "bytes": "Least memory traffic of one call",
+    "flop_per_s": "flop / estimate, for times",
+    "bytes_per_s": "bytes / estimate, for times",
+    "error": "Largest relative error of the result against float64",
+    "tolerance": "Largest error that counts as right",
+    "flags": "What may have spoilt samples (busy, steal, throttled); exact: counted and equal in all rounds",
+    "origin": "measured, or synthetic (tests only)",
+}
+
+
+def summarise(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per point and metric of a table of samples; columns POINT and COLUMNS, in order."""
+    columns = [*POINT, *COLUMNS]
+    if not len(samples):
+        return pd.DataFrame(columns=columns)
+    rows = [_row(dict(zip(SERIES, key, strict=True)), part) for key, part in samples.groupby(SERIES, sort=True)]
+    table = pd.DataFrame(rows)
+    for name in ("estimate", "low", "high", "log_se", "df"):
+        table[name] = np.nan
+    for _, index in table[table["status"] == "ok"].groupby(GROUP, sort=True).groups.items():
+        _estimate(table, index)
+    times = table["unit"] == "s"
+    table["flop_per_s"] = (table["flop"] / table["estimate"]).where(times)
+    table["bytes_per_s"] = (table["bytes"] / table["estimate"]).where(times)
+    return table[columns]
+
+
+def _commonest(values: pd.Series) -> str:
+    seen = values[values != ""]
+    # mode() sorts, so that ties are broken the same way every time.
+    return str(seen.mode().iloc[0]) if len(seen) else ""
+
+
+def _row(key: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
+    ok = part[part["status"] == "ok"]
+    failed = part[part["status"] != "ok"]
+    used = ok if len(ok) else part
+    reason = _commonest(failed["reason"])
+    if len(ok) and len(failed):
+        rounds = failed["round"].nunique()
+        reason = f"{rounds} of {part['round'].nunique()} rounds {_commonest(failed['status'])}: {reason}"
+    return {
+        **key,
+        "unit": _commonest(used["unit"]),
+        "status": "ok" if len(ok) else _commonest(part["status"]),
+        "reason": reason,
+        "stop_reason": _commonest(used["stop_reason"]),
+        "n_rounds": int(ok["round"].nunique()),
+        "n_samples": len(ok),
+        "flop": used["flop"].median(),
+        "bytes": used["bytes"].median(),
+        "error": used["error"].max(),
+        "tolerance": used["tolerance"].max(),
+        "flags": " ".join(sorted({word for flags in used["flags"].unique() for word in flags.split()})),
+        "origin": _commonest(used["origin"]),
+        "_rounds": ok.groupby("round")["value"].median().to_numpy() if len(ok) else None,
+    }
+
+
+def _estimate(table: pd.DataFrame, index: pd.Index) -> None:
+    """Fill in estimates and intervals of the points of one group."""
+    rounds = list(table.loc[index, "_rounds"])
+    metric = str(table.loc[index[0], "metric"])
+    share = bool((table.loc[index, "unit"] == "1").all())
+    linear = share or any((values <= 0).any() for values in rounds)
+    if linear:
+        within = share and metric.endswith("share")
+        found = stats.on_linear_scale(rounds, counted=metric in COUNTED, share=within)
+    else:
+        found = stats.on_log_scale(rounds)
+    for name, values in (("estimate", found.estimate), ("low", found.low), ("high", found.high), ("df", found.df)):
+        table.loc[index, name] = values
+    table.loc[index, "log_se"] = found.se
+    for position, exact in zip(index, found.exact, strict=True):
+        if exact:
+            table.loc[position, "flags"] = f"{table.loc[position, 'flags']} exact".strip()

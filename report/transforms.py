@@ -1,0 +1,177 @@
+"""What rules compare when it is not the cells themselves: ratios, slopes, crossings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from contract.errors import StudyError
+from contract.files import did_you_mean
+from report import stats
+from report.cells import Cells, exact
+from report.wording import number
+
+# Labels that follow from the device and therefore cannot agree across devices.
+_FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
+
+Settled = Literal["supports", "challenges", "undecided"] | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Cells to compare, their unit, and per cell an outcome that is settled without comparing."""
+
+    cells: Cells
+    unit: str
+    preset: list[Settled]
+
+
+def as_they_are(cells: Cells, unit: str) -> Compared:
+    return Compared(cells, unit, [None] * len(cells))
+
+
+def _need(cells: Cells, label: str, rule: str) -> None:
+    if label not in cells.labels:
+        raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cells.labels)}." + did_you_mean(
+            label, cells.labels
+        ))  # fmt: skip
+
+
+def ratios(cells: Cells, options: Mapping[str, Any]) -> Compared:
+    """Cells with over = of, divided by those with over = to that agree in all other labels.
+
+    Raises StudyError if there is no such label. Cells without a partner give no ratio.
+    """
+    over = str(options["over"])
+    if not len(cells):
+        return as_they_are(cells, "1")
+    _need(cells, over, "ratio")
+    differ = [name for name in _FOLLOWS.get(over, [over]) if name in cells.labels]
+    above, below = cells.only(**{over: options["of"]}), cells.only(**{over: options["to"]})
+    return as_they_are(above / below.without(*differ), "1")
+
+
+def _series(cells: Cells, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Cells that differ only along one numeric label, sorted by it."""
+    labels = [name for name in cells.labels if name != along]
+    frame = cells.frame.assign(**{along: pd.to_numeric(cells.frame[along])}).dropna(subset=[along])
+    if not labels:
+        return [({}, frame.sort_values(along))]
+    groups: list[tuple[dict[str, Any], pd.DataFrame]] = []
+    for key, part in frame.groupby(labels, dropna=False, sort=True):
+        values: tuple[Hashable, ...] = key if isinstance(key, tuple) else (key,)
+        groups.append((dict(zip(labels, values, strict=True)), part.sort_values(along)))
+    return groups
+
+
+def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
+    """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
+
+    With `express: factor` the growth over the measured range of the variable, (largest / smallest)^p.
+
+    Weights are the inverse squares of the standard errors. Where the points
+    scatter about the line more than their errors explain, the slope's error is
+    raised by that much and has n - 2 degrees of freedom. A series of fewer than
+    two values of the variable, or with values that have no logarithm or error, gives none.
+    """
+    along = str(options["along"])
+    if not len(cells):
+        return as_they_are(cells, "1")
+    _need(cells, along, "trend")
+    rows = []
+    for labels, part in _series(cells, along):
+        estimate = part["estimate"].to_numpy(float)
+        se = part["se"].to_numpy(float) / (1.0 if cells.log else estimate)
+        usable = (estimate > 0) & np.isfinite(se) & (se > 0) & (part[along].to_numpy(float) > 0)
+        x, y, w = np.log(part[along].to_numpy(float)[usable]), np.log(estimate[usable]), se[usable] ** -2.0
+        if len(np.unique(x)) < 2:
+            continue
+        slope, error, df = _fit(x, y, w, part["df"].to_numpy(float)[usable])
+        half = float(stats.half_width(error, df))
+        ends = f"{along} {number(math.exp(x.min()))} to {number(math.exp(x.max()))}"
+        growth = [slope, slope - half, slope + half]
+        if options.get("express") == "factor":
+            growth = [math.exp(power * (x.max() - x.min())) for power in growth]
+        rows.append(
+            {**labels, "estimate": growth[0], "low": growth[1], "high": growth[2], "detail": ends,
+             "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
+        )  # fmt: skip
+    return as_they_are(_given(rows), "1")
+
+
+def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
+    """Slope, its standard error and degrees of freedom."""
+    centre = np.sum(w * x) / np.sum(w)
+    sxx = float(np.sum(w * (x - centre) ** 2))
+    slope = float(np.sum(w * (x - centre) * y) / sxx)
+    residual = y - np.sum(w * y) / np.sum(w) - slope * (x - centre)
+    free = len(x) - 2
+    scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
+    if scatter > 1:
+        return slope, math.sqrt(scatter / sxx), float(free)
+    # Each point's share in the slope's variance weighs its df, as in stats.combine.
+    part = w * (x - centre) ** 2 / sxx
+    return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
+
+
+def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
+    """Where two series change places along a variable, one cell per pair of series.
+
+    The ratio of the series decides at each value of the variable whether one is
+    above the other. low and high are the neighbouring values at which it decides
+    differently; the estimate is interpolated on logarithms between the points
+    around the change. A pair that never changes places challenges, unless some
+    point could not decide.
+    """
+    along = str(options["along"])
+    if not len(cells):
+        return as_they_are(cells, "1")
+    _need(cells, along, "crossover")
+    rows: list[dict[str, Any]] = []
+    preset: list[Settled] = []
+    for labels, part in _series(ratios(cells, options).cells, along):
+        x, r = part[along].to_numpy(float), part["estimate"].to_numpy(float)
+        sides = np.where(part["low"] > 1, 1, np.where(part["high"] < 1, -1, 0))
+        decided = np.flatnonzero(sides)
+        turn = next((k for k in range(len(decided) - 1) if sides[decided[k]] != sides[decided[k + 1]]), None)
+        row = {**labels, "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
+        if turn is None:
+            settled = len(decided) == len(sides)
+            first = options["of"] if (r > 1).all() else options["to"]
+            what = f"{first} is ahead at every {along} measured" if settled else "too close to tell at some values"
+            rows.append({**row, "estimate": math.nan, "low": math.nan, "high": math.nan, "detail": what})
+            preset.append("challenges" if settled else "undecided")
+            continue
+        a, b = decided[turn], decided[turn + 1]
+        low, high = x[a], x[b]
+        ahead = options["of"] if sides[b] > 0 else options["to"]
+        detail = f"{ahead} is ahead from {along} {number(high)} on, not up to {number(low)}"
+        rows.append(
+            {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
+        )
+        preset.append(None)
+    return Compared(_given(rows), "1", preset)
+
+
+def _between(x: Any, r: Any) -> float:
+    """Where the ratio passes 1, linear in logarithms; the first passage if there are several."""
+    y = np.log(r)
+    k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
+    share = y[k] / (y[k] - y[k + 1])
+    at = np.log(x[k : k + 2]) if x[k] > 0 else x[k : k + 2]
+    value = at[0] + share * (at[1] - at[0])
+    return float(np.exp(value) if x[k] > 0 else value)
+
+
+def _given(rows: list[dict[str, Any]]) -> Cells:
+    """Cells whose intervals stand as computed."""
+    if not rows:
+        return Cells.empty()
+    made = exact(rows)
+    counts = pd.DataFrame(rows)[["n_rounds", "n_samples"]]
+    return Cells(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"]), log=False)

@@ -1,0 +1,146 @@
+"""A factory of synthetic node folders, written through the contract as real ones are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contract.node import write_node
+from contract.tables import write_samples
+
+CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
+GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
+
+
+@dataclass
+class SyntheticNode:
+    """A node folder under construction; nothing is on disk before `write`."""
+
+    folder: Path
+    devices: list[dict[str, Any]]
+    cores: int = 2
+    cache: int = 2**25
+    origin: str = "synthetic"
+    seed: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def point(
+        self,
+        experiment: str,
+        value: float | Mapping[str, float],
+        *,
+        device: str = "cpu",
+        backend: str = "torch",
+        dtype: str = "float32",
+        threads: int = 1,
+        params: Mapping[str, Any] | None = None,
+        unit: str = "s",
+        flop: float = float("nan"),
+        bytes: float = float("nan"),
+        rounds: int = 3,
+        samples: int = 5,
+        spread: float = 0.01,
+        status: str = "ok",
+        reason: str = "",
+        metric: str = "time",
+    ) -> SyntheticNode:
+        """Add a point whose rounds vary by `spread` about `value` (exactly `value` at spread 0).
+
+        `value` may map metrics to values; metrics with 'share' in their name have unit 1.
+        """
+        random = np.random.default_rng([self.seed, len(self.rows)])
+        for name, centre in (value if isinstance(value, Mapping) else {metric: value}).items():
+            for number in range(1, rounds + 1):
+                shift = random.normal(0, spread)
+                for sample in range(samples if status == "ok" else 1):
+                    noise = np.exp(shift + random.normal(0, spread / 4)) if spread else 1.0
+                    self.rows.append(
+                        {
+                            "node": self.id, "run": f"run{number}", "round": number, "experiment": experiment,
+                            "device": device, "backend": backend, "dtype": dtype,
+                            "threads": 0 if device != "cpu" else threads,
+                            "params": json.dumps(dict(params or {}), sort_keys=True),
+                            "metric": name, "sample": sample,
+                            "value": centre * noise if status in ("ok", "wrong") else float("nan"),
+                            "unit": "1" if "share" in name else unit, "calls": 1, "flop": flop, "bytes": bytes,
+                            "status": status, "reason": reason, "stop_reason": "converged" if status == "ok" else "",
+                            "error": 0.0, "tolerance": 1e-6, "elapsed_s": 1.0, "clock_mhz": float("nan"),
+                            "temperature_c": float("nan"), "power_w": float("nan"), "other_load": 0.0, "steal": 0.0,
+                            "flags": "", "origin": self.origin,
+                        }
+                    )  # fmt: skip
+        return self
+
+    def gemm(self, mac_per_cycle: float, clock: float = 3e9, n: int = 512, **more: Any) -> SyntheticNode:
+        """A product of (n, n) by (n, n) that retires so many multiply-adds per cycle on all its threads together."""
+        flop = 2.0 * n**3
+        seconds = flop / (2 * mac_per_cycle * clock)
+        return self.point("gemm", seconds, params={"m": n, "n": n, "k": n}, flop=flop, **more)
+
+    def clock(self, hertz: float = 3e9, **more: Any) -> SyntheticNode:
+        return self.point(
+            "clock", hertz, backend="llvm", dtype="", params={"chain": 1000}, metric="clock", unit="Hz", **more
+        )
+
+    def peak(self, flop_per_s: float, kernel: str = "fma", **more: Any) -> SyntheticNode:
+        more = {"backend": "llvm", **more}
+        return self.point("peak", 1e9 / flop_per_s, params={"kernel": kernel, "loops": 10}, flop=1e9, **more)
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "schema": 1, "id": self.id, "origin": self.origin,
+            "hardware": {
+                "cpu": {
+                    "model": "Synthetic(R) CPU @ 3 GHz", "usable_cores": self.cores,
+                    "caches": {"L3": {"bytes": self.cache, "instances": 1}},
+                },
+                "memory_bytes": 2**33, "gpus": [],
+            },
+            "software": {"os": "Linux", "python": "3.11", "packages": {}, "blas": []},
+            "devices": self.devices, "left_out": [], "study": {"version": "0", "commit": "0"},
+            "started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:01:00Z",
+        }  # fmt: skip
+
+    def write(self) -> Path:
+        """Write node.json and one Parquet file per experiment, device and round; give the folder."""
+        write_node(self.folder / "node.json", self.record())
+        table = pd.DataFrame(self.rows)
+        if len(table):
+            for (experiment, device, number), part in table.groupby(["experiment", "device", "round"]):
+                name = f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
+                about = {"seed": 1, "wall_s": 10.0, "warmup_s": 2.0, "timed_s": 5.0}
+                write_samples(self.folder / name, part.reset_index(drop=True), about)
+        return self.folder
+
+
+@dataclass
+class Factory:
+    """Makes synthetic nodes under one folder."""
+
+    root: Path
+
+    def __call__(self, name: str = "node-a", gpus: int = 0, **more: Any) -> SyntheticNode:
+        cards = [{**GPU, "id": f"cuda:{index}"} for index in range(gpus)]
+        return SyntheticNode(self.root / name, [CPU, *cards], **more)
+
+    def write(self, nodes: Iterable[SyntheticNode]) -> Path:
+        for node in nodes:
+            node.write()
+        return self.root
+
+
+@pytest.fixture
+def synthetic(tmp_path: Path) -> Factory:
+    """`synthetic('name').gemm(27.9).clock().write()` is a node folder of origin synthetic."""
+    return Factory(tmp_path / "nodes")
