@@ -28,10 +28,10 @@ def atomic(path: Path | str) -> Iterator[Path]:
     # mkstemp makes private files; a result is as readable as the umask says.
     umask = os.umask(0)
     os.umask(umask)
-    os.chmod(name, 0o666 & ~umask)
+    Path(name).chmod(0o666 & ~umask)
     try:
         yield Path(name)
-        os.replace(name, path)
+        Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
 

@@ -1,0 +1,36 @@
+# `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: study test check clean
+
+study: .venv/study.stamp
+	@snakemake --cores all
+	@python -m report summary --verdicts results/verdicts.json
+
+test: .venv/test.stamp check
+	pytest
+
+# What CI holds besides the tests: style, types, spelling, the workflow's own linters.
+check: .venv/test.stamp
+	ruff check .
+	ruff format --check .
+	mypy
+	codespell
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+.venv/study.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": set PYTHON=") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/test.stamp: .venv/study.stamp
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv results .snakemake

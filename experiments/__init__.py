@@ -1,0 +1,1 @@
+"""What is measured, and how. Knows nothing of claims, verdicts or reports."""

@@ -1,0 +1,224 @@
+"""The command line: list, probe, run, seal, schema, dictionary."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.errors import StudyError
+from contract.files import atomic, write_json
+
+# How long a round waits for another that measures on this node: one orphaned by a
+# killed run ends itself within a point.
+PATIENCE_S = 90.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and run the command. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Measure what this machine can do.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    listing = commands.add_parser("list", help="the experiments and what each asks")
+    listing.set_defaults(run=_list)
+
+    probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
+    probe.add_argument("--out", type=Path, help="file to write (default: standard output)")
+    probe.add_argument("--require", choices=["cpu", "gpu"], help="fail unless there is such a device")
+    probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
+    probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
+    probe.set_defaults(run=_probe)
+
+    run = commands.add_parser("run", help="measure one round of one experiment on one device")
+    run.add_argument("name", help="experiment (see: list)")
+    run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
+    run.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
+    run.add_argument("--round", type=int, default=1, help="number of the round, from 1")
+    run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
+    run.add_argument("--seed", type=int, default=0, help="seed of the points' order")
+    run.add_argument(
+        "--log", type=Path, help="file for what libraries print and for tracebacks (default: standard error)"
+    )
+    run.set_defaults(run=_run)
+
+    seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
+    seal.add_argument("--probe", type=Path, required=True, help="what `probe` wrote")
+    seal.add_argument("--rounds", type=Path, nargs="+", required=True, help="the Parquet files of its rounds")
+    seal.add_argument("--out", type=Path, required=True, help="node.json to write")
+    seal.set_defaults(run=_seal)
+
+    check = commands.add_parser("check", help="check a preset and list its jobs")
+    check.add_argument("--preset", default="quick")
+    check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
+    check.add_argument(
+        "--json", action="store_true", help="for programs: rounds, and the experiments by kind of device"
+    )
+    check.set_defaults(run=_check)
+
+    schema = commands.add_parser("schema", help="write the schema of presets from the experiments' parameters")
+    schema.add_argument("--out", type=Path, required=True)
+    schema.set_defaults(run=_schema)
+
+    arguments = parser.parse_args(argv)
+    return int(arguments.run(arguments))
+
+
+def _list(_: argparse.Namespace) -> int:
+    from experiments.registry import experiments
+
+    for name, experiment in experiments().items():
+        print(f"{name:12} {', '.join(experiment.fits):9} {experiment.says}")
+        print(f"{'':22} parameters: {', '.join(experiment.parameters)}")
+    return 0
+
+
+def _probe(arguments: argparse.Namespace) -> int:
+    from experiments import hardware
+
+    if arguments.id:
+        print(hardware.node_id())
+        return 0
+    from contract.node import write_node
+    from experiments.probe import fingerprint, require
+
+    options = dict(option.partition("=")[::2] for option in arguments.option)
+    record = fingerprint(options)
+    if arguments.require:
+        require(record, arguments.require)
+    if arguments.out:
+        write_node(arguments.out, record)
+    else:
+        print(json.dumps(record, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from contract.tables import write_samples
+    from experiments import hardware, rounds
+    from experiments.devices import open_device
+    from experiments.lock import node_lock
+    from experiments.sweep import preset_path, read_preset, sweep
+
+    if arguments.round < 1:
+        raise StudyError(f"--round {arguments.round}: rounds count from 1")
+    if arguments.out.suffix != ".parquet":
+        raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
+    part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
+    kind = "cpu" if arguments.device == "cpu" else open_device(arguments.device).kind
+    # A place that cannot be written is found out before anything is measured.
+    with atomic(arguments.out.with_suffix(".writable")):
+        pass
+    arguments.out.with_suffix(".writable").unlink()
+    seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
+    round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, log=arguments.log)
+    with node_lock(PATIENCE_S):
+        started, begun = rounds.utc(), time.perf_counter()
+        round_.run()
+        wall = time.perf_counter() - begun
+        about = {
+            "seed": seed,
+            "started_utc": started,
+            "ended_utc": rounds.utc(),
+            "wall_s": wall,
+            "warmup_s": round_.warmup_s,
+            "timed_s": round_.timed_s,
+            "workers": round_.workers,
+            "options": {"preset": arguments.preset, "seed": arguments.seed},
+            "environment": {key: os.environ[key] for key in KERNEL_VARIABLES if key in os.environ},
+        }
+        write_samples(arguments.out, rounds.table(round_, hardware.node_id(), uuid.uuid4().hex[:12]), about)
+    return 0
+
+
+# Variables that choose a library's kernels or threads: they are part of what was measured.
+KERNEL_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "CUDA_VISIBLE_DEVICES",
+)
+
+
+def _seal(arguments: argparse.Namespace) -> int:
+    from contract.node import read_node, write_node
+    from contract.tables import read_samples
+
+    record = read_node(arguments.probe)
+    seen = [read_samples(path) for path in arguments.rounds]
+    record["started_utc"] = min(about["started_utc"] for _, about in seen)
+    record["ended_utc"] = max(about["ended_utc"] for _, about in seen)
+    strangers = {name for table, _ in seen for name in table["node"].unique()} - {record["id"]}
+    if strangers:
+        raise StudyError(
+            f"{arguments.probe} describes {record['id']}, but rounds of {', '.join(sorted(strangers))} lie beside it: "
+            "each machine's rounds belong in a folder of their own"
+        )
+    _set_aside(arguments.out.parent, keep={path.resolve() for path in arguments.rounds})
+    write_node(arguments.out, record)
+    return 0
+
+
+def _set_aside(folder: Path, keep: set[Path]) -> None:
+    """Move rounds of an earlier preset out of the way: mixed with this one's, they would be judged together."""
+    for path in folder.glob("*.parquet"):
+        if path.resolve() not in keep:
+            (folder / "superseded").mkdir(exist_ok=True)
+            path.replace(folder / "superseded" / path.name)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from experiments.sweep import preset_path, read_preset, sweep
+
+    preset = read_preset(arguments.preset)
+    source = str(preset_path(arguments.preset))
+    if arguments.node and arguments.node.exists():
+        _same_machine(arguments.node)
+    plan = {name: sweep(preset, name, source) for name in preset["experiments"]}
+    jobs = {
+        name: {kind: len(part.points(kind)) if kind in part.experiment.fits else 0 for kind in ("cpu", "gpu")}
+        for name, part in plan.items()
+    }
+    if arguments.json:
+        # A job is measured again when its own part of the preset changes, not when another's does.
+        parts = {name: {**preset, "experiments": preset["experiments"][name]} for name in plan}
+        digests = {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12] for name, part in parts.items()}
+        print(json.dumps({"rounds": preset["rounds"], "experiments": jobs, "digests": digests}))
+        return 0
+    print(f"{source}: {preset['rounds']} rounds")
+    for name, counts in jobs.items():
+        longest = max(counts.values()) * plan[name].point_s
+        print(
+            f"  {name:12} {counts['cpu']:4} points on a CPU, {counts['gpu']:4} on a GPU, "
+            f"at most {min(longest, plan[name].round_s):.0f} s a round"
+        )
+    return 0
+
+
+def _same_machine(path: Path) -> None:
+    from contract.node import read_node
+    from experiments import hardware
+
+    described, here = read_node(path)["id"], hardware.node_id()
+    if described != here:
+        raise StudyError(
+            f"{path} describes {described}, this machine is {here}. Measure into a folder of its own "
+            "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
+        )
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from experiments.sweep import preset_schema
+
+    write_json(arguments.out, preset_schema())
+    print(f"{arguments.out}: written", file=sys.stderr)
+    return 0

@@ -1,0 +1,195 @@
+"""What this machine is: read from the system, cheaply, without importing PyTorch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
+_SIMD = re.compile(
+    r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)$"
+)
+
+
+@cache
+def cpu() -> dict[str, Any]:
+    """Model, cores, caches and SIMD or matrix extensions.
+
+    Keys: model, vendor, family, model_number, sockets, cores (physical, of the
+    machine), usable_cores (that this process may use), threads_per_core, simd,
+    matrix, caches (bytes by level, with the number of instances), virtual.
+    """
+    seen = _lscpu()
+    flags = sorted(flag for flag in seen.get("Flags", "").split() if _SIMD.match(flag))
+    cores = int(seen.get("Core(s) per socket", 0) or 0) * int(seen.get("Socket(s)", 1) or 1)
+    return {
+        "model": _model(seen),
+        "vendor": seen.get("Vendor ID", ""),
+        "family": seen.get("CPU family", ""),
+        "model_number": seen.get("Model", ""),
+        "architecture": platform.machine(),
+        "sockets": int(seen.get("Socket(s)", 1) or 1),
+        "cores": cores or usable_cores(),
+        "usable_cores": usable_cores(),
+        "threads_per_core": int(seen.get("Thread(s) per core", 1) or 1),
+        "simd": flags,
+        "matrix": [flag for flag in flags if flag.startswith(("amx", "sme", "avx512_bf16"))],
+        "caches": _caches(seen),
+        "virtual": bool(seen.get("Hypervisor vendor")),
+    }
+
+
+def usable_cores() -> int:
+    """Physical cores that this process may use: its affinity, its cgroup's quota, not SMT siblings."""
+    import psutil
+
+    logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    per_core = max(1, (psutil.cpu_count(logical=True) or 1) // (psutil.cpu_count(logical=False) or 1))
+    return max(1, min(logical // per_core or 1, _quota() or logical))
+
+
+def _quota() -> int:
+    """Whole cores that cgroup v2 grants; 0 if it sets no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return 0
+    return 0 if quota == "max" else max(1, int(quota) // int(period))
+
+
+def last_level_cache_bytes() -> int:
+    """Size of all last-level caches of the node together, in bytes; 32 MiB if the system does not say."""
+    sizes = [cache["bytes"] for cache in cpu()["caches"].values()]
+    return max(sizes, default=32 * 2**20)
+
+
+def memory_bytes() -> int:
+    """Memory of the machine in bytes."""
+    import psutil
+
+    return int(psutil.virtual_memory().total)
+
+
+@cache
+def _lscpu() -> dict[str, str]:
+    """`lscpu -J`, flattened; empty where there is no lscpu (macOS, Windows)."""
+    try:
+        # In English: the keys are translated otherwise.
+        seen = subprocess.run(
+            ["lscpu", "-J"], capture_output=True, text=True, check=True, timeout=20, env={**os.environ, "LC_ALL": "C"}
+        )
+        entries = json.loads(seen.stdout)["lscpu"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return {}
+    flat: dict[str, str] = {}
+
+    def walk(items: list[dict[str, Any]]) -> None:
+        for item in items:
+            flat[item["field"].rstrip(":")] = item.get("data") or ""
+            walk(item.get("children", []))
+
+    walk(entries)
+    return flat
+
+
+def _model(seen: dict[str, str]) -> str:
+    name = seen.get("Model name", "")
+    if name in ("", "-") and platform.system() == "Darwin":
+        asked = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False, timeout=20
+        )
+        name = asked.stdout.strip()
+    return name or platform.processor() or platform.machine()
+
+
+def _caches(seen: dict[str, str]) -> dict[str, dict[str, int]]:
+    """Bytes of each level in all, and in how many instances: lscpu says `2 MiB (2 instances)`."""
+    caches = {}
+    scale = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    for level in ("L1d", "L1i", "L2", "L3"):
+        found = re.match(r"([\d.]+) (B|KiB|MiB|GiB)(?: \((\d+) instances?\))?", seen.get(f"{level} cache", ""))
+        if found:
+            caches[level] = {
+                "bytes": int(float(found[1]) * scale[found[2]]),
+                "instances": int(found[3] or 1),
+            }
+    return caches
+
+
+def gpus() -> list[dict[str, Any]]:
+    """NVIDIA GPUs by NVML, without serial numbers: name, memory_bytes, power_limit_w, …; [] without a driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        found.append(
+            {
+                "name": str(pynvml.nvmlDeviceGetName(handle)),
+                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                **_asked(
+                    {
+                        "power_limit_w": lambda h=handle: pynvml.nvmlDeviceGetPowerManagementLimit(h) / 1000,
+                        "max_sm_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM),
+                        "max_memory_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(
+                            h, pynvml.NVML_CLOCK_MEM
+                        ),
+                        "pcie_generation": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(h),
+                        "pcie_width": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkWidth(h),
+                    }
+                ),
+            }
+        )
+    return found
+
+
+def _asked(questions: dict[str, Any]) -> dict[str, Any]:
+    """The answers to those questions that this GPU and driver support."""
+    import pynvml
+
+    answers = {}
+    for key, ask in questions.items():
+        try:
+            answers[key] = ask()
+        except pynvml.NVMLError:
+            continue
+    return answers
+
+
+def nvml_status() -> str:
+    """Driver version, or why NVML does not answer."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return f"driver {pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)"
+    except pynvml.NVMLError as refusal:
+        return str(refusal)
+
+
+def node_id() -> str:
+    """A readable, stable name of this kind of machine, with a hash of its hardware.
+
+    Nothing in it names a person, host or serial number; two machines of the same
+    make share it.
+    """
+    about, cards = cpu(), [card["name"] for card in gpus()]
+    facts = {key: about[key] for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
+    digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
+    words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())
+    parts = [re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "cpu", f"{about['usable_cores']}c"]
+    for card in sorted(set(cards)):
+        count = cards.count(card)
+        parts.append((f"{count}x-" if count > 1 else "") + re.sub(r"[^a-z0-9]+", "-", card.lower()).strip("-"))
+    return "-".join([*parts, digest])[:80].strip("-")

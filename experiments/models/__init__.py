@@ -1,0 +1,1 @@
+"""Reference models, their real data, and the multiply-adds that a step of each takes."""

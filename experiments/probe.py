@@ -1,0 +1,133 @@
+"""The fingerprint of a node: what the machine is and what is installed, with nothing personal in it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from experiments import hardware
+from experiments.devices import detect
+from experiments.rounds import utc
+
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "torch",
+    "llvmlite",
+    "scikit-learn",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "snakemake",
+)
+
+
+def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
+    """The node record (`contract.node`), but for the time at which measuring ended."""
+    devices, left_out = detect()
+    return {
+        "schema": 1,
+        "id": hardware.node_id(),
+        "origin": "measured",
+        "hardware": {
+            "cpu": hardware.cpu(),
+            "memory_bytes": hardware.memory_bytes(),
+            "gpus": hardware.gpus(),
+            "nvml": hardware.nvml_status(),
+        },
+        "software": {
+            "os": f"{platform.system()} {platform.release()}",
+            "libc": " ".join(platform.libc_ver()),
+            "python": platform.python_version(),
+            "packages": _versions(),
+            "blas": _blas(),
+            "torch": _torch(),
+        },
+        "devices": [device.describe() for device in devices],
+        "left_out": left_out,
+        "study": {"version": _study_version(), "commit": commit()},
+        "started_utc": utc(),
+        "options": options,
+    }
+
+
+def require(record: dict[str, Any], kind: str) -> None:
+    """Raise StudyError, in one line, if the node has no device of this kind."""
+    if any(device["kind"] == kind for device in record["devices"]):
+        return
+    looked = "; ".join(record["left_out"]) or "no backend was left out"
+    found = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
+    raise StudyError(
+        f"gpu profile: no GPU found. Looked for: CUDA and ROCm devices of torch. {looked}. Found: {found}. "
+        "Install a CUDA or ROCm build of torch and the GPU's driver, or measure the CPU alone: "
+        "snakemake --cores all"
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _blas() -> list[dict[str, Any]]:
+    """Each BLAS and OpenMP that the processes of this study load: library, version, threads, kernels chosen."""
+    import numpy
+    import torch
+    from threadpoolctl import threadpool_info
+
+    # Only loaded libraries are seen.
+    _ = numpy.__version__, torch.__version__
+    kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
+    return [{key: pool[key] for key in kept if pool.get(key) is not None} for pool in threadpool_info()]
+
+
+def _torch() -> dict[str, Any]:
+    """How torch was built: the lines of its configuration that name libraries and CPU capability."""
+    import torch
+
+    lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
+    # The line with all compiler flags holds paths of the machine that built it.
+    telling = [line for line in lines if re.search(r"MKL|DNN|OpenMP|CPU capability|CUDA Runtime|CuDNN|LAPACK", line)]
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "config": [line for line in telling if not line.startswith("Build settings")],
+    }
+
+
+def _study_version() -> str:
+    try:
+        return importlib.metadata.version("does-ai-need-a-gpu")
+    except importlib.metadata.PackageNotFoundError:
+        project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+        found = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
+        return found[1] if found else "unknown"
+
+
+def commit() -> str:
+    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout."""
+    root = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        asked = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=20
+        )
+        return asked.stdout.strip()
+
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return head + ("+" if changed else "") if head else "unknown"

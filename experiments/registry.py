@@ -1,0 +1,113 @@
+"""The experiments there are: found by importing `experiments.suite`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import EnumType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from contract.errors import StudyError
+from contract.files import did_you_mean
+from experiments.work import Dtype, Footprint, Threads, Work
+
+Params = Mapping[str, Any]
+
+# Columns of the table of samples; every other parameter of an experiment goes into `params`.
+COMMON = ("backend", "dtype", "threads")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: a function from a device and a point's parameters to the work."""
+
+    name: str
+    function: Callable[..., Work]
+    parameters: dict[str, Any]
+    smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None
+    memory: Callable[..., float] | None
+    fits: tuple[str, ...]
+
+    @property
+    def says(self) -> str:
+        """The first line of the module's description."""
+        return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of each parameter, from the function's type hints."""
+        return {name: _schema(hint) for name, hint in self.parameters.items()}
+
+
+_REGISTRY: dict[str, Experiment] = {}
+
+
+def experiment(
+    name: str,
+    *,
+    smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
+    memory: Callable[..., float] | None = None,
+    fits: tuple[str, ...] = ("cpu", "gpu"),
+) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
+    """Register a function `(device, **parameters) -> Work` as an experiment.
+
+    smaller: from a point's parameters to those of a cheaper one of the same kind
+        (None at the end); the runner predicts a point's time from it before it dares.
+    memory: bytes that a point needs, from its parameters.
+    fits: kinds of device on which the question makes sense.
+    """
+
+    def register(function: Callable[..., Work]) -> Callable[..., Work]:
+        hints = get_type_hints(function, include_extras=True)
+        parameters = {key: hints[key] for key in list(inspect.signature(function).parameters)[1:]}
+        if name in _REGISTRY:
+            raise TypeError(f"experiment {name!r} is registered twice")
+        _REGISTRY[name] = Experiment(name, function, parameters, smaller, memory, fits)
+        return function
+
+    return register
+
+
+def experiments() -> dict[str, Experiment]:
+    """All experiments by name, in alphabetical order."""
+    suite = importlib.import_module("experiments.suite")
+    for module in pkgutil.iter_modules(suite.__path__):
+        importlib.import_module(f"experiments.suite.{module.name}")
+    return dict(sorted(_REGISTRY.items()))
+
+
+def get(name: str) -> Experiment:
+    """The experiment called `name`. Raises StudyError, with the nearest name, if there is none."""
+    known = experiments()
+    if name not in known:
+        raise StudyError(f"no experiment {name!r}. Experiments: {', '.join(known)}.{did_you_mean(name, list(known))}")
+    return known[name]
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    if hint == Threads:
+        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^all$"}
+    if hint == Footprint:
+        return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*xLLC$"}
+    if get_origin(hint) is Literal:
+        return {"enum": list(get_args(hint))}
+    if isinstance(hint, EnumType):
+        return {"enum": [str(member) for member in typing.cast(Any, hint)]}
+    if get_origin(hint) in (types.UnionType, typing.Union):
+        return {"anyOf": [_schema(option) for option in get_args(hint)]}
+    plain: dict[Any, dict[str, Any]] = {
+        int: {"type": "integer", "minimum": 0},
+        float: {"type": "number"},
+        str: {"type": "string"},
+        bool: {"type": "boolean"},
+    }
+    return dict(plain[hint])
+
+
+def typed(experiment: Experiment, params: Params) -> dict[str, Any]:
+    """The parameters as the function expects them: number formats as `Dtype`."""
+    return {key: Dtype(value) if experiment.parameters[key] is Dtype else value for key, value in params.items()}

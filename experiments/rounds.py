@@ -1,0 +1,228 @@
+"""One round: every point of an experiment once on a device, shuffled, in one measuring process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tqdm import tqdm
+
+from contract.errors import StudyError
+from contract.tables import SAMPLES
+from experiments.sweep import Point, Sweep
+
+# A point that is not back after its budget, this many times over, and a constant
+# for building its data, hangs.
+HANG_FACTOR, HANG_CONSTANT_S = 5.0, 60.0
+# Set by the workflow to its own process: when that is gone, nobody waits for this round.
+COORDINATOR = "STUDY_COORDINATOR_PID"
+
+
+class Abandoned(StudyError):  # noqa: N818 - what happened, not what is wrong
+    """The workflow that asked for this round is gone."""
+
+
+@dataclass
+class Round:
+    """What is to be measured, and the answers so far."""
+
+    sweep: Sweep
+    device: str
+    device_kind: str
+    number: int
+    seed: int
+    log: Path | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    warmup_s: float = 0.0
+    timed_s: float = 0.0
+    workers: int = 0
+
+    def run(self) -> None:
+        """Measure all points. Raises Abandoned when the workflow that asked has been killed."""
+        points = self.sweep.points(self.device_kind)
+        random.Random(self.seed).shuffle(points)
+        begun = time.perf_counter()
+        present = _coordinator()
+        worker = _Worker(self.log)
+        title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
+        # tqdm's own thread would wake up during samples; it draws only between points here.
+        tqdm.monitor_interval = 0
+        try:
+            with tqdm(points, desc=title, unit="point", disable=not sys.stderr.isatty(), mininterval=0) as bar:
+                for point in bar:
+                    if not present():
+                        raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
+                    if time.perf_counter() - begun > self.sweep.round_s:
+                        left = f"budget: this round's {self.sweep.round_s:g} s are used up"
+                        self._note(point, {"status": "skipped", "reason": left})
+                        continue
+                    self._note(point, worker.measure(self._order(point), self.sweep.point_s))
+            if not present():
+                raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
+        finally:
+            self.workers = worker.started
+            worker.stop()
+        statuses = [row["status"] for row in self.rows if row["sample"] == 0 and "." not in row["metric"]]
+        if not sys.stderr.isatty():
+            print(
+                f"{title}: {len(points)} points in {time.perf_counter() - begun:.0f} s ({_tally(statuses)})",
+                file=sys.stderr,
+            )
+
+    def _order(self, point: Point) -> dict[str, Any]:
+        sweep = self.sweep
+        return {
+            "experiment": sweep.experiment.name,
+            "device": self.device,
+            "params": dict(point.params),
+            "policy": {"target": sweep.target, "budget_s": sweep.point_s, "max_samples": sweep.max_samples},
+        }
+
+    def _note(self, point: Point, answer: dict[str, Any]) -> None:
+        """Turn an answer into rows of the table of samples."""
+        base = dict.fromkeys(SAMPLES.columns) | {
+            "round": self.number,
+            "experiment": self.sweep.experiment.name,
+            "device": self.device,
+            **point.columns,
+            "metric": "time",
+            "sample": 0,
+            "unit": "s",
+            "calls": 0,
+            "status": answer["status"],
+            "reason": "" if answer["status"] == "ok" else answer["reason"],
+            "stop_reason": answer.get("stop_reason", ""),
+            "flags": "",
+            "origin": "measured",
+        }
+        if "series" not in answer:
+            self.rows.append(base)
+            return
+        shared = {key: answer[key] for key in ("flop", "bytes", "error", "tolerance")}
+        base |= {**shared, "calls": answer["calls"]}
+        self.warmup_s += answer["warmup_s"]
+        self.timed_s += answer["timed_s"]
+        for series in answer["series"]:
+            for index, (value, reading) in enumerate(zip(series["values"], answer["readings"], strict=True)):
+                self.rows.append(
+                    base
+                    | reading
+                    | {"metric": series["metric"], "unit": series["unit"], "sample": index, "value": value}
+                )
+        for metric, (value, unit) in answer["observed"].items():
+            self.rows.append(base | {"metric": metric, "unit": unit, "value": value, "calls": 1, "stop_reason": ""})
+
+
+class _Worker:
+    """The child that measures, started when needed and again after it died."""
+
+    def __init__(self, log: Path | None) -> None:
+        self.started = 0
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+        self._log = log
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
+        """The child's answer; if it dies or hangs over this point, an outcome that says so."""
+        child = self._child or self._start()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        limit = HANG_CONSTANT_S + HANG_FACTOR * budget_s
+        try:
+            child.stdin.write(json.dumps(order).encode() + b"\n")
+            child.stdin.flush()
+            line = _line_within(child, limit)
+        except BrokenPipeError:
+            line = b""
+        if line is None:
+            self.stop()
+            return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
+        if not line:
+            code = child.wait()
+            self._child = None
+            return {"status": "failed", "reason": _death(code)}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.started += 1
+        # -u: a line that waits in a buffer would look like a hang.
+        command = [sys.executable, "-u", "-m", "experiments.worker"]
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(self._log.open("ab")) if self._log else None
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        return self._child
+
+    def stop(self) -> None:
+        """End the child, whatever it does."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+
+def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None:
+    """The child's next line, b'' if it has ended, None if the time is over."""
+    assert child.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            return None
+    return child.stdout.readline()
+
+
+def _death(code: int) -> str:
+    """What an exit code says about how a measuring process ended."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    return f"the measuring process ended with exit code {code}"
+
+
+def _coordinator() -> Any:
+    """A function that says whether the workflow that asked for this round still runs."""
+    try:
+        workflow = psutil.Process(int(os.environ[COORDINATOR]))
+    except (KeyError, ValueError):
+        return lambda: True
+    except psutil.NoSuchProcess:
+        return lambda: False
+    # psutil compares start times: another process with the same number does not pass for it.
+    return lambda: workflow.is_running() and workflow.status() != psutil.STATUS_ZOMBIE
+
+
+def _tally(statuses: list[str]) -> str:
+    counts = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def table(measured: Round, node: str, run: str) -> Any:
+    """The round's samples as a table for `contract.tables.write_samples`."""
+    import pandas as pd
+
+    frame = pd.DataFrame([{**row, "node": node, "run": run} for row in measured.rows], columns=list(SAMPLES.columns))
+    return frame.astype({name: str(column.dtype) for name, column in SAMPLES.columns.items()})
+
+
+def utc() -> str:
+    """Now, in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def round_seed(base: int, experiment: str, device: str, number: int) -> int:
+    """The seed of a round's order: from the study's seed and what the round is."""
+    return random.Random(f"{base}/{experiment}/{device}/{number}").getrandbits(32)

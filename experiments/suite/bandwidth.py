@@ -1,0 +1,113 @@
+"""Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.work import Dtype, Footprint, Threads, Unsupported, Work
+
+Op = Literal["copy", "scale", "add", "triad"]
+ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+SCALAR = 3.0
+
+
+def memory(footprint: int, **_: Any) -> float:
+    """All arrays together."""
+    return float(footprint)
+
+
+@experiment("bandwidth", memory=memory)
+def bandwidth(
+    device: Device, op: Op, footprint: Footprint, dtype: Dtype, backend: Literal["llvm", "torch"], threads: Threads
+) -> Work:
+    """One pass of `op` over arrays that take `footprint` bytes together.
+
+    Bytes are counted as STREAM does: each element read and each written once.
+    The footprint is the variable, so nothing is rotated or flushed.
+    """
+    elements = footprint // ARRAYS[op] // dtype.itemsize
+    return (_llvm if backend == "llvm" else _torch)(device, op, elements, dtype, threads)
+
+
+def _expected(op: str, a: Any, b: Any) -> Any:
+    return {"copy": lambda: a, "scale": lambda: SCALAR * a, "add": lambda: a + b, "triad": lambda: a + SCALAR * b}[op]()
+
+
+def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads) -> Work:
+    """Own kernel over NumPy arrays; small footprints are gone over several times within one call."""
+    import numpy as np
+
+    from experiments import kernels
+
+    if device.kind != "cpu":
+        raise device.unsupported("llvm")
+    touched = kernels.stream_elements(elements, dtype, threads)
+    if touched == 0:
+        raise Unsupported(f"footprint too small for {threads} threads")
+    arrays = [kernels.aligned(elements, dtype) for _ in range(ARRAYS[op])]
+    _fill(arrays)
+    kernel = kernels.stream(op, dtype, arrays, threads)
+    moved = float(ARRAYS[op] * touched * dtype.itemsize)
+    # Starting threads costs some 20 µs: a call must move enough for that not to show.
+    passes = max(1, int(64e6 / moved))
+
+    def check() -> float:
+        """On the inputs as they were drawn; by parts that stay in a cache."""
+        kernel(1)
+        difference = size = 0.0
+        for start in range(0, touched, 1 << 18):
+            part = slice(start, min(start + (1 << 18), touched))
+            c, a, b = (array[part].astype(np.float64) for array in (arrays[0], arrays[1], arrays[-1]))
+            exact = _expected(op, a, b)
+            difference += float(np.sum((c - exact) ** 2))
+            size += float(np.sum(exact**2))
+        return math.sqrt(difference / size)
+
+    return Work(
+        run=lambda: kernel(passes),
+        bytes=moved * passes,
+        check=check,
+        tolerance=4 * dtype.unit_roundoff,
+    )
+
+
+def _fill(arrays: list[Any]) -> None:
+    """Random normal data, a million numbers over and over: caches go by address, not by content."""
+    import numpy as np
+
+    random = np.random.default_rng()
+    for array in arrays:
+        block = random.standard_normal(min(len(array), 1_000_003))
+        for start in range(0, len(array), len(block)):
+            array[start : start + len(block)] = block[: len(array) - start]
+
+
+def _torch(device: Device, op: str, elements: int, dtype: Dtype, _threads: Threads) -> Work:
+    """What a PyTorch user gets: one operator a call, its dispatch included."""
+    import torch
+
+    a, b = device.normal((elements,), dtype), device.normal((elements,), dtype)
+    c = torch.empty_like(a)
+    calls = {
+        "copy": lambda: c.copy_(a),
+        "scale": lambda: torch.mul(a, SCALAR, out=c),
+        "add": lambda: torch.add(a, b, out=c),
+        "triad": lambda: torch.add(a, b, alpha=SCALAR, out=c),
+    }
+
+    def check() -> float:
+        for operand in (a, b):
+            operand.copy_(device.normal((elements,), dtype))
+        calls[op]()
+        exact = _expected(op, a.double(), b.double())
+        return float(torch.linalg.norm(c.double() - exact) / torch.linalg.norm(exact))
+
+    return Work(
+        run=calls[op],
+        bytes=float(ARRAYS[op] * elements * dtype.itemsize),
+        check=check,
+        tolerance=4 * dtype.unit_roundoff,
+    )

@@ -1,0 +1,31 @@
+"""Clock of one CPU core under load: operations per second of a chain with one operation per cycle.
+
+The counters that a system shows (cpufreq, /proc/cpuinfo) are nominal or absent in
+virtual machines. A chain of dependent one-cycle operations counts cycles anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.work import Threads, Work
+
+
+@experiment("clock", fits=("cpu",))
+def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Work:
+    """`chain` dependent operations, rounded up to whole loops of the kernel."""
+    from experiments import kernels
+
+    kernel, per_loop = kernels.chain()
+    loops = -(-chain // per_loop)
+    right = kernels.chain_value(50)
+    return Work(
+        run=lambda: kernel(loops),
+        metric="clock",
+        rate=float(loops * per_loop),
+        rate_unit="Hz",
+        check=lambda: 0.0 if kernel(50) == right else 1.0,
+        tolerance=0.0,
+    )

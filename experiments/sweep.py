@@ -1,0 +1,211 @@
+"""Presets: which points each experiment measures, and how long it may take."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import did_you_mean, read_json, read_yaml
+from experiments import hardware
+from experiments.registry import COMMON, Experiment, get
+
+SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "preset.schema.json"
+PRESETS = Path(__file__).parents[1] / "workflow" / "config" / "presets"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of an experiment's parameters."""
+
+    experiment: str
+    params: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, experiment: str, params: dict[str, Any]) -> Point:
+        """The point with these parameters, in whatever order."""
+        return cls(experiment, tuple(sorted(params.items())))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The point as columns of the table of samples: backend, dtype, threads, params."""
+        every = dict(self.params)
+        rest = {key: value for key, value in every.items() if key not in COMMON}
+        return {
+            "backend": every.get("backend", ""),
+            "dtype": every.get("dtype", ""),
+            "threads": int(every.get("threads", 0)),
+            "params": json.dumps(rest, sort_keys=True, separators=(",", ":")),
+        }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One experiment's part of a preset."""
+
+    experiment: Experiment
+    target: float
+    point_s: float
+    round_s: float
+    max_samples: int
+    blocks: list[dict[str, Any]]
+    place: str
+
+    def points(self, device_kind: str) -> list[Point]:
+        """The points for a kind of device, without repetition.
+
+        Raises StudyError naming the block that lacks a parameter, or has one too many.
+        """
+        found: dict[Point, None] = {}
+        for number, block in enumerate(self.blocks):
+            if block.get("on", device_kind) != device_kind:
+                continue
+            grid = block.get("grid", {})
+            for case in block.get("cases", [{}]):
+                self._complete({**case, **grid}, f"{self.place}[{number}]")
+                for values in itertools.product(*grid.values()):
+                    params = {**case, **dict(zip(grid, values, strict=True))}
+                    found[Point.of(self.experiment.name, _resolved(params, device_kind))] = None
+        return list(found)
+
+    def _complete(self, given: dict[str, Any], place: str) -> None:
+        wanted = self.experiment.parameters
+        unknown = [key for key in given if key not in wanted]
+        if unknown:
+            raise StudyError(
+                f"{place}: {self.experiment.name} has no parameter {unknown[0]!r}. Parameters: "
+                f"{', '.join(wanted)}.{did_you_mean(unknown[0], list(wanted))}"
+            )
+        missing = [key for key in wanted if key not in given and key != "threads"]
+        if missing:
+            raise StudyError(f"{place}: parameter {missing[0]!r} of {self.experiment.name} is missing")
+
+
+def _resolved(params: dict[str, Any], device_kind: str) -> dict[str, Any]:
+    """The parameters in numbers: 'all' threads, footprints as multiples of the last-level cache ('4xLLC')."""
+    resolved = dict(params)
+    for name, value in params.items():
+        if name != "threads" and isinstance(value, str) and value.endswith("xLLC"):
+            resolved[name] = int(value.removesuffix("xLLC")) * hardware.last_level_cache_bytes()
+    asked = params.get("threads", 1)
+    if device_kind != "cpu":
+        resolved["threads"] = 0  # a GPU's host only launches
+    else:
+        resolved["threads"] = hardware.usable_cores() if asked == "all" else int(asked)
+    return resolved
+
+
+def preset_path(preset: str) -> Path:
+    """The file of a preset: one of ours by name, or a path to somebody's own.
+
+    Raises StudyError listing the names there are.
+    """
+    named = PRESETS / f"{preset}.yaml"
+    if named.is_file():
+        return named
+    if preset.endswith((".yaml", ".yml")) and Path(preset).is_file():
+        return Path(preset)
+    names = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    raise StudyError(
+        f"no preset {preset!r}. Presets: {', '.join(names)}, or the path of a .yaml file.{did_you_mean(preset, names)}"
+    )
+
+
+def read_preset(preset: str) -> dict[str, Any]:
+    """The preset, checked key by key. Raises StudyError naming file, line and key of a mistake."""
+    path = preset_path(preset)
+    content: dict[str, Any] = read_yaml(path, read_json(SCHEMA))
+    for name in content["experiments"]:
+        for kind in ("cpu", "gpu"):
+            sweep(content, name, str(path)).points(kind)
+    return content
+
+
+def sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
+    """One experiment's part of a preset that was read from `source`.
+
+    Raises StudyError if the preset does not measure it.
+    """
+    if name not in preset["experiments"]:
+        get(name)
+        raise StudyError(f"{source}: experiments: {name!r} is not part of this preset")
+    part = preset["experiments"][name]
+    return Sweep(
+        experiment=get(name),
+        target=part.get("target", preset["target"]),
+        point_s=part.get("point_s", preset["point_s"]),
+        round_s=part.get("round_s", preset["round_s"]),
+        max_samples=part.get("max_samples", preset["max_samples"]),
+        blocks=part["sweep"],
+        place=f"{source}: experiments.{name}.sweep",
+    )
+
+
+def preset_schema() -> dict[str, Any]:
+    """JSON Schema of a preset, from the experiments' own parameters."""
+    from experiments.registry import experiments
+
+    seconds = {"type": "number", "exclusiveMinimum": 0}
+    limits = {
+        "target": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+            "description": "relative half-width of a point's 95% interval within a round at which sampling stops",
+        },
+        "point_s": {**seconds, "description": "seconds for warm-up and samples of one point in one round"},
+        "round_s": {**seconds, "description": "seconds for one experiment's round; points past it are skipped"},
+        "max_samples": {"type": "integer", "minimum": 6, "description": "samples kept of a point in one round"},
+    }
+
+    def part(experiment: Experiment) -> dict[str, Any]:
+        values = experiment.schema()
+        grid = {name: {"type": "array", "items": value, "minItems": 1} for name, value in values.items()}
+        block = {
+            "type": "object",
+            "properties": {
+                "on": {"enum": ["cpu", "gpu"], "description": "only on this kind of device"},
+                "cases": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {"type": "object", "properties": values, "additionalProperties": False},
+                    "description": "combinations as they stand",
+                },
+                "grid": {
+                    "type": "object",
+                    "properties": grid,
+                    "additionalProperties": False,
+                    "description": "values of which every combination is measured, for every case",
+                },
+            },
+            "additionalProperties": False,
+        }
+        return {
+            "type": "object",
+            "description": experiment.says,
+            "properties": {**limits, "sweep": {"type": "array", "minItems": 1, "items": block}},
+            "required": ["sweep"],
+            "additionalProperties": False,
+        }
+
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Preset",
+        "description": "Generated by `python -m experiments schema`: do not edit.",
+        "type": "object",
+        "properties": {
+            "rounds": {"type": "integer", "minimum": 1, "description": "processes in which each point is measured"},
+            **limits,
+            "experiments": {
+                "type": "object",
+                "properties": {name: part(known) for name, known in experiments().items()},
+                "additionalProperties": False,
+                "minProperties": 1,
+            },
+        },
+        "required": ["rounds", *limits, "experiments"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,147 @@
+"""The measuring core: warm up, sample until the answer is good enough, say why it stopped."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from experiments.devices.base import Device
+from experiments.state import Reading
+from experiments.work import Work
+
+# Reading the clock may cost a sample this share of its time at most.
+OVERHEAD_SHARE = 1e-3
+# Fewest values whose extremes bracket the median with 95% (order statistics: 2 * 0.5^6 < 5%).
+MIN_SAMPLES = 6
+# Warm-up ends when the last calls are not faster than those before by more than this share.
+STILL_FALLING = 0.01
+# Samples span at least this share of the budget: a disturbance that lasts longer than
+# a handful of short calls must have a chance to show.
+LEAST_SHARE = 0.5
+# Noise has plateaued when twice the samples narrow the interval by less than this share
+# (independent noise would narrow it by 29%).
+PLATEAU_GAIN = 0.10
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long to measure a point.
+
+    target: relative half-width of the median's 95% interval at which to stop.
+    budget_s: seconds for warm-up and samples of one point in one round.
+    max_samples: samples kept per point and round.
+    """
+
+    target: float
+    budget_s: float
+    max_samples: int = 100
+
+
+@dataclass
+class Measurement:
+    """Samples of one point in one round: seconds of one call, by phase ('' is the whole)."""
+
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+    calls: int = 1
+    stop_reason: str = ""
+    warmup_s: float = 0.0
+    timed_s: float = 0.0
+
+
+def half_width(values: list[float]) -> float:
+    """Relative half-width of the median's 95% interval, by order statistics; inf under 6 values.
+
+    Source: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15),
+    rule for nonparametric intervals of the median.
+    """
+    n = len(values)
+    if n < MIN_SAMPLES:
+        return math.inf
+    ordered = sorted(values)
+    low = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2))
+    high = min(n - 1, math.ceil((n + 1.96 * math.sqrt(n)) / 2))
+    middle = median(ordered)
+    return (ordered[high] - ordered[low]) / 2 / middle if middle > 0 else math.inf
+
+
+def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy) -> int:
+    """Calls in a row per sample: the clock's own cost stays below its share, and the samples span theirs."""
+    long_enough = max(overhead_s / OVERHEAD_SHARE, LEAST_SHARE * policy.budget_s / policy.max_samples)
+    return max(1, math.ceil(long_enough / max(one_call_s, 1e-9)))
+
+
+def measure(
+    work: Work,
+    device: Device,
+    policy: Policy,
+    read_state: Callable[[], Reading],
+    now: Callable[[], float] = time.perf_counter,
+) -> Measurement:
+    """Measure one point on `device` within `policy`. Raises whatever the work raises."""
+    names = [name for name, _ in work.phases] or [""]
+    begun = now()
+    calls = 1
+    if not work.phases:
+        calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy)
+    _warm_up(work, device, calls, begun + policy.budget_s / 3, now)
+    result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)
+    totals: list[float] = []
+    widths: dict[int, float] = {}
+    started, next_check = now(), MIN_SAMPLES
+    # At least one sample even where warm-up ate the budget: a slow point is still a point.
+    while True:
+        parts = device.time(work, calls)
+        totals.append(sum(parts))
+        for name, part in zip(names, parts, strict=True):
+            result.samples[name].append(part)
+        result.readings.append(read_state())
+        if len(totals) == next_check:
+            widths[next_check] = half_width(totals)
+            if now() - started >= LEAST_SHARE * policy.budget_s:
+                result.stop_reason = _enough(widths, next_check, policy.target)
+            if result.stop_reason:
+                break
+            next_check += max(1, next_check // 4)
+        if len(totals) >= policy.max_samples:
+            result.stop_reason = "samples"
+            break
+        if now() - begun + totals[-1] * calls > policy.budget_s:
+            result.stop_reason = "budget"
+            break
+    result.timed_s = now() - started
+    if work.phases:
+        result.samples = {"": totals, **result.samples}
+    return result
+
+
+def _one_call(work: Work, device: Device, now: Callable[[], float], begun: float, policy: Policy) -> float:
+    """Seconds of one warm call: the best of a few, or the first if it is long."""
+    best = math.inf
+    for _ in range(5):
+        best = min(best, sum(device.time(work, 1)))
+        if now() - begun > policy.budget_s / 10:
+            break
+    return best
+
+
+def _warm_up(work: Work, device: Device, calls: int, until: float, now: Callable[[], float]) -> None:
+    """Call until the time stops falling, but not past `until`."""
+    times: list[float] = []
+    while now() < until:
+        times.append(sum(device.time(work, calls)))
+        if len(times) >= 6 and median(times[-3:]) >= median(times[-6:-3]) * (1 - STILL_FALLING):
+            return
+
+
+def _enough(widths: dict[int, float], n: int, target: float) -> str:
+    """Why `n` samples are enough: 'converged', 'plateau', or '' if they are not."""
+    if widths[n] <= target:
+        return "converged"
+    earlier = [count for count in widths if count <= n // 2 and widths[count] < math.inf]
+    if n >= 4 * MIN_SAMPLES and earlier and widths[n] > widths[max(earlier)] * (1 - PLATEAU_GAIN):
+        return "plateau"
+    return ""

@@ -1,0 +1,86 @@
+"""The vocabulary in which an experiment says what its work is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+
+class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
+    """This device or backend cannot do this point; the message says why."""
+
+
+class Dtype(StrEnum):
+    """Number format of the operands. `TF32` is float32 in memory, rounded inside matrix units."""
+
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    TF32 = "tf32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return {"float64": 8, "float32": 4, "tf32": 4}.get(self.value, 2)
+
+    @property
+    def unit_roundoff(self) -> float:
+        """Largest relative error of rounding to nearest: half the spacing at 1."""
+        bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11}
+        return 2.0 ** -bits[self.value]
+
+    def matmul_tolerance(self, k: int) -> float:
+        """Largest Frobenius-norm error, relative, that a right product of depth `k` may show.
+
+        Operands and result are rounded to this format; sums of random data, kept in
+        float32 at least, err by about sqrt(k) roundings (Higham & Mary 2019, "A new
+        approach to probabilistic rounding error analysis"), and so does a float64 reference.
+        """
+        accumulator = self if self is Dtype.FLOAT64 else Dtype.FLOAT32
+        return 4.0 * self.unit_roundoff + 2.0 * math.sqrt(k) * accumulator.unit_roundoff
+
+
+# Parameters that a preset may also give relative to the machine: see experiments.sweep.
+Threads = Annotated[int, "all"]
+Footprint = Annotated[int, "xLLC"]
+Phase = tuple[str, Callable[[], object]]
+
+
+@dataclass
+class Work:
+    """One call of what is to be measured.
+
+    run: performs the call; or, to avoid that caches keep the operands of the last
+        call, several equivalent callables over different memory, used in turn; or
+        named phases that make up the call in this order, each timed for itself.
+    flop: floating-point operations of one call, if that is what it is about.
+    bytes: least memory traffic of one call in bytes.
+    check: computes on fresh inputs and returns the relative error against float64.
+    tolerance: largest error that counts as right.
+    rate: if set, the metric is this many events over the time, in `rate_unit`,
+        under the name `metric` (a clock, say), in place of a time.
+    observe: measurements that are no timings, made once: {metric: (value, unit)}.
+    """
+
+    run: Callable[[], object] | Sequence[Callable[[], object]] = ()
+    phases: Sequence[Phase] = ()
+    flop: float | None = None
+    bytes: float | None = None
+    check: Callable[[], float] | None = None
+    tolerance: float | None = None
+    metric: str = "time"
+    rate: float | None = None
+    rate_unit: str = "s"
+    observe: Callable[[], dict[str, tuple[float, str]]] | None = None
+    calls: Sequence[Callable[[], object]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls = (self.run,) if callable(self.run) else tuple(self.run)
+        if bool(self.calls) == bool(self.phases):
+            raise TypeError("a Work has either run or phases")
+        if (self.check is None) != (self.tolerance is None):
+            raise TypeError("a check needs a tolerance, and a tolerance a check")

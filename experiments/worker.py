@@ -1,0 +1,172 @@
+"""The process that measures: takes points one at a time, answers with samples.
+
+Run by `experiments.rounds` as its child, so that a point that takes the process
+down (out of memory, a crash in a library, a hang) costs only itself.
+Protocol: one JSON object a line, on standard input and on standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from experiments.devices import Device, open_device
+from experiments.registry import Experiment, get, typed
+from experiments.state import Watch
+from experiments.timing import Measurement, Policy, measure
+from experiments.work import Unsupported, Work
+
+# A probe may cost this share of the point's budget before a larger one is not dared.
+PROBE_SHARE = 0.1
+# A call that is predicted to take this many times the point's budget is not made.
+OVERRUN = 2.0
+# The largest share of free memory that a point may ask for.
+MEMORY_SHARE = 0.6
+
+
+class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an error
+    """The point does not fit its budget or the memory; the message says by how much."""
+
+
+def serve() -> None:
+    """Read points from standard input until it closes; answer each on standard output."""
+    # Libraries print to descriptor 1 as they like: the answers get a descriptor of their own.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    device: Device | None = None
+    watch: Watch | None = None
+    for line in sys.stdin:
+        order = json.loads(line)
+        if device is None or watch is None:
+            device, watch = open_device(order["device"]), Watch(order["device"])
+        answer = answer_to(order, device, watch)
+        answers.write(json.dumps(answer, allow_nan=False) + "\n")
+        answers.flush()
+        gc.collect()
+
+
+def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
+    """Measure one point: {status, reason, …} and, if it went well, its samples.
+
+    Never raises for what goes wrong with a point: that is an outcome.
+    """
+    started = time.perf_counter()
+    try:
+        return _measured(order, device, watch)
+    except Unsupported as lack:
+        return _outcome("unsupported", str(lack))
+    except Skipped as limit:
+        return _outcome("skipped", str(limit))
+    except MemoryError:
+        return _outcome("oom", f"out of memory after {time.perf_counter() - started:.1f} s")
+    except Exception as error:
+        # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
+        if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
+            return _outcome("oom", str(error).splitlines()[0])
+        traceback.print_exc()
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = (str(error).splitlines() or [""])[0]
+        return _outcome("failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})")
+
+
+def _outcome(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason or status}
+
+
+def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
+    experiment = get(order["experiment"])
+    if device.kind not in experiment.fits:
+        raise Unsupported("no accelerator" if device.kind == "cpu" else f"{experiment.name} asks about CPUs only")
+    params, policy = typed(experiment, order["params"]), Policy(**order["policy"])
+    if params.get("backend") != "llvm":  # own kernels start their own threads, and need no torch
+        device.set_threads(order["params"]["threads"])
+    _fits_memory(experiment, order["params"], device)
+    _fits_budget(experiment, params, device, policy)
+    work = experiment.function(device, **params)
+    error, answer = _checked(work), _outcome("ok", "ok")
+    if work.tolerance is not None and not (error is not None and error <= work.tolerance):
+        answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
+    measurement = measure(work, device, policy, watch.read)
+    return {
+        **answer,
+        "series": _series(work, measurement),
+        "observed": work.observe() if work.observe else {},
+        "readings": [vars(reading) for reading in measurement.readings],
+        "calls": measurement.calls,
+        "stop_reason": measurement.stop_reason,
+        "warmup_s": measurement.warmup_s,
+        "timed_s": measurement.timed_s,
+        "flop": work.flop,
+        "bytes": work.bytes,
+        # JSON has no infinity and no nan: a result that has one is wrong by definition.
+        "error": error if error is not None and error < float("inf") else None,
+        "tolerance": work.tolerance,
+    }
+
+
+def _series(work: Work, measurement: Measurement) -> list[dict[str, Any]]:
+    """Each metric with its unit and values."""
+    found = []
+    for phase, seconds in measurement.samples.items():
+        name = f"{work.metric}.{phase}" if phase else work.metric
+        values = [work.rate / value for value in seconds] if work.rate else seconds
+        found.append({"metric": name, "unit": work.rate_unit, "values": values})
+    return found
+
+
+def _checked(work: Work) -> float | None:
+    return float(work.check()) if work.check else None
+
+
+def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device) -> None:
+    if experiment.memory is None:
+        return
+    wanted, free = experiment.memory(**params), device.free_bytes()
+    if wanted > MEMORY_SHARE * free:
+        raise Skipped(f"memory: needs {wanted / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
+
+
+def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
+    """Predict one call's time from cheaper points of the same kind; raise Skipped if it does not fit.
+
+    The cheapest one is timed first and scaled by the work it does; fixed costs make
+    that an overestimate, so a bad prediction is tried again from a dearer one, as long as that one is cheap.
+    """
+    if experiment.smaller is None:
+        return
+    ladder = []
+    step = experiment.smaller(params)
+    while step is not None:
+        ladder.append(step)
+        step = experiment.smaller(step)
+    goal = _size(params)
+    predicted = 0.0
+    for cheaper in reversed(ladder):
+        if predicted * _size(cheaper) / goal > PROBE_SHARE * policy.budget_s:
+            break
+        work = experiment.function(device, **cheaper)
+        once = [sum(device.time(work, 1)) for _ in range(3)]
+        predicted = min(once) * goal / _size(cheaper)
+        if predicted <= PROBE_SHARE * policy.budget_s:
+            return
+    if predicted > OVERRUN * policy.budget_s:
+        raise Skipped(f"budget: one call is predicted to take {predicted:.3g} s, the point has {policy.budget_s:g} s")
+
+
+def _size(params: dict[str, Any]) -> float:
+    """The amount of work of a point, in proportion: the product of its whole-number parameters."""
+    size = 1.0
+    for name, value in params.items():
+        if name != "threads" and isinstance(value, int):
+            size *= max(value, 1)
+    return size
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,126 @@
+# Settings, and what has to be true before anything is measured.
+
+import fcntl
+
+WORKFLOW = Path(str(workflow.current_basedir)).parent
+sys.path.insert(0, str(WORKFLOW.parent))
+
+from contract.errors import StudyError
+from contract.files import check, read_json
+
+# What a shell command calls `python` is the interpreter that runs this workflow.
+os.environ.update(
+    PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
+)
+# A round whose workflow was killed must not go on for nobody: it watches this process.
+os.environ.update(STUDY_COORDINATOR_PID=str(os.getpid()))
+
+# Raise this when rounds measured before must not be mixed with those measured after.
+PROTOCOL = 1
+# Bytes that a run may need for samples, tables and the report.
+ROOM = 300_000_000
+
+
+def stop(message):
+    """End the run with one line: a WorkflowError would add where in the workflow it was raised."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def tell_or_stop(package, *words):
+    """Run a command of one of the packages; its answer, or its one line of complaint."""
+    answer = subprocess.run(
+        [sys.executable, "-m", package, *words], capture_output=True, text=True
+    )
+    if answer.returncode:
+        complaint = answer.stderr.strip().removeprefix("error: ")
+        stop(complaint or f"{package} ended with exit code {answer.returncode}")
+    return answer.stdout
+
+
+def checked_config():
+    try:
+        check(
+            dict(config),
+            read_json(WORKFLOW / "schemas" / "study.schema.json"),
+            "configuration",
+        )
+    except StudyError as mistake:
+        stop(mistake)
+
+
+checked_config()
+RESULTS = config["results"].rstrip("/")
+PLAN = json.loads(
+    tell_or_stop(
+        "experiments",
+        "check",
+        "--json",
+        "--preset",
+        config["preset"],
+        "--node",
+        f"{RESULTS}/node.json",
+    )
+)
+ROUNDS = range(1, PLAN["rounds"] + 1)
+
+
+def hold_run_lock():
+    """Refuse a second run in the same results, and a place without room, before any work.
+
+    A kernel lock, in place of Snakemake's: it vanishes with this process, however that ends.
+    """
+    global RUN_LOCK
+    try:
+        Path(RESULTS).mkdir(parents=True, exist_ok=True)
+        RUN_LOCK = open(f"{RESULTS}/.run.lock", "w")
+    except OSError as refusal:
+        stop(
+            f"{RESULTS}: cannot be written ({refusal.strerror}): choose another place with --config results=FOLDER"
+        )
+    try:
+        fcntl.flock(RUN_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stop(
+            f"another run is at work in {RESULTS}: wait for it, or stop it, and give the same command again"
+        )
+    free = shutil.disk_usage(RESULTS).free
+    if free < ROOM:
+        stop(
+            f"{RESULTS}: {free / 1e6:.0f} MB are free, a run needs {ROOM / 1e6:.0f} MB: free some space"
+        )
+
+
+def this_node():
+    """The record of this machine, once it has been discovered."""
+    with checkpoints.discover.get().output[0].open() as file:
+        return json.load(file)
+
+
+def jobs(round):
+    """The rounds to measure on this machine: every experiment on every device it asks about.
+
+    What asks about accelerators alone runs on the CPU of a node that has none: there
+    every point says so, in the data.
+    """
+    node = this_node()
+    kinds = {device["kind"] for device in node["devices"]}
+    found = []
+    for device in node["devices"]:
+        for experiment, points in PLAN["experiments"].items():
+            stands_in = points["cpu"] == 0 and "gpu" not in kinds
+            if points[device["kind"]] or stands_in:
+                name = device["id"].replace(":", "-")
+                found.append(
+                    f"{RESULTS}/nodes/{node['id']}/{experiment}.{name}.{round}.parquet"
+                )
+    return found
+
+
+def published():
+    """Files of published nodes: inputs only, whatever their checkout's dates say."""
+    return [
+        str(path)
+        for path in sorted(Path(config["published"]).glob("*/*"))
+        if path.suffix in (".json", ".parquet")
+    ]

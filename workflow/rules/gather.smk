@@ -1,0 +1,24 @@
+# Tidy tables of every node: this one, and those published with the study.
+
+
+rule gather:
+    input:
+        this=lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
+        published=published(),
+    output:
+        samples=f"{RESULTS}/data/samples.parquet",
+        samples_csv=f"{RESULTS}/data/samples.csv",
+        summary=f"{RESULTS}/data/summary.parquet",
+        summary_csv=f"{RESULTS}/data/summary.csv",
+        dictionary=f"{RESULTS}/data/dictionary.csv",
+        nodes=f"{RESULTS}/data/nodes.json",
+        refused=f"{RESULTS}/data/refused.json",
+    log:
+        f"{RESULTS}/logs/gather.log",
+    conda:
+        "../envs/study.yaml"
+    params:
+        nodes=[f"{RESULTS}/nodes", config["published"]],
+        out=subpath(output.samples, parent=True),
+    shell:
+        "python -m report gather --nodes {params.nodes} --out {params.out} 2> {log}"

@@ -1,0 +1,70 @@
+# One process per experiment, device and round. All cores are asked for, so that nothing
+# else runs meanwhile, with or without a profile; other computers' schedulers see `quiet`.
+
+
+wildcard_constraints:
+    node="[a-z0-9._-]+",
+    experiment="[a-z0-9_-]+",
+    device="[a-z]+(-[0-9]+)?",
+    round="[0-9]+",
+
+
+rule measure:
+    input:
+        # ancient: a node that is described again is not another node.
+        node=ancient(f"{RESULTS}/node.json"),
+        # Round 1 of every experiment comes before round 2 of any.
+        earlier=lambda wildcards: (
+            ancient(
+                f"{RESULTS}/nodes/{wildcards.node}/.round.{int(wildcards.round) - 1}"
+            )
+            if int(wildcards.round) > 1
+            else []
+        ),
+    output:
+        f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
+    log:
+        f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
+    conda:
+        "../envs/study.yaml"
+    threads: workflow.cores
+    resources:
+        quiet=100,
+    params:
+        protocol=PROTOCOL,
+        preset=config["preset"],
+        seed=config["seed"],
+        sweep=lambda wildcards: PLAN["digests"][wildcards.experiment],
+        device=lambda wildcards: wildcards.device.replace("-", ":"),
+    shell:
+        "python -m experiments run {wildcards.experiment} --device {params.device} "
+        "--round {wildcards.round} --preset {params.preset} --seed {params.seed} "
+        "--out {output} --log {log}"
+
+
+rule finish_round:
+    input:
+        lambda wildcards: jobs(wildcards.round),
+    output:
+        touch(f"{RESULTS}/nodes/{{node}}/.round.{{round}}"),
+    log:
+        f"{RESULTS}/logs/{{node}}/round.{{round}}.log",
+    conda:
+        "../envs/study.yaml"
+    shell:
+        "echo '{input}' > {log}"
+
+
+rule seal:
+    input:
+        node=ancient(f"{RESULTS}/node.json"),
+        rounds=lambda wildcards: [file for round in ROUNDS for file in jobs(round)],
+        last=f"{RESULTS}/nodes/{{node}}/.round.{ROUNDS[-1]}",
+    output:
+        f"{RESULTS}/nodes/{{node}}/node.json",
+    log:
+        f"{RESULTS}/logs/{{node}}/seal.log",
+    conda:
+        "../envs/study.yaml"
+    shell:
+        "python -m experiments seal --probe {input.node} --rounds {input.rounds} --out {output} 2> {log}"

@@ -1,0 +1,26 @@
+# The published report. It runs after measuring, never beside it.
+
+
+rule report:
+    input:
+        verdicts=f"{RESULTS}/verdicts.json",
+        summary=f"{RESULTS}/data/summary.parquet",
+        templates=sorted(
+            str(path) for path in Path("report/templates").rglob("*") if path.is_file()
+        ),
+    output:
+        html=f"{RESULTS}/report/index.html",
+        pdf=f"{RESULTS}/report/report.pdf",
+        source=f"{RESULTS}/report/index.qmd",
+    log:
+        f"{RESULTS}/logs/report.log",
+    conda:
+        "../envs/study.yaml"
+    threads: workflow.cores
+    params:
+        renderer=config["renderer"],
+        data=subpath(input.summary, parent=True),
+        out=subpath(output.html, parent=True),
+    shell:
+        "python -m report render --verdicts {input.verdicts} --data {params.data} "
+        "--out {params.out} --renderer {params.renderer} 2> {log}"
