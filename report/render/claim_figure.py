@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.render.figures import GRID, INK, MUTED, OUTCOME, PLATE, Drawing, linear_ticks, log_ticks
-from report.render.words import unit_scale, with_interval
-from report.render.words import threshold as threshold_words
+from report.render.words import with_interval
+from report.wording import prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
 MOST_ROWS = 10
-_WIDTH, _ROW, _HEAD, _NAME, _FOOT, _GAP = 4.7, 0.38, 0.3, 0.2, 0.44, 0.12
+_WIDTH, _ROW, _HEAD, _NAME, _FOOT, _GAP = 4.1, 0.38, 0.3, 0.2, 0.44, 0.12
 # Each row is a line of text over a track; marks stay within the track, so that none crosses the text.
 _TOP, _MIDDLE, _BOTTOM = 0.2, 0.35, 0.5
 
@@ -47,13 +47,13 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     cells.sort(key=lambda cell: _distance(cell["estimate"], lines))
     shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
     largest = max((abs(cell["estimate"]) for cell in shown), default=0.0)
-    scale, name = unit_scale(largest, unit)
+    scale, name = prefix(largest, unit)
     return {
         "title": str(part.get("name") or ""),
         "axis": f"{str(part.get('quantity') or 'value').split('.')[-1].replace('_', ' ')}{f' ({name})' if name else ''}",
         "lines": [line / scale for line in lines],
-        "words": threshold_words(part.get("threshold"), unit),
-        "also": [line / scale for line in _numbers(part.get("sensitivity")) if line not in lines],
+        "words": threshold_text(part["threshold"], unit) if lines else "",
+        "also": [line / scale for line in sorted(set(_numbers(part.get("sensitivity"))) - set(lines))],
         "rows": [
             {
                 "label": str(cell.get("label") or cell.get("node") or ""),
@@ -70,8 +70,10 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(value: Any) -> list[float]:
-    values = value if isinstance(value, list) else [value]
-    return [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+    """Every number in a threshold, a pair of them, or a list of either."""
+    if isinstance(value, list):
+        return [one for part in value for one in _numbers(part)]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
 def _distance(value: float, lines: Sequence[float]) -> float:
@@ -133,7 +135,7 @@ def _draw_row(axes: Axes, place: int, row: Mapping[str, Any], filled: bool) -> N
         row["estimate"], place + _MIDDLE, marker=marker, markersize=6.5, linestyle="none", color=colour,
         markerfacecolor=colour if filled else PLATE, markeredgecolor=colour, markeredgewidth=1.2,
     )  # fmt: skip
-    label = row["label"] if len(row["label"]) <= 40 else row["label"][:39] + "…"
+    label = row["label"] if len(row["label"]) <= 34 else row["label"][:33] + "…"
     axes.text(0.0, place, label, transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline")
     axes.text(1.0, place, row["told"], transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline",
               ha="right", color=MUTED)  # fmt: skip
@@ -177,7 +179,8 @@ def _alt(verdict: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> str
         rows = "; ".join(f"{row['label']}: {row['told']}, {row['outcome']}" for row in panel["rows"][:6])
         more = f" and {len(panel['rows']) - 6} more" if len(panel["rows"]) > 6 else ""
         name = f"{panel['title']}: " if panel["title"] else ""
-        told.append(f"{name}{panel['axis']} against a threshold of {panel['words']}. {rows}{more}.")
+        against = f" against a threshold of {panel['words']}" if panel["words"] else ""
+        told.append(f"{name}{panel['axis']}{against}. {rows}{more}.")
     return f"Intervals for claim {verdict['id']}. " + " ".join(told)
 
 

@@ -20,8 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from report.render.words import exact
-
 INK, MUTED, GRID, PLATE = "#1f2328", "#59636e", "#d5dae0", "#ffffff"
 # Okabe and Ito's palette, darkened where it must be read on white; never the only carrier of a meaning.
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#b58500", "#00795a", "#a3558c", "#3b93c9"
@@ -84,14 +82,14 @@ def style() -> Any:
     return matplotlib.rc_context(STYLE)
 
 
-def log_ticks(axes: Axes, which: str = "x", base: float = 10, words: Callable[[float], str] = exact) -> None:
+def log_ticks(axes: Axes, which: str = "x", base: float = 10, words: Callable[[float], str] | None = None) -> None:
     """A logarithmic axis with sparse ticks, each in plain digits."""
     getattr(axes, f"set_{which}scale")("log", base=base)
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     narrow = base == 10 and high / low < 30
-    axis.set_major_locator(LogLocator(base=base, subs=(1, 2, 5) if narrow else (1,), numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: words(value)))
+    axis.set_major_locator(LogLocator(base=base, subs=(1, 2, 5) if narrow else (1,), numticks=8 if base == 10 else 6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: (words or _digits)(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -99,7 +97,12 @@ def linear_ticks(axes: Axes, which: str = "x") -> None:
     """A linear axis with few ticks, each in plain digits."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:,.6g}".replace("-", "−")))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: _digits(value)))
+
+
+def _digits(value: float) -> str:
+    """A tick's value with no digit too many: 0.05, 2.5, 1,024."""
+    return f"{value:,.6g}".replace("-", "−")
 
 
 def keep(drawing: Drawing, folder: Path, earlier: Path | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.render import words
+from report.wording import number
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
@@ -50,6 +51,8 @@ def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
         if key == "caches":
             value = ", ".join(_cache(level, cache) for level, cache in value.items())
         name = _NAMES.get(key, _plain(key))
+        if not before:
+            name = name[:1].upper() + name[1:]
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
         if isinstance(value, Mapping):
@@ -80,7 +83,7 @@ def _value(key: str, value: Any) -> str:
         if key.endswith("_bytes"):
             return _size(value)
         unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
-        return f"{words.exact(float(value))} {unit}".rstrip()
+        return f"{number(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
         return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):

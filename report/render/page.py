@@ -9,6 +9,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
+from report import wording
 from report.render import words
 from report.render.central import central_drawings, left_out_points
 from report.render.claim_figure import claim_drawing
@@ -64,7 +65,7 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "claims": claims,
         "articles": _articles(claims),
         "nodes": [describe(node) for node in document["nodes"]],
-        "node_names": words.joined([str(node.get("label") or node["id"]) for node in document["nodes"]]),
+        "node_names": wording.several([str(node.get("label") or node["id"]) for node in document["nodes"]]),
         "left_out": left_out_points(data) if data else [],
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
         "central": central,
@@ -94,7 +95,7 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "verdict": status,
         "class": words.verdict_class(status),
         "open": not status.startswith("awaiting"),
-        "reason": str(verdict.get("reason") or ""),
+        "reason": words.sentence(str(verdict.get("reason") or "")),
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
         "key": words.with_interval(verdict, unit),
@@ -126,31 +127,27 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     also = part.get("sensitivity") or []
     return {
         "name": str(part.get("name") or ""),
-        "rule": str(part.get("rule_text") or part.get("rule") or ""),
+        "rule": words.sentence(str(part.get("rule_text") or part.get("rule") or "").rstrip(".")),
         "quantity": str(part.get("quantity") or ""),
         "scope": ", ".join(
             f"{key}: {' or '.join(map(str, value)) if isinstance(value, list) else value}"
             for key, value in (part.get("scope") or {}).items()
         ),
-        "threshold": words.threshold(part.get("threshold"), unit) if part.get("threshold") is not None else "",
+        "threshold": wording.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
         "why": str(part.get("threshold_why") or ""),
-        "also": words.joined([words.threshold(value, unit) for value in also]),
+        "also": wording.several([wording.threshold_text(value, unit) for value in also]),
         "outcome": str(part.get("outcome") or ""),
         "result": words.with_interval(part, unit),
     }
 
 
 def _cell(cell: Mapping[str, Any], unit: str) -> dict[str, Any]:
-    low, high = cell.get("low"), cell.get("high")
-    scale, _ = words.unit_scale(cell.get("estimate") or 0.0, unit)
-    known = low is not None and high is not None and high > low
     return {
         "part": str(cell.get("part") or ""),
         "label": str(cell.get("label") or "–"),
         "node": str(cell.get("node") or "–"),
         "device": str(cell.get("device") or "–"),
-        "estimate": words.with_unit(cell.get("estimate"), unit),
-        "interval": f"{words.number(low / scale)} to {words.number(high / scale)}" if known else "–",
+        "estimate": words.with_interval(cell, unit) or "–",
         "rounds": str(cell.get("n_rounds") or "–"),
         "samples": f"{int(cell['n_samples']):,}" if cell.get("n_samples") else "–",
         "outcome": str(cell.get("outcome") or "–"),
@@ -163,8 +160,8 @@ def _measured_on(cells: Sequence[Mapping[str, Any]]) -> str:
     rounds = sorted({int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")})
     if not nodes or not rounds:
         return ""
-    count = f"{rounds[0]}" if rounds[0] == rounds[-1] else f"{rounds[0]} to {rounds[-1]}"
-    return f"{count} round{'' if count == '1' else 's'} on {words.joined(nodes)}"
+    most = wording.count(rounds[-1], "round")
+    return f"{most if len(rounds) == 1 else f'{rounds[0]} to {most}'} on {wording.several(nodes)}"
 
 
 def _source(source: Mapping[str, Any]) -> dict[str, str]:

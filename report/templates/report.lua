@@ -65,6 +65,16 @@ function Image(image)
   return image
 end
 
+function Figure(figure)
+  local image = figure.content[1] and figure.content[1].content and figure.content[1].content[1]
+  if html and not quarto and image and image.t == "Image" and image.classes:includes("central") then
+    -- Wide figures keep their size on a small screen and scroll in a frame.
+    local label = plain(pandoc.Blocks(figure.caption.long))
+    local attr = { { "role", "region" }, { "tabindex", "0" }, { "aria-label", label } }
+    return pandoc.Div({ figure }, pandoc.Attr("", { "table-frame", "figure-frame" }, attr))
+  end
+end
+
 local function blocks_of_class(div)
   local open = string.format("#st-block-%s[", div.classes[1])
   return { pandoc.RawBlock("typst", open), div, pandoc.RawBlock("typst", "]") }
@@ -144,7 +154,7 @@ function Pandoc(doc)
   local blocks = pandoc.Blocks({})
   for _, block in ipairs(doc.blocks) do
     if block.t == "Header" and block.identifier == "table" then
-      blocks:insert(pandoc.RawBlock("typst", "#pagebreak()\n#st-contents()\n#pagebreak()"))
+      blocks:insert(pandoc.RawBlock("typst", "#st-contents()\n#pagebreak()"))
     end
     blocks:insert(block)
   end
