@@ -33,10 +33,8 @@ def boundary(cells: Cells, outcomes: Sequence[str], node_labels: Mapping[str, st
     found = _one_label(decided) or _two_labels(decided)
     if found:
         return found + tail
-    return (
-        f"no one or two labels separate them: {outcomes.count('supports')} of {count(len(outcomes), 'cell')} support, "
-        f"{outcomes.count('challenges')} challenge"
-    )
+    parts = [f"{_words(side)} in {outcomes.count(side)}" for side in sides]
+    return f"{several(parts)} of {count(len(outcomes), 'cell')}, which no one or two labels tell apart"
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:

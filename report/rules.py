@@ -15,7 +15,7 @@ from typing import Any, Literal
 from report.boundary import boundary
 from report.cells import Cells
 from report.transforms import Compared, as_they_are, crossings, ratios, slopes
-from report.wording import number, threshold_text
+from report.wording import exactly, threshold_text
 
 Outcome = Literal["supports", "challenges", "undecided"]
 Verdict = Literal["supported", "challenged", "depends", "undecided"]
@@ -156,8 +156,6 @@ def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, A
         return f"supported if the ratio {pair} is {words} {threshold_text(threshold, '1')} in every cell"
     if rule == "trend":
         bound = threshold_text(threshold, "1")
-        if options.get("express") == "factor":
-            return f"supported if it grows by a factor of {words} {bound} over the range of {options['along']}"
         return f"supported if it grows as {options['along']} to the power of {words} {bound} in every series"
     if rule == "crossover":
         bound = threshold_text(threshold, "1")
@@ -167,5 +165,5 @@ def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, A
     if rule == "exists":
         return f"supported if some cell is {words} {bound}"
     if rule == "for_share_of":
-        return f"supported if at least {number(100 * float(options['share']))}% of the cells are {words} {bound}"
+        return f"supported if at least {exactly(100 * float(options['share']))}% of the cells are {words} {bound}"
     return f"supported if {words} {bound} in every cell"

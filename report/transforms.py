@@ -14,7 +14,7 @@ from contract.errors import StudyError
 from contract.files import did_you_mean
 from report import stats
 from report.cells import Cells, exact
-from report.wording import number
+from report.wording import exactly
 
 # Labels that follow from the device and therefore cannot agree across devices.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
@@ -72,8 +72,6 @@ def _series(cells: Cells, along: str) -> list[tuple[dict[str, Any], pd.DataFrame
 def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
     """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
 
-    With `express: factor` the growth over the measured range of the variable, (largest / smallest)^p.
-
     Weights are the inverse squares of the standard errors. Where the points
     scatter about the line more than their errors explain, the slope's error is
     raised by that much and has n - 2 degrees of freedom. A series of fewer than
@@ -93,12 +91,10 @@ def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
             continue
         slope, error, df = _fit(x, y, w, part["df"].to_numpy(float)[usable])
         half = float(stats.half_width(error, df))
-        ends = f"{along} {number(math.exp(x.min()))} to {number(math.exp(x.max()))}"
-        growth = [slope, slope - half, slope + half]
-        if options.get("express") == "factor":
-            growth = [math.exp(power * (x.max() - x.min())) for power in growth]
+        x_min, x_max = (float(end) for end in (part[along][usable].min(), part[along][usable].max()))
+        ends = f"{along} {exactly(x_min)} to {exactly(x_max)}"
         rows.append(
-            {**labels, "estimate": growth[0], "low": growth[1], "high": growth[2], "detail": ends,
+            {**labels, "estimate": slope, "low": slope - half, "high": slope + half, "detail": ends,
              "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
         )  # fmt: skip
     return as_they_are(_given(rows), "1")
@@ -150,7 +146,7 @@ def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
         a, b = decided[turn], decided[turn + 1]
         low, high = x[a], x[b]
         ahead = options["of"] if sides[b] > 0 else options["to"]
-        detail = f"{ahead} is ahead from {along} {number(high)} on, not up to {number(low)}"
+        detail = f"{ahead} is ahead from {along} {exactly(high)} on, not up to {exactly(low)}"
         rows.append(
             {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
         )

@@ -10,13 +10,14 @@ from typing import Any
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
+_SPELT = {"d": "days", "h": "hours"}
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def prefix(value: float, unit: str) -> tuple[float, str]:
     """Divisor and unit with its SI prefix: (1e9, 'GFLOP/s'). Counts and shares get none."""
     if unit not in ALLOWED_PREFIX or not value or not math.isfinite(value):
-        return 1.0, "" if unit in _NOT_SHOWN else unit
+        return 1.0, "" if unit in _NOT_SHOWN else _SPELT.get(unit, unit)
     power = 3 * math.floor(math.log10(abs(value)) / 3 + 1e-12)
     low, high = (-12, 0) if unit == "s" else (0, 18)
     power = max(low, min(high, power))
@@ -24,24 +25,41 @@ def prefix(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Three significant digits, whole numbers in full with thousands separated: 27.9, 3,571, 0.0123."""
+    """Significant digits, thousands separated, millions and more in words: 27.9, 0.500, 3,571, 3.19 billion."""
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
         return "infinity"
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    if size >= 15 or size < -5:
-        return f"{value:.{digits - 1}e}".replace("e+", "e")
-    if size >= digits - 1:
-        return f"{value:,.0f}"
-    text = f"{value:.{digits - 1 - size}f}"
-    return text.rstrip("0").rstrip(".") if float(text) == int(float(text)) else text
+    divisor, word = _large(value)
+    return f"{value / divisor:,.{_decimals(value / divisor, digits)}f}{word}" if _plain(value) else f"{value:.2e}"
+
+
+def exactly(value: float) -> str:
+    """A number that is given, not measured, without idle zeros: 0.5, 1,000, 59.4, 2 billion."""
+    divisor, word = _large(value)
+    if not _plain(value):
+        return f"{value:g}"
+    text = f"{value / divisor:,.10g}" if abs(value / divisor) >= 1e-3 else f"{value:g}"
+    return f"{text}{word}"
+
+
+def _plain(value: float) -> bool:
+    return value == 0 or 1e-5 <= abs(value) < 1e18
+
+
+def _large(value: float) -> tuple[float, str]:
+    for size, word in ((1e15, " quadrillion"), (1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
+        if abs(value) >= size:
+            return size, word
+    return 1.0, ""
+
+
+def _decimals(value: float, digits: int) -> int:
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """A number and its unit: '412 GFLOP/s', '0.93', '67.2 d'."""
+    """A measured number and its unit: '412 GFLOP/s', '0.930', '67.2 days'."""
     if value is None:
         return "unknown"
     scale, name = prefix(value, unit)
@@ -54,22 +72,42 @@ def interval(estimate: float | None, low: float | None, high: float | None, unit
         return "unknown"
     if low is None or high is None:
         return f"{with_unit(estimate, unit)} (no interval: too few rounds)"
-    if low == high:
-        return with_unit(estimate, unit)
     scale, name = prefix(estimate, unit)
-    digits = 3
-    # Digits enough that the bounds differ from the estimate, where the interval is narrow.
-    while digits < 6 and len({number(v / scale, digits) for v in (low, estimate, high)}) < 3:
-        digits += 1
-    shown = [number(v / scale, digits) for v in (estimate, low, high)]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}] {name}".strip()
+    if low == high == estimate:
+        value = estimate / scale
+        short = float(f"{value:.5g}") == value
+        return f"{exactly(value) if short else number(value)} {name}".strip()
+    divisor, word = _large(estimate / scale)
+    values = [value / scale / divisor for value in (estimate, low, high)]
+    # Digits enough that a narrow interval still shows its width.
+    decimals = next((d for d in range(7) if d >= _decimals(values[0], 3) and _apart(values, d)), 6)
+    shown = [f"{value:,.{decimals}f}" for value in values]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]{word} {name}".strip()
+
+
+def _apart(values: Sequence[float], decimals: int) -> bool:
+    return f"{values[1]:.{decimals}f}" != f"{values[2]:.{decimals}f}"
 
 
 def threshold_text(value: float | Sequence[float], unit: str) -> str:
-    """A threshold, or a pair of them, with its unit."""
-    if isinstance(value, (int, float)):
-        return with_unit(float(value), unit)
-    return f"{with_unit(value[0], unit)} to {with_unit(value[1], unit)}"
+    """A threshold, or a pair of them, with its unit: '1,000 MAC/cycle', '10 to 60'."""
+    return thresholds_text([value], unit)
+
+
+def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: str = "and") -> str:
+    """Several thresholds, the unit said once where all bear the same: '1, 2 or 4 MAC/cycle'."""
+    numbers = [[value] if isinstance(value, (int, float)) else list(value) for value in values]
+    scaled = {prefix(float(one), unit) for pair in numbers for one in pair}
+    if len(scaled) == 1:
+        scale, name = scaled.pop()
+        texts = [" to ".join(exactly(one / scale) for one in pair) for pair in numbers]
+        return f"{several(texts, last)} {name}".strip()
+    return several([" to ".join(_given(one, unit) for one in pair) for pair in numbers], last)
+
+
+def _given(value: float, unit: str) -> str:
+    scale, name = prefix(float(value), unit)
+    return f"{exactly(value / scale)} {name}".strip()
 
 
 def several(items: Sequence[str], last: str = "and") -> str:
@@ -91,9 +129,9 @@ def label_value(name: str, value: Any) -> str:
     if name == "threads":
         return "no CPU threads" if value == 0 else count(int(value), "thread")
     if name == "shape":
-        return "best shape" if value == "best" else f"shape {value}"
+        return "the best shape" if value == "best" else f"shape {value}"
     if name == "backend":
-        return "best library" if value == "best" else str(value)
+        return "the best library" if value == "best" else str(value)
     if name == "precision":
         return f"{value} precision"
     if name == "baseline":
@@ -101,7 +139,7 @@ def label_value(name: str, value: Any) -> str:
     if name in ("footprint", "size"):
         return f"{name} {with_unit(float(value), 'B')}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{name} {number(float(value))}"
+        return f"{name} {exactly(float(value))}"
     if name in ("dtype", "model", "op", "phase", "entry"):
         return str(value)
     return f"{name.replace('_', ' ')} {value}"

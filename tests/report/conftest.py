@@ -65,6 +65,7 @@ class SyntheticNode:
                 shift = random.normal(0, spread)
                 for sample in range(samples if status == "ok" else 1):
                     noise = np.exp(shift + random.normal(0, spread / 4)) if spread else 1.0
+                    value = min(1.0, centre * noise) if "share" in name else centre * noise
                     self.rows.append(
                         {
                             "node": self.id, "run": f"run{number}", "round": number, "experiment": experiment,
@@ -72,7 +73,7 @@ class SyntheticNode:
                             "threads": 0 if device != "cpu" else threads,
                             "params": json.dumps(dict(params or {}), sort_keys=True),
                             "metric": name, "sample": sample,
-                            "value": centre * noise if status in ("ok", "wrong") else float("nan"),
+                            "value": value if status in ("ok", "wrong") else float("nan"),
                             "unit": "1" if "share" in name else unit, "calls": 1, "flop": flop, "bytes": bytes,
                             "status": status, "reason": reason, "stop_reason": "converged" if status == "ok" else "",
                             "error": 0.0, "tolerance": 1e-6, "elapsed_s": 1.0, "clock_mhz": float("nan"),

@@ -1,0 +1,205 @@
+"""Judges every claim on the data of all nodes and writes the verdicts."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import tomllib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from contract.files import atomic, write_json
+from report.claims import ARTICLES, Claim, read_claims
+from report.evidence import Data
+from report.nodes import Node, read_nodes
+from report.reasons import capital, combined, of_parts
+from report.reference import read_reference, source
+from report.verdicts import VERDICTS
+from report.weigh import Evidence, Weighed, cell_records, part_record, weigh
+
+PACKAGE = Path(__file__).parent
+CLAIMS = PACKAGE / "claims"
+REFERENCE = PACKAGE.parent / "data" / "reference"
+# The weakest tier that a verdict rests on is the one it bears.
+_TIERS = ("measured", "derived", "documented")
+# What takes longest to come stands for a claim that lacks several things.
+_AWAITING = ("awaiting experiment", "awaiting hardware", "awaiting source")
+_CSV = (
+    "id", "article", "section", "kind", "verdict", "quantity", "estimate", "low", "high", "unit", "threshold",
+    "boundary", "reason", "evidence_tier", "version",
+)  # fmt: skip
+
+
+def judge(
+    directories: Sequence[Path],
+    out: Path,
+    claims: Path = CLAIMS,
+    reference: Path = REFERENCE,
+    allow_synthetic: bool = False,
+) -> dict[str, Any]:
+    """Judge all claims, write `out` (JSON) and the table beside it (CSV), and return the document.
+
+    Raises StudyError for a fault in a claim or reference file, if no node can be
+    used, and for synthetic data unless `allow_synthetic` (tests only); OSError
+    if the place cannot be written.
+    """
+    entries = read_reference(reference)
+    wanted = read_claims(claims, entries)
+    nodes = read_nodes(directories, allow_synthetic)
+    evidence = Evidence(Data(nodes, entries))
+    verdicts = [_verdict(claim, evidence) for claim in wanted]
+    _judgements(verdicts, wanted)
+    document = {
+        "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": _commit(),
+        "study_version": _study_version(),
+        "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in nodes.nodes) else "measured",
+        "nodes": [_node(node, evidence.data) for node in nodes.nodes],
+        "refused": nodes.refused,
+        "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS},
+        "verdicts": verdicts,
+    }
+    write_json(out, document)
+    _write_csv(out.with_suffix(".csv"), verdicts)
+    return document
+
+
+def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
+    weighed = [weigh(part, claim, evidence) for part in claim.parts]
+    verdict, reason = ("not testable", "") if claim.kind == "judgement" else _whole(weighed)
+    parts = []
+    for place, one in enumerate(weighed):
+
+        def whole(outcome: str, place: int = place) -> str:
+            outcomes = [outcome if i == place else other.outcome for i, other in enumerate(weighed)]
+            awaited = [name for name in outcomes if name.startswith("awaiting")]
+            return min(awaited, key=_AWAITING.index) if awaited else combined(outcomes)
+
+        parts.append(part_record(one, evidence, whole))
+    first = next((part for part in parts if part["estimate"] is not None), parts[0] if parts else {})
+    several = len(parts) > 1
+    tiers = [one.quantity.tier for one in weighed if one.ruling is not None and one.quantity is not None]
+    return {
+        "id": claim.id,
+        "article": claim.article,
+        "article_title": ARTICLES[claim.article],
+        "section": claim.section,
+        "says": claim.says,
+        "kind": claim.kind,
+        "verdict": verdict,
+        "reason": reason,
+        "rule": "; ".join(f"{part['name']}: {part['rule_text']}" if several else part["rule_text"] for part in parts),
+        **{name: first.get(name) for name in ("quantity", "unit", "estimate", "low", "high")},
+        "threshold": first.get("threshold"),
+        "threshold_why": first.get("threshold_why"),
+        "boundary": _boundary(verdict, weighed),
+        "cells": [cell for one in weighed for cell in cell_records(one)],
+        "parts": parts,
+        "flips": [f"{part['name']}: {flip}" if several else flip for part in parts for flip in part["flips"]],
+        "evidence_tier": max(tiers, key=_TIERS.index) if tiers else "none",
+        "see_also": list(claim.see_also),
+        "same_as": claim.same_as,
+        "bears_on": list(claim.bears_on),
+        "note": claim.note,
+        "sources": _sources(claim, evidence.data),
+        "version": claim.version,
+        "changes": list(claim.changes),
+    }
+
+
+def _whole(weighed: Sequence[Weighed]) -> tuple[str, str]:
+    """The verdict on a claim and its reason, from those on its parts."""
+    if len(weighed) == 1:
+        return weighed[0].outcome, weighed[0].reason
+    outcomes = {one.part.name: one.outcome for one in weighed}
+    said = [
+        f"{one.part.name[:1].upper()}{one.part.name[1:]} ({one.outcome}): {one.reason}"
+        for one in weighed
+        if one.decided
+    ]
+    waiting = [one for one in weighed if not one.decided]
+    if waiting:
+        verdict = min((one.outcome for one in waiting), key=_AWAITING.index)
+        texts = list(dict.fromkeys(one.reason for one in sorted(waiting, key=lambda one: one.outcome != verdict)))
+        return verdict, ". ".join(["; ".join(texts), *(["Decided already", " ".join(said)] if said else [])])
+    verdict = combined(list(outcomes.values()))
+    head = [] if len(set(outcomes.values())) == 1 else [f"In part. {capital(of_parts(outcomes))}."]
+    return verdict, " ".join([*head, *said])
+
+
+def _boundary(verdict: str, weighed: Sequence[Weighed]) -> str | None:
+    named = [(one.part.name, one.ruling.boundary) for one in weighed if one.ruling and one.ruling.boundary]
+    if len(weighed) == 1:
+        return named[0][1] if named else None
+    if verdict != "depends":
+        return None
+    whole = of_parts({one.part.name: one.outcome for one in weighed})
+    return "; ".join([whole, *(f"{name}: {text}" for name, text in named)])
+
+
+def _judgements(verdicts: Sequence[dict[str, Any]], claims: Sequence[Claim]) -> None:
+    """Give judgements the verdicts of the claims that bear on them as their reason."""
+    found = {one["id"]: one["verdict"] for one in verdicts}
+    for one, claim in zip(verdicts, claims, strict=True):
+        if claim.kind == "judgement":
+            bearing = ", ".join(f"{other} {found[other]}" for other in claim.bears_on)
+            one["reason"] = (
+                f"An opinion or advice: no measurement decides it. What bears on it: {bearing or 'nothing'}."
+            )
+            one["rule"] = "not decided by a rule"
+
+
+def _sources(claim: Claim, data: Data) -> list[dict[str, str]]:
+    """The sources that a claim names, and those of its published figures, each once."""
+    names = list(claim.sources)
+    for part in claim.parts:
+        entry = part.scope.get("entry", []) if part.quantity == "reference.value" else []
+        names += [name for name in (entry if isinstance(entry, list) else [entry]) if name in data.reference]
+    listed = [source(dict(data.reference[name])) for name in dict.fromkeys(names)]
+    return [one for place, one in enumerate(listed) if one not in listed[:place]]
+
+
+def _node(node: Node, data: Data) -> dict[str, Any]:
+    rows = data.table[data.table["node"] == node.id]
+    statuses = {str(name): int(n) for name, n in rows["status"].value_counts().sort_index().items()}
+    record = node.record
+    return {
+        "id": node.id,
+        "label": data.label(node.id),
+        **{name: record[name] for name in ("devices", "hardware", "software", "started_utc")},
+        "ended_utc": record.get("ended_utc"),
+        "left_out": record["left_out"],
+        "n_points": len(rows),
+        "n_ok": statuses.get("ok", 0),
+        "statuses": statuses,
+        "source": node.source,
+        "duty": node.duty(),
+    }
+
+
+def _write_csv(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:
+    with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, _CSV, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(verdicts)
+
+
+def _commit() -> str:
+    """The commit of the project that judges; unknown outside a git checkout."""
+    try:
+        asked = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=PACKAGE, capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return asked.stdout.strip()
+
+
+def _study_version() -> str:
+    try:
+        return str(tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    except OSError:
+        return metadata.version("does-ai-need-a-gpu")

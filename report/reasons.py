@@ -1,0 +1,167 @@
+"""Why a verdict came out as it did: plain sentences, every number from the cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from report.cells import Cells
+from report.claims import Part
+from report.evidence import Data
+from report.quantities import Quantity
+from report.rules import Outcome, Ruling, Threshold, direction
+from report.wording import count, exactly, interval, labels_text, number, several, threshold_text
+
+
+def value_of(cells: Cells, row: int) -> tuple[float | None, float | None, float | None]:
+    """Estimate, low and high of one cell; None where unknown."""
+    values = [float(cells.frame.iloc[row][name]) for name in ("estimate", "low", "high")]
+    estimate, low, high = (None if math.isnan(value) else value for value in values)
+    return estimate, low, high
+
+
+def cell_labels(cells: Cells, row: int) -> str:
+    """A cell's labels in words: what stands behind an aggregate in place of the word best."""
+    labels = cells.label_values(row)
+    detail = str(cells.frame.iloc[row]["detail"])
+    hidden = ["node", "device"]
+    if "best" in (labels.get("backend"), labels.get("shape")):
+        hidden += ["backend", "shape"]
+        detail = f"fastest: {detail}" if detail else ""
+    if "shape" in labels:
+        hidden += ["m", "n", "k"]
+    if "entry" in labels:
+        return detail
+    device = str(labels.get("device", "cpu"))
+    words = labels_text(labels, hidden)
+    return ", ".join(text for text in ("" if device == "cpu" else device, words, detail) if text)
+
+
+def place(cells: Cells, row: int, data: Data) -> str:
+    """The node of a cell, in words."""
+    node = cells.label_values(row).get("node")
+    return data.label(str(node)) if node else ""
+
+
+def comparison(outcome: Outcome, low: float | None, threshold: Threshold, how: str, unit: str) -> str:
+    """Where a cell lies: 'above the threshold of 1,000 MAC/cycle'."""
+    bound = threshold_text(threshold, unit)
+    if outcome == "undecided":
+        what = "range" if how == "within" else "threshold"
+        return (
+            f"too close to the {what} of {bound} to tell" if low is not None else f"without an interval against {bound}"
+        )
+    if isinstance(threshold, (int, float)):
+        good = {"at_least": "not below", "at_most": "not above"}[how]
+        bad = {"at_least": "below", "at_most": "above"}[how]
+        return f"{good if outcome == 'supports' else bad} the threshold of {bound}"
+    if outcome == "supports":
+        return f"within the range of {bound}"
+    return f"{'above' if low is not None and low > threshold[1] else 'below'} the range of {bound}"
+
+
+def cell_sentence(row: int, ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
+    """One cell in a sentence: where, what, how much, and against which threshold. No full stop."""
+    estimate, low, high = value_of(ruling.cells, row)
+    labels, node = cell_labels(ruling.cells, row), place(ruling.cells, row, data)
+    detail = str(ruling.cells.frame.iloc[row]["detail"])
+    against = comparison(ruling.outcomes[row], low, part.threshold, direction(part.rule, part.options), ruling.unit)
+    where = f"on {node}, " if node else ""
+    value = interval(estimate, low, high, ruling.unit)
+    if part.rule == "crossover":
+        return f"{where}{detail}"
+    if part.rule == "ratio":
+        of_all = f" ({labels})" if labels else ""
+        return f"{where}{_name(part, 'of', data)} over {_name(part, 'to', data)} is {value}{of_all}, {against}"
+    if part.rule == "trend":
+        return f"{where}{quantity.name} grows as {part.options['along']} to the power of {value} ({labels}), {against}"
+    if quantity.tier == "documented":
+        return f"{detail}: {value}, {against}"
+    once = [None if number is None else number / part.scale for number in (estimate, low, high)]
+    shown = value if part.scale == 1 else interval(once[0], once[1], once[2], ruling.unit)
+    text = quantity.says.format(node=node, labels=labels, value=shown)
+    if part.scale != 1:
+        text += f"; times {exactly(part.scale)} ({part.scale_why}) that makes {value}"
+    return f"{text}, {against}"
+
+
+def _name(part: Part, side: str, data: Data) -> str:
+    """One side of a ratio in words."""
+    value = part.options[side]
+    if part.options["over"] == "entry" and value in data.reference:
+        entry = data.reference[str(value)]
+        return f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]} ({exactly(float(entry['value']))})"
+    return str(value).upper() if value in ("cpu", "gpu") else str(value)
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
+    """Why a part came out as it did: one sentence or two."""
+    if ruling.decisive is None:
+        return "Nothing could be compared."
+    n, outcomes = len(ruling.outcomes), ruling.outcomes
+    pro, contra = outcomes.count("supports"), outcomes.count("challenges")
+    decisive = capital(cell_sentence(ruling.decisive, ruling, part, quantity, data))
+    if n == 1:
+        return f"{decisive}.{_one_round(ruling)}"
+    if part.rule == "exists":
+        return f"{count(pro, 'cell')} of {n} support it. The most favourable: {decisive}."
+    if part.rule == "for_share_of":
+        need = exactly(100 * float(part.options["share"]))
+        return (
+            f"{pro} of {n} cells ({number(100 * pro / n)}%) support it; {need}% are needed. At that share: {decisive}."
+        )
+    if ruling.outcome in ("supported", "challenged"):
+        return f"All {n} cells agree. The nearest to the threshold: {decisive}."
+    if ruling.outcome == "undecided":
+        return f"None of the {n} cells decides. The nearest to the threshold: {decisive}.{_one_round(ruling)}"
+    return (
+        f"It {ruling.boundary}. {pro} of {n} cells support it and {contra} challenge it; "
+        f"they range from {_extreme(ruling, False)} to {_extreme(ruling, True)}."
+    )
+
+
+def _one_round(ruling: Ruling) -> str:
+    rounds = ruling.cells.frame["n_rounds"].astype(int)
+    few = ruling.cells.frame["low"].isna() & (rounds == 1)
+    return " One round gives no interval: measure at least three." if few.any() else ""
+
+
+def _extreme(ruling: Ruling, largest: bool) -> str:
+    estimates = ruling.cells.frame["estimate"].astype(float)
+    known = estimates.dropna()
+    if not len(known):
+        return "unknown"
+    row = int(np.argmax(estimates.fillna(-np.inf)) if largest else np.argmin(estimates.fillna(np.inf)))
+    return interval(*value_of(ruling.cells, row), ruling.unit)
+
+
+def combined(outcomes: Sequence[str]) -> str:
+    """The verdict on a claim from those on its parts, none of them awaiting.
+
+    All alike: that. Otherwise it depends, if something is shown to differ;
+    parts that merely could not decide leave the whole undecided.
+    """
+    kinds = set(outcomes)
+    if len(kinds) == 1:
+        return kinds.pop()
+    return "depends" if "depends" in kinds or {"supported", "challenged"} <= kinds else "undecided"
+
+
+def of_parts(outcomes: Mapping[str, str]) -> str:
+    """Which parts came out how: 'supported: A and B; challenged: C'."""
+    groups: dict[str, list[str]] = {}
+    for name, outcome in outcomes.items():
+        groups.setdefault(outcome, []).append(name)
+    return "; ".join(f"{outcome}: {several(names)}" for outcome, names in groups.items())
+
+
+def plain(value: Any) -> Any:
+    """A number for JSON: None in place of nan and infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
