@@ -66,7 +66,7 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """
     # Imported here: `list` and `--help` should not wait for a YAML parser.
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     path = Path(path)
     try:
@@ -81,6 +81,9 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
         mark = broken.problem_mark or broken.context_mark
         line = mark.line + 1 if mark else 1
         raise StudyError(f"{path}, line {line}: not YAML ({broken.problem})") from None
+    except YAMLError as broken:
+        reason = " ".join(str(broken).split())
+        raise StudyError(f"{path}: not YAML ({reason})") from None
     if schema is not None:
         check(document, schema, path)
     return _plain(document)
@@ -107,9 +110,11 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    fault = best_match(Draft202012Validator(schema).iter_errors(document))
-    if fault is None:
+    faults = list(Draft202012Validator(schema).iter_errors(document))
+    if not faults:
         return
+    # A misspelt key is also a missing one: the misspelling is what can be mended.
+    fault = next((fault for fault in faults if fault.validator == "additionalProperties"), best_match(iter(faults)))
     steps = list(fault.absolute_path)
     message, word = _say(fault)
     if word is not None:

@@ -129,6 +129,8 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
     extra = [str(name) for name in table.columns if name not in SAMPLES.columns]
     if extra:
         return f"column {extra[0]!r} is not in the data dictionary"
+    # A bad value in its own column first: it tells more than what follows from it for others.
+    cases = cases.sort_values("schema_context", kind="stable")
     located = cases[cases["index"].notna()]
     case = (located if len(located) else cases).iloc[0]
     if case["check"] == "multiple_fields_uniqueness":

@@ -41,7 +41,7 @@ def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
             "nvml": hardware.nvml_status(),
         },
         "software": {
-            "os": f"{platform.system()} {platform.release()}",
+            "os": f"{platform.system()} {_release()}",
             "libc": " ".join(platform.libc_ver()),
             "python": platform.python_version(),
             "packages": _versions(),
@@ -67,6 +67,11 @@ def require(record: dict[str, Any], kind: str) -> None:
         "Install a CUDA or ROCm build of torch and the GPU's driver, or measure the CPU alone: "
         "snakemake --cores all"
     )
+
+
+def _release() -> str:
+    """The kernel's version without what a vendor or a host appended to it."""
+    return re.split(r"[^0-9.]", platform.release())[0]
 
 
 def _versions() -> dict[str, str]:

@@ -62,14 +62,18 @@ def experiment(
     """
 
     def register(function: Callable[..., Work]) -> Callable[..., Work]:
-        hints = get_type_hints(function, include_extras=True)
-        parameters = {key: hints[key] for key in list(inspect.signature(function).parameters)[1:]}
         if name in _REGISTRY:
             raise TypeError(f"experiment {name!r} is registered twice")
-        _REGISTRY[name] = Experiment(name, function, parameters, smaller, memory, fits)
+        _REGISTRY[name] = Experiment(name, function, _parameters(function), smaller, memory, fits)
         return function
 
     return register
+
+
+def _parameters(function: Callable[..., Work]) -> dict[str, Any]:
+    """Names and types of what comes after the device."""
+    hints = get_type_hints(function, include_extras=True)
+    return {key: hints[key] for key in list(inspect.signature(function).parameters)[1:]}
 
 
 def experiments() -> dict[str, Experiment]:

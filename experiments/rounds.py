@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,8 @@ from experiments.sweep import Point, Sweep
 
 # A point that is not back after its budget, this many times over, and a constant
 # for building its data, hangs.
-HANG_FACTOR, HANG_CONSTANT_S = 5.0, 60.0
+HANG_FACTOR = 5.0
+HANG_CONSTANT_S = 60.0
 # Set by the workflow to its own process: when that is gone, nobody waits for this round.
 COORDINATOR = "STUDY_COORDINATOR_PID"
 
@@ -44,6 +46,8 @@ class Round:
     number: int
     seed: int
     log: Path | None = None
+    # -u: a line that waits in a buffer would look like a hang.
+    command: Sequence[str] = (sys.executable, "-u", "-m", "experiments.worker")
     rows: list[dict[str, Any]] = field(default_factory=list)
     warmup_s: float = 0.0
     timed_s: float = 0.0
@@ -55,7 +59,7 @@ class Round:
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
         present = _coordinator()
-        worker = _Worker(self.log)
+        worker = _Worker(self.command, self.log)
         title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
@@ -128,8 +132,9 @@ class Round:
 class _Worker:
     """The child that measures, started when needed and again after it died."""
 
-    def __init__(self, log: Path | None) -> None:
+    def __init__(self, command: Sequence[str], log: Path | None) -> None:
         self.started = 0
+        self._command = list(command)
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
@@ -160,11 +165,9 @@ class _Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.started += 1
-        # -u: a line that waits in a buffer would look like a hang.
-        command = [sys.executable, "-u", "-m", "experiments.worker"]
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
-            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            self._child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         return self._child
 
     def stop(self) -> None:

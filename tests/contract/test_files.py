@@ -1,0 +1,88 @@
+"""Files are whole or absent, and a mistake in YAML has a place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.errors import StudyError
+from contract.files import atomic, read_json, read_yaml, write_json
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "rounds": {"type": "integer"},
+        "kind": {"enum": ["fast", "slow"]},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    },
+    "additionalProperties": False,
+    "required": ["rounds"],
+}
+
+
+def read(tmp_path: Path, text: str) -> object:
+    path = tmp_path / "f.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_yaml(path, SCHEMA)
+
+
+def test_yaml_that_conforms_comes_as_plain_python(tmp_path: Path) -> None:
+    content = read(tmp_path, "rounds: 3\nkind: fast\nlist: [{n: 1}]\n")
+    assert content == {"rounds": 3, "kind": "fast", "list": [{"n": 1}]}
+    assert type(content) is dict
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("rounds: 3\nkimd: fast\n", ["line 2", "kimd", "unknown key", "Did you mean 'kind'?"]),
+        ("rounds: 3\nkind: fst\n", ["line 2", "kind", "'fst'", "fast, slow", "Did you mean 'fast'?"]),
+        ("rounds: three\n", ["line 1", "rounds", "'three' is not of type integer"]),
+        ("kind: fast\n", ["missing: rounds"]),
+        ("rounds: 3\nlist:\n  - n: 1\n  - n: x\n", ["line 4", "list.1.n", "'x'"]),
+        ("rounds: 3\n  kind: fast\n", ["line 2", "not YAML"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, parts: list[str]) -> None:
+    with pytest.raises(StudyError) as caught:
+        read(tmp_path, text)
+    for part in ["f.yaml", *parts]:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused_clearly(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("yaml") / "f.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        read_yaml(path, SCHEMA)
+    except StudyError as mistake:
+        assert str(path) in str(mistake)
+
+
+def test_a_broken_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(RuntimeError), atomic(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert read_json(path) == {"old": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_new_file_is_as_readable_as_the_umask_allows(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    write_json(tmp_path / "a.json", [])
+    assert (tmp_path / "a.json").stat().st_mode == plain.stat().st_mode
+
+
+def test_json_that_is_cut_off_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1,\n "b": ')
+    with pytest.raises(StudyError, match=r"a\.json, line 2: not JSON"):
+        read_json(path)

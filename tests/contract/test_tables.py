@@ -1,0 +1,112 @@
+"""The table of samples is checked where it is written and where it is read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.errors import StudyError
+from contract.tables import SAMPLES, dictionary, read_samples, validate, write_samples
+
+ROW: dict[str, Any] = {
+    "node": "n", "run": "r", "round": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",
+    "dtype": "float32", "threads": 1, "params": '{"m":1}', "metric": "time", "sample": 0, "value": 1e-3, "unit": "s",
+    "calls": 1, "flop": 2.0, "bytes": 1.0, "status": "ok", "reason": "", "stop_reason": "budget", "error": 1e-7,
+    "tolerance": 1e-6, "elapsed_s": 0.1, "clock_mhz": None, "temperature_c": None, "power_w": None,
+    "other_load": 0.0, "steal": 0.0, "flags": "", "origin": "synthetic",
+}  # fmt: skip
+
+
+def table(*changes: dict[str, Any]) -> pd.DataFrame:
+    rows = [{**ROW, "sample": index, **change} for index, change in enumerate(changes)]
+    frame = pd.DataFrame(rows)
+    for column, declared in SAMPLES.columns.items():
+        if str(declared.dtype) == "float64" and column in frame:
+            frame[column] = frame[column].astype("float64")
+    return frame
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.cpu.1.parquet"
+    written = table({}, {"value": 2e-3}, {"status": "skipped", "reason": "budget", "value": None})
+    write_samples(path, written, {"seed": 7})
+    read, about = read_samples(path)
+    pd.testing.assert_frame_equal(read, validate(written, "written"))
+    assert about["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"value": -0.003}, "column 'value', row 1: -0.003 is not a time"),
+        ({"value": None}, "column 'value', row 1: nan is empty"),
+        ({"status": "okay"}, "column 'status', row 1: 'okay'"),
+        ({"status": "skipped"}, "column 'reason', row 1"),
+        ({"params": "[1]"}, "column 'params', row 1: '[1]' is not a JSON object"),
+        ({"threads": -1}, "column 'threads', row 1: -1 must not be negative"),
+        ({"sample": 0}, "row 0: the same sample stands in the file twice"),
+        ({"origin": "guessed"}, "column 'origin', row 1: 'guessed'"),
+    ],
+)
+def test_a_bad_row_is_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        validate(table({}, change), "x.parquet")
+    assert f"x.parquet: {words}" in str(caught.value)
+
+
+def test_a_missing_and_an_unknown_column_are_named() -> None:
+    with pytest.raises(StudyError, match="column 'value' is missing"):
+        validate(table({}).drop(columns="value"), "x")
+    with pytest.raises(StudyError, match="column 'speed' is not in the data dictionary"):
+        validate(table({}).assign(speed=1), "x")
+    with pytest.raises(StudyError, match=r"column 'round': holds .*, not int64"):
+        validate(table({}).assign(round="one"), "x")
+
+
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_samples(path, table({}), {})
+    whole = path.read_bytes()
+    for length in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StudyError, match=r"a\.parquet: cannot be read as Parquet"):
+            read_samples(path)
+
+
+def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table({}).to_parquet(path)
+    with pytest.raises(StudyError, match="written under version None of the data dictionary"):
+        read_samples(path)
+
+
+def test_nothing_is_written_of_a_table_that_does_not_conform(tmp_path: Path) -> None:
+    with pytest.raises(StudyError):
+        write_samples(tmp_path / "a.parquet", table({"value": -1.0}), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(min_value=1e-12, max_value=1e6), st.text(st.characters(codec="utf-8"), max_size=30))
+def test_any_time_and_reason_survive_the_file(
+    tmp_path_factory: pytest.TempPathFactory, seconds: float, reason: str
+) -> None:
+    path = tmp_path_factory.mktemp("samples") / "a.parquet"
+    write_samples(path, table({"value": seconds, "status": "wrong", "reason": "x" + reason}), {})
+    read, _ = read_samples(path)
+    assert math.isclose(read["value"][0], seconds, rel_tol=0)
+    assert read["reason"][0] == "x" + reason
+
+
+def test_every_column_has_a_meaning_and_quantities_have_units() -> None:
+    words = dictionary().set_index("column")
+    assert (words["meaning"].str.len() > 4).all()
+    assert words.loc[["flop", "bytes", "elapsed_s", "clock_mhz", "power_w"], "unit"].tolist() == [
+        "FLOP", "B", "s", "MHz", "W",
+    ]  # fmt: skip

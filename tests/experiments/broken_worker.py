@@ -1,0 +1,42 @@
+"""A measuring process with experiments that end it, hang, or fail: for tests of what survives them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Literal
+
+from experiments import worker
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.work import Threads, Unsupported, Work
+
+How = Literal["right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints"]
+
+
+def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+    """A point that goes wrong in the way that `how` says."""
+
+    def call() -> None:
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "hangs":
+            time.sleep(3600)
+        if how == "raises":
+            raise ZeroDivisionError("index out of luck")
+        if how == "no memory":
+            raise MemoryError
+        if how == "prints":
+            os.write(1, b"a library's chatter on standard output\n")
+
+    if how == "unsupported":
+        raise Unsupported("not on this planet")
+    error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
+    return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
+
+
+if __name__ == "__main__":
+    # Only in the measuring process: the suite that the tests see is the real one.
+    experiment("broken")(broken)
+    worker.serve()

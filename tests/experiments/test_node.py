@@ -1,0 +1,130 @@
+"""What is found out about a machine, what is not told, and that one process measures it at a time."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import StudyError
+from contract.files import check
+from contract.node import NODE_SCHEMA
+from experiments import hardware, lock, probe
+from experiments.cli import main
+from experiments.devices import open_device
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    return probe.fingerprint({"preset": "quick"})
+
+
+def test_the_fingerprint_conforms_and_names_the_essentials(record: dict[str, Any]) -> None:
+    check(record, NODE_SCHEMA, "fingerprint")
+    cpu = record["hardware"]["cpu"]
+    assert cpu["usable_cores"] >= 1
+    assert record["hardware"]["memory_bytes"] > 10**8
+    assert {"numpy", "torch"} <= set(record["software"]["packages"])
+    assert any(pool["user_api"] == "blas" for pool in record["software"]["blas"])
+    assert record["devices"][0]["id"] == "cpu"
+    assert record["study"]["commit"] != ""
+
+
+def test_nothing_personal_is_in_it(record: dict[str, Any]) -> None:
+    text = json.dumps(record)
+    assert platform.node() not in text or len(platform.node()) < 4
+    assert str(Path.home()) not in text
+    assert f'"{getpass.getuser()}"' not in text
+    assert str(Path(__file__).parents[2]) not in text
+
+
+def test_a_kind_of_device_that_is_left_out_says_why(record: dict[str, Any]) -> None:
+    kinds = {device["kind"] for device in record["devices"]}
+    assert "gpu" in kinds or any("NVML" in reason for reason in record["left_out"])
+
+
+def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
+    without = {**record, "devices": record["devices"][:1], "left_out": ["cuda: torch was built without CUDA; NVML: no"]}
+    with pytest.raises(StudyError) as caught:
+        probe.require(without, "gpu")
+    for words in ("no GPU found", "Looked for", "built without CUDA", "Found: cpu", "snakemake --cores all"):
+        assert words in str(caught.value)
+    probe.require(without, "cpu")
+
+
+def test_the_name_is_stable_and_tells_machines_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = hardware.node_id()
+    assert here == hardware.node_id()
+    check(here, NODE_SCHEMA["properties"]["id"], "name")
+    monkeypatch.setattr(hardware, "gpus", lambda: [{"name": "NVIDIA H200"}] * 2)
+    assert "2x-nvidia-h200" in hardware.node_id()
+    assert hardware.node_id() != here
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("96 KiB (2 instances)", {"bytes": 98304, "instances": 2}),
+        ("32 MiB (1 instance)", {"bytes": 33554432, "instances": 1}),
+        ("1.5 MiB", {"bytes": 1572864, "instances": 1}),
+    ],
+)
+def test_caches_are_read_as_lscpu_writes_them(text: str, expected: dict[str, int]) -> None:
+    assert hardware._caches({"L2 cache": text}) == {"L2": expected}
+
+
+def test_an_unknown_device_names_those_there_are() -> None:
+    with pytest.raises(StudyError, match=r"no device 'gpu:7'.*Devices: cpu"):
+        open_device("gpu:7")
+
+
+def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    monkeypatch.setattr(lock, "lock_path", lambda: path)
+    script = (
+        "import sys, pathlib; from experiments import lock; "
+        f"lock.lock_path = lambda: pathlib.Path({str(path)!r})\n"
+        "with lock.node_lock(0):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    root = str(Path(__file__).parents[2])
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with (
+        pytest.raises(StudyError, match=rf"being measured by another process \(process {holder.pid}\)"),
+        lock.node_lock(0.1),
+    ):
+        pass
+    holder.kill()
+    holder.wait()
+    # The lock died with its holder: no file has to be removed by hand.
+    with lock.node_lock(5):
+        assert path.exists()
+
+
+def test_run_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    out = str(tmp_path / "x.parquet")
+    with pytest.raises(StudyError, match=r"no experiment 'gem'.*Did you mean 'gemm'\?"):
+        main(["run", "gem", "--out", out])
+    with pytest.raises(StudyError, match="rounds count from 1"):
+        main(["run", "gemm", "--round", "0", "--out", out])
+    with pytest.raises(StudyError, match=r"name a \.parquet file"):
+        main(["run", "gemm", "--out", str(tmp_path / "x.csv")])
+    with pytest.raises(StudyError, match="no device 'cuda:9'"):
+        main(["run", "gemm", "--device", "cuda:9", "--out", out])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    for name in ("bandwidth", "clock", "gemm", "peak", "training", "transfer"):
+        assert name in said

@@ -1,0 +1,119 @@
+"""One bad point never costs the others, and a round that nobody waits for writes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.tables import read_samples, write_samples
+from experiments import rounds
+from experiments.registry import Experiment, _parameters
+from experiments.rounds import Abandoned, Round
+from experiments.sweep import Sweep
+from tests.experiments import broken_worker
+
+BROKEN = Experiment(
+    "broken", broken_worker.broken, _parameters(broken_worker.broken), smaller=None, memory=None, fits=("cpu",)
+)
+FIRST = {"how": "right", "index": 1, "backend": "llvm"}
+
+
+def make(hows: list[str], **changes: Any) -> Round:
+    settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 60.0, "max_samples": 6, **changes}
+    seed = settings.pop("seed", 1)
+    cases = [{**FIRST, "how": how, "index": index} for index, how in enumerate(hows)]
+    sweep = Sweep(BROKEN, blocks=[{"cases": cases}], place="test", **settings)
+    command = [sys.executable, "-u", broken_worker.__file__]
+    return Round(sweep, "cpu", "cpu", number=1, seed=seed, command=command)
+
+
+@pytest.fixture(autouse=True)
+def from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.delenv(rounds.COORDINATOR, raising=False)
+
+
+def outcomes(measured: Round) -> dict[str, tuple[str, str]]:
+    return {row["params"]: (row["status"], row["reason"]) for row in measured.rows if row["sample"] == 0}
+
+
+def by_how(measured: Round) -> dict[str, tuple[str, str]]:
+    return {key.split('"how":"')[1].split('"')[0]: value for key, value in outcomes(measured).items()}
+
+
+def test_every_failure_is_a_row_and_the_rest_is_measured(tmp_path: Path) -> None:
+    measured = make(["right", "killed", "raises", "no memory", "wrong", "nan", "unsupported", "prints", "right"])
+    measured.run()
+    seen = by_how(measured)
+    assert seen["right"] == ("ok", "")
+    assert seen["prints"] == ("ok", "")
+    assert seen["killed"] == ("failed", "the measuring process was ended by SIGKILL (out of memory?)")
+    assert seen["raises"][0] == "failed"
+    assert "ZeroDivisionError: index out of luck" in seen["raises"][1]
+    assert seen["no memory"][0] == "oom"
+    assert seen["wrong"][0] == seen["nan"][0] == "wrong"
+    assert seen["unsupported"] == ("unsupported", "not on this planet")
+    assert sum(status == "ok" for status, _ in outcomes(measured).values()) == 3
+    assert measured.workers == 2  # one was killed
+    path = tmp_path / "broken.cpu.1.parquet"
+    write_samples(path, rounds.table(measured, "node", "run"), {})
+    table, _ = read_samples(path)
+    assert set(table["status"]) == {"ok", "failed", "oom", "wrong", "unsupported"}
+
+
+def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "HANG_CONSTANT_S", 3.0)
+    measured = make(["hangs", "right"])
+    measured.run()
+    assert by_how(measured)["hangs"] == ("timeout", "no answer within 3 s")
+    assert by_how(measured)["right"][0] == "ok"
+
+
+def test_points_past_the_rounds_budget_are_skipped_with_the_reason() -> None:
+    measured = make(["right"] * 4, round_s=1e-9)
+    measured.run()
+    assert {status for status, _ in outcomes(measured).values()} == {"skipped"}
+    assert all("budget" in reason for _, reason in outcomes(measured).values())
+
+
+def test_a_round_whose_workflow_is_gone_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    monkeypatch.setenv(rounds.COORDINATOR, str(gone.pid))
+    with pytest.raises(Abandoned, match="the workflow that asked for it is gone"):
+        make(["right"]).run()
+    monkeypatch.setenv(rounds.COORDINATOR, str(os.getpid()))
+    present = make(["right"])
+    present.run()
+    assert len(present.rows) > 0
+
+
+def test_the_order_is_shuffled_by_the_seed() -> None:
+    def order(seed: int) -> list[str]:
+        measured = make(["unsupported"] * 12, seed=seed)
+        measured.run()
+        return list(outcomes(measured))
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    assert sorted(order(1)) == sorted(order(2))
+
+
+def test_seeds_differ_between_rounds_devices_and_experiments() -> None:
+    seeds = {rounds.round_seed(0, name, device, n) for name in "ab" for device in ("cpu", "cuda:0") for n in (1, 2)}
+    assert len(seeds) == 8
+    assert rounds.round_seed(0, "a", "cpu", 1) == rounds.round_seed(0, "a", "cpu", 1)
+
+
+def test_progress_is_one_complete_line_when_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    make(["right", "unsupported"]).run()
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert "broken on cpu, round 1: 2 points in" in said[0]
+    assert "1 ok" in said[0]
+    assert "1 unsupported" in said[0]

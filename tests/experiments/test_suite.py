@@ -1,0 +1,181 @@
+"""Every experiment's work is right, its counts are right, and a wrong result is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.devices.cpu import CpuDevice
+from experiments.models import data, trace
+from experiments.models.zoo import ZOO, Gpt
+from experiments.registry import experiments, get, typed
+from experiments.suite import gemm as gemm_module
+from experiments.work import Dtype, Unsupported, Work
+
+CPU = CpuDevice()
+
+
+def work(name: str, **params: Any) -> Work:
+    experiment = get(name)
+    return experiment.function(CPU, **typed(experiment, params))
+
+
+def run(made: Work) -> None:
+    for call in [*made.calls, *(phase for _, phase in made.phases)]:
+        call()
+
+
+POINTS: list[tuple[str, dict[str, Any]]] = [
+    ("clock", {"backend": "llvm", "threads": 1, "chain": 1000}),
+    ("peak", {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 2, "loops": 1000}),
+    ("peak", {"kernel": "scalar_fma", "dtype": "float64", "backend": "llvm", "threads": 1, "loops": 1000}),
+    *(
+        ("gemm", {"m": 48, "n": 80, "k": 96, "dtype": dtype, "backend": backend, "threads": 1})
+        for backend, dtypes in {
+            "torch": ("float32", "float64", "bfloat16", "float16"),
+            "onednn": ("float32", "bfloat16"),
+            "numpy": ("float32", "float64"),
+        }.items()
+        for dtype in dtypes
+    ),
+    *(
+        ("bandwidth", {"op": op, "footprint": 100_000, "dtype": "float64", "backend": backend, "threads": 1})
+        for op in ("copy", "scale", "add", "triad")
+        for backend in ("llvm", "torch")
+    ),
+    *(
+        ("training", {"model": model, "batch": 3, "dtype": dtype, "backend": "torch", "threads": 1})
+        for model in ZOO
+        for dtype in ("float32", "bfloat16")
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), POINTS)
+def test_a_right_result_passes_its_check(name: str, params: dict[str, Any]) -> None:
+    made = work(name, **params)
+    run(made)
+    assert made.check is not None
+    assert made.tolerance is not None
+    assert made.check() <= made.tolerance
+
+
+def test_the_tests_run_every_experiment_that_a_cpu_has() -> None:
+    assert {name for name, _ in POINTS} == {name for name, known in experiments().items() if "cpu" in known.fits}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda out: out.index_fill_(0, torch.tensor(40), 0.0), id="a row past the sampled ones lost"),
+        pytest.param(lambda out: out.mul_(1.001), id="scaled by a thousandth"),
+        pytest.param(lambda out: out.index_fill_(1, torch.tensor(3), float("nan")), id="nan"),
+        pytest.param(lambda out: out.bfloat16().float(), id="rounded to bfloat16"),
+    ],
+)
+def test_a_wrong_product_fails_its_check(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    right = CpuDevice.matmul
+
+    def broken(self: CpuDevice, *args: Any) -> Any:
+        product = right(self, *args)
+        return lambda: fault(product())
+
+    monkeypatch.setattr(CpuDevice, "matmul", broken)
+    made = work("gemm", m=64, n=64, k=64, dtype="float32", backend="torch", threads=1)
+    assert made.check is not None
+    assert made.tolerance is not None
+    assert not made.check() <= made.tolerance
+
+
+def test_a_training_step_with_a_wrong_gradient_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = work("training", model="mlp", batch=4, dtype="float32", backend="torch", threads=1)
+    relu = torch.nn.functional.relu
+    calls = iter(range(100))
+    # The first call is the float64 reference's: only the measured model's differs.
+    monkeypatch.setattr(
+        torch.nn.functional, "relu", lambda x: relu(x) if x.dtype == torch.float64 else relu(x) * (1.01 + next(calls))
+    )
+    assert made.check is not None
+    assert made.tolerance is not None
+    assert made.check() > made.tolerance
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_the_formula_agrees_with_torchs_flop_counter(model: str, batch: int) -> None:
+    made = work("training", model=model, batch=batch, dtype="float32", backend="torch", threads=1)
+    with FlopCounterMode(display=False) as counter:
+        run(made)
+    assert counter.get_total_flops() == made.flop
+
+
+def test_the_formula_exceeds_the_counter_by_the_attention_that_it_does_not_count_on_a_cpu() -> None:
+    made = work("training", model="gpt", batch=2, dtype="float32", backend="torch", threads=1)
+    with FlopCounterMode(display=False) as counter:
+        run(made)
+    assert made.flop is not None
+    attention = 3 * 2.0 * 2 * Gpt.BLOCKS * 2 * Gpt.LENGTH**2 * Gpt.WIDTH
+    missing = made.flop - counter.get_total_flops()
+    # Either this version counts attention (backward recomputes a product: 3.5 times forward, not 3) or not at all.
+    assert missing == attention or abs(missing) <= attention / 6 + 1
+
+
+def test_gemm_counts_and_rotates() -> None:
+    made = work("gemm", m=64, n=32, k=16, dtype="float32", backend="torch", threads=1)
+    assert made.flop == 2 * 64 * 32 * 16
+    assert made.bytes == 4 * (64 * 16 + 16 * 32 + 64 * 32)
+    footprint = len(made.calls) * made.bytes
+    assert footprint > CPU.last_level_cache_bytes or len(made.calls) == gemm_module.MOST_COPIES
+    addresses = {call().data_ptr() for call in made.calls}  # type: ignore[attr-defined]
+    assert len(addresses) == len(made.calls)
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype"), [("numpy", "bfloat16"), ("onednn", "float64"), ("torch", "tf32"), ("numpy", "float16")]
+)
+def test_what_a_library_lacks_is_unsupported(backend: str, dtype: str) -> None:
+    with pytest.raises(Unsupported):
+        work("gemm", m=8, n=8, k=8, dtype=dtype, backend=backend, threads=1)
+
+
+def test_steps_of_a_fixed_graph_repeat_and_those_of_a_changing_one_do_not() -> None:
+    x = torch.ones(3)
+    assert trace.repeat_share(lambda: x + 1, 4)[0] == 1.0
+    turns = iter(range(100))
+    assert trace.repeat_share(lambda: x + 1 if next(turns) % 2 else x * 2 - 1, 4)[0] == 0.0
+
+
+def test_shares_of_products_tell_products_from_the_rest() -> None:
+    a = torch.randn(200, 200)
+    assert trace.operators(lambda: a @ a)[1] == 1.0
+    assert trace.operators(lambda: a + a)[1] == 0.0
+    assert trace.product_time_share(lambda: a @ a, "cpu", 5) > 0.9
+    assert trace.product_time_share(lambda: a.exp(), "cpu", 5) == 0.0
+
+
+def test_the_data_is_real_and_batches_are_drawn_from_it() -> None:
+    images, labels = data.digits()
+    assert images.shape == (1797, 1, 8, 8)
+    assert images.max() == 1.0
+    assert len(labels.unique()) == 10
+    passages, following = data.text_batch(4, 16)
+    assert passages.shape == following.shape == (4, 16)
+    assert torch.equal(passages[:, 1:], following[:, :-1])
+    assert b"import" in bytes(data.text().to(torch.uint8).tolist()[:20_000])
+
+
+def test_probes_get_smaller_and_end() -> None:
+    for name, params in POINTS:
+        smaller = get(name).smaller
+        step: dict[str, Any] | None = {**params, "m": 4096, "batch": 512}
+        for _ in range(100):
+            step = smaller(step) if smaller and step else None
+        assert step is None
+
+
+def test_tolerances_are_far_below_the_next_coarser_format() -> None:
+    assert Dtype.FLOAT32.matmul_tolerance(4096) < Dtype.BFLOAT16.unit_roundoff / 100
+    assert Dtype.FLOAT64.matmul_tolerance(4096) < Dtype.FLOAT32.unit_roundoff / 100

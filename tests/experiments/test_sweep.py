@@ -1,0 +1,107 @@
+"""Presets: what they measure, and that a mistake is named with its place before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import StudyError
+from contract.files import read_json
+from experiments import hardware
+from experiments.registry import experiments, get
+from experiments.sweep import PRESETS, SCHEMA, preset_path, preset_schema, read_preset, sweep
+
+TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
+
+
+def test_the_committed_schema_is_the_one_that_the_experiments_declare() -> None:
+    assert read_json(SCHEMA) == preset_schema(), "run: python -m experiments schema --out " + str(SCHEMA)
+
+
+@pytest.mark.parametrize("preset", [*(path.stem for path in PRESETS.glob("*.yaml")), str(TINY)])
+def test_every_preset_measures_every_experiment(preset: str) -> None:
+    content = read_preset(preset)
+    assert set(content["experiments"]) == set(experiments())
+    for name in content["experiments"]:
+        part = sweep(content, name, preset)
+        assert all(part.points(kind) for kind in get(name).fits)
+
+
+def change(tmp_path: Path, old: str, new: str) -> str:
+    path = tmp_path / "mine.yaml"
+    text = TINY.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("rounds: 3", "runds: 3", ["line 2", "runds: unknown key", "Did you mean 'rounds'?"]),
+        ("rounds: 3", "rounds: three", ["line 2", "rounds", "'three' is not of type integer"]),
+        ("dtype: [float64, bfloat16]", "dtype: [float46]", ["experiments.gemm.sweep.1.grid.dtype.0", "'float64'"]),
+        ("  gemm:", "  gem:", ["experiments.gem: unknown key", "Did you mean 'gemm'?"]),
+        ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256, q: 256}", ["cases.0.q", "unknown key"]),
+        ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256}", ["gemm.sweep[0]", "parameter 'k' of gemm is missing"]),
+        ("threads: [1, all]", "threads: [1, most]", ["threads.1", "most"]),
+        ("footprint: [24576, 4xLLC]", "footprint: [24576, 4xL3]", ["footprint.1", "4xL3"]),
+        ('"on": cpu', '"on": tpu', ["on", "'tpu'", "cpu, gpu"]),
+        ("point_s: 0.05", "point_s: 0", ["point_s"]),
+    ],
+)  # fmt: skip
+def test_a_typo_is_named_with_its_place(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    with pytest.raises(StudyError) as caught:
+        read_preset(change(tmp_path, old, new))
+    for word in ["mine.yaml", *words]:
+        assert word in str(caught.value)
+
+
+def test_an_unknown_preset_names_those_there_are() -> None:
+    with pytest.raises(StudyError, match=r"no preset 'fulll'.*Presets: full, quick.*Did you mean 'full'\?"):
+        preset_path("fulll")
+
+
+def points(blocks: list[dict[str, Any]], kind: str = "cpu") -> list[dict[str, Any]]:
+    content = {"target": 1, "point_s": 1, "round_s": 1, "max_samples": 6, "experiments": {"gemm": {"sweep": blocks}}}
+    return [dict(point.params) for point in sweep(content, "gemm", "test").points(kind)]
+
+
+def test_cases_cross_the_grid_and_repeat_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 1)
+    case = {"m": 1, "n": 2, "k": 3}
+    grid = {"dtype": ["float32", "float64"], "backend": ["torch"], "threads": [1, "all"]}
+    found = points([{"cases": [case, {**case, "m": 9}], "grid": grid}])
+    assert len(found) == 4  # on one core, 'all' is 1 again
+    assert {point["threads"] for point in found} == {1}
+
+
+def test_words_relative_to_the_machine_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 12)
+    monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 1000)
+    block = {
+        "grid": {"op": ["copy"], "footprint": ["4xLLC"], "dtype": ["float64"], "backend": ["llvm"], "threads": ["all"]}
+    }
+    content = {
+        "target": 1,
+        "point_s": 1,
+        "round_s": 1,
+        "max_samples": 6,
+        "experiments": {"bandwidth": {"sweep": [block]}},
+    }
+    (point,) = sweep(content, "bandwidth", "test").points("cpu")
+    assert point.columns["threads"] == 12
+    assert point.columns["params"] == '{"footprint":4000,"op":"copy"}'
+
+
+def test_blocks_for_one_kind_of_device_stay_there() -> None:
+    case = {"m": 1, "n": 1, "k": 1}
+    blocks = [
+        {"on": "cpu", "cases": [case], "grid": {"dtype": ["float32"], "backend": ["numpy"], "threads": [1]}},
+        {"on": "gpu", "cases": [case], "grid": {"dtype": ["tf32"], "backend": ["torch"]}},
+    ]
+    assert [point["backend"] for point in points(blocks)] == ["numpy"]
+    (gpu,) = points(blocks, "gpu")
+    assert (gpu["dtype"], gpu["threads"]) == ("tf32", 0)

@@ -1,0 +1,144 @@
+"""The measuring core, on a device whose clock is simulated: what it does is exactly known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import timing
+from experiments.devices.base import Device
+from experiments.state import Reading
+from experiments.timing import Policy, half_width, measure
+from experiments.work import Work
+
+CALM = Reading(0.0, None, None, None, 0.0, 0.0, "")
+
+
+class SimulatedDevice(Device):
+    """A second CPU whose calls take the times that a test gives, on a clock of its own."""
+
+    kind = "cpu"
+
+    def __init__(self, times: Iterator[float], overhead_s: float = 1e-7) -> None:
+        super().__init__("simulated")
+        self.times, self.clock, self.calls = times, 0.0, 0
+        self._overhead = overhead_s
+
+    @classmethod
+    def detect(cls) -> tuple[list[str], str]:
+        return ["simulated"], ""
+
+    def describe(self) -> dict[str, Any]:
+        return {"id": "simulated", "kind": "cpu", "name": "simulated"}
+
+    last_level_cache_bytes = 1
+    overhead_s = property(lambda self: self._overhead)
+
+    def set_threads(self, threads: int) -> None: ...
+
+    def free_bytes(self) -> int:
+        return 1
+
+    def matmul(self, *_: Any) -> Callable[[], Any]:
+        raise AssertionError
+
+    def now(self) -> float:
+        return self.clock
+
+    def time(self, work: Work, calls: int) -> list[float]:
+        parts = []
+        for _ in work.phases or [None]:
+            total = sum(next(self.times) for _ in range(calls))
+            self.clock += total
+            self.calls += calls
+            parts.append(total / calls)
+        return parts
+
+
+def run(device: SimulatedDevice, work: Work | None = None, **policy: Any) -> timing.Measurement:
+    settings = {"target": 0.01, "budget_s": 1.0, "max_samples": 100, **policy}
+    return measure(work or Work(run=lambda: None), device, Policy(**settings), lambda: CALM, now=device.now)
+
+
+def test_steady_times_converge_at_once_past_the_least_span() -> None:
+    result = run(SimulatedDevice(itertools.repeat(0.01)))
+    assert result.stop_reason == "converged"
+    assert set(result.samples[""]) == {0.01}
+    assert result.timed_s >= timing.LEAST_SHARE * 1.0 - 0.02
+    assert len(result.readings) == len(result.samples[""])
+
+
+def test_warm_up_goes_on_while_times_fall_and_none_of_it_is_kept() -> None:
+    falling = (max(0.01, 0.02 * 0.97**call) for call in itertools.count())
+    result = run(SimulatedDevice(falling), budget_s=10)
+    assert max(result.samples[""]) == pytest.approx(0.01)
+
+
+def test_noise_that_no_longer_narrows_is_a_plateau() -> None:
+    # Two modes in turn: the median's interval spans them however many samples there are.
+    chance = random.Random(1)
+    modes = (chance.choice([0.001, 0.0015]) for _ in itertools.count())
+    result = run(SimulatedDevice(modes), budget_s=1.0, max_samples=1000)
+    assert result.stop_reason == "plateau"
+    assert half_width(result.samples[""]) > 0.01
+
+
+def test_a_slow_point_has_one_sample_and_says_budget() -> None:
+    result = run(SimulatedDevice(itertools.repeat(5.0)), budget_s=1.0)
+    assert (len(result.samples[""]), result.stop_reason) == (1, "budget")
+
+
+def test_the_budget_holds_for_whatever_does_not_converge() -> None:
+    chance = random.Random(2)
+    device = SimulatedDevice(chance.lognormvariate(-5, 2) for _ in itertools.count())
+    result = run(device, budget_s=2.0, target=1e-6, max_samples=10_000)
+    assert result.stop_reason in ("budget", "plateau")
+    assert device.clock < 2.0 + max(result.samples[""]) * 2
+
+
+def test_short_calls_are_blocked_until_the_clock_costs_nothing() -> None:
+    result = run(SimulatedDevice(itertools.repeat(2e-6), overhead_s=5e-8))
+    assert result.calls * 2e-6 >= 5e-8 / timing.OVERHEAD_SHARE
+    assert result.samples[""][0] == pytest.approx(2e-6)
+
+
+def test_a_sample_with_phases_is_their_sum() -> None:
+    work = Work(phases=[("forward", lambda: None), ("backward", lambda: None)])
+    result = run(SimulatedDevice(itertools.cycle([0.001, 0.003])), work)
+    assert set(result.samples) == {"", "forward", "backward"}
+    for whole, forward, backward in zip(*result.samples.values(), strict=True):
+        assert whole == pytest.approx(forward + backward)
+        assert (forward, backward) == (0.001, 0.003)
+
+
+@given(st.lists(st.floats(min_value=1e-6, max_value=1e3), min_size=6, max_size=60), st.floats(1e-3, 1e3))
+def test_half_width_is_relative_and_blind_to_order(values: list[float], scale: float) -> None:
+    width = half_width(values)
+    assert width >= 0
+    assert half_width(sorted(values, reverse=True)) == width
+    assert math.isclose(half_width([value * scale for value in values]), width, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def test_half_width_brackets_the_median_as_often_as_it_says() -> None:
+    chance = random.Random(3)
+    covered = 0
+    for _ in range(2000):
+        ordered = sorted(chance.expovariate(1.0) for _ in range(25))
+        # The same order statistics that half_width takes.
+        low = ordered[max(0, math.floor((25 - 1.96 * 5) / 2))]
+        high = ordered[min(24, math.ceil((25 + 1.96 * 5) / 2))]
+        middle = ordered[12]
+        assert half_width(ordered) == pytest.approx((high - low) / 2 / middle)
+        covered += low <= math.log(2) <= high
+    assert covered / 2000 > 0.94
+
+
+def test_fewer_than_six_values_have_no_interval() -> None:
+    assert half_width([1.0] * 5) == math.inf

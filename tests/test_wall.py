@@ -1,0 +1,37 @@
+"""`experiments` and `report` meet in the data: neither imports the other, and `contract` knows neither."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FORBIDDEN = {"experiments": {"report"}, "report": {"experiments"}, "contract": {"experiments", "report"}}
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            names |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_no_package_reaches_over_the_wall(package: str) -> None:
+    files = list((ROOT / package).rglob("*.py"))
+    assert len(files) > 2
+    crossing = {str(path): imported(path) & FORBIDDEN[package] for path in files}
+    assert {path: names for path, names in crossing.items() if names} == {}
+
+
+def test_modules_are_short_enough_to_read_in_one_sitting() -> None:
+    files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {path: lines for path, lines in lengths.items() if lines > 400} == {}
