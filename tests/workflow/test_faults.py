@@ -1,0 +1,225 @@
+"""What must be survived: kills, interrupts, second runs, typos, full and read-only disks, broken files."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from contract.tables import read_samples
+from tests.workflow.conftest import Clone
+
+pytestmark = pytest.mark.slow
+
+# Rounds of a few seconds each, by the experiment that starts fastest.
+LINGERING = """
+rounds: 3
+target: 0.0001
+point_s: 0.5
+round_s: 60
+max_samples: 1000
+experiments:
+  clock:
+    sweep:
+      - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000, 1400000, 1500000]}
+"""
+
+
+@pytest.fixture
+def lingering(clone: Clone) -> Clone:
+    (clone.path / "mine.yaml").write_text(LINGERING)
+    return clone
+
+
+def command(clone: Clone) -> tuple[str, ...]:
+    node = clone.run(sys.executable, "-m", "experiments", "probe", "--id").stdout.strip()
+    return ("snakemake", "--cores", "all", "--config", "preset=mine.yaml", "--", f"results/nodes/{node}/node.json")
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def measuring(clone: Clone, number: int) -> list[psutil.Process]:
+    """The processes that measure this round in this clone."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = process.info["cmdline"] or []
+        if "experiments" in words and f"--round={number}" in "=".join(words) and process.info["cwd"] == str(clone.path):
+            found.append(process)
+    return found
+
+
+def test_kill_and_the_same_command_again(lingering: Clone) -> None:
+    words = command(lingering)
+    first = lingering.start(*words)
+    wait_for(lambda: len(lingering.rounds) == 1 and measuring(lingering, 2))
+    orphans = measuring(lingering, 2)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    kept = lingering.rounds
+    again = lingering.run(*words)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert not any(orphan.is_running() and orphan.status() != psutil.STATUS_ZOMBIE for orphan in orphans)
+    assert len(lingering.rounds) == 3
+    for name, written in kept.items():
+        assert lingering.rounds[name] == written, "a finished round was measured twice"
+    (folder,) = {path.parent for path in (lingering.path / "results").glob("nodes/*/*.parquet")}
+    runs = [read_samples(path)[0]["run"].unique().tolist() for path in sorted(folder.glob("*.parquet"))]
+    assert all(len(run) == 1 for run in runs)
+    assert len({run[0] for run in runs}) == 3
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".clock")] == []
+
+
+def test_an_interrupt_keeps_finished_rounds(lingering: Clone) -> None:
+    words = command(lingering)
+    first = lingering.start(*words)
+    wait_for(lambda: len(lingering.rounds) == 1 and measuring(lingering, 2))
+    os.killpg(first.pid, signal.SIGINT)
+    assert first.wait(timeout=60) != 0
+    kept = lingering.rounds
+    assert len(kept) == 1
+    assert "Traceback" not in (lingering.path / "said").read_text()
+    again = lingering.run(*words)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {name: lingering.rounds[name] for name in kept} == kept
+
+
+def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
+    words = command(lingering)
+    first = lingering.start(*words)
+    wait_for(lambda: measuring(lingering, 1))
+    second = lingering.run(*words)
+    assert second.returncode != 0
+    assert "error: another run is at work in results" in second.stderr
+    assert first.wait(timeout=120) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--config", "prset=quick"), "configuration: prset: unknown key. Allowed: preset,"),
+        (
+            ("--config", "renderer=word"),
+            "configuration: renderer: 'word' is not allowed. Allowed: auto, quarto, pandoc",
+        ),
+        (("--config", "seed=many"), "configuration: seed: 'many' is not of type integer"),
+        (("--config", "preset=fulll"), "no preset 'fulll'. Presets: full, quick"),
+        (("--config", "preset=typo.yaml"), "typo.yaml, line 9: experiments.gemm.sweep.0.grid.dtype.0: 'float23'"),
+    ],
+)
+def test_a_typo_is_named_before_anything_is_measured(clone: Clone, words: tuple[str, ...], said: str) -> None:
+    (clone.path / "typo.yaml").write_text(
+        "rounds: 3\ntarget: 0.1\npoint_s: 1\nround_s: 9\nmax_samples: 9\nexperiments:\n  gemm:\n    sweep:\n"
+        "      - grid: {dtype: [float23], m: [8], n: [8], k: [8], backend: [torch], threads: [1]}\n"
+    )
+    refused = clone.snakemake(*words)
+    assert refused.returncode != 0
+    assert f"error: {said}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (clone.path / "results").exists()
+
+
+def test_the_gpu_profile_stops_at_once_without_a_gpu(clone: Clone) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    refused = clone.snakemake("--profile", "gpu")
+    assert refused.returncode != 0
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error:")]
+    for words in ("no GPU found", "Looked for", "Found: cpu", "snakemake --cores all"):
+        assert words in line
+    assert "Traceback" not in refused.stderr
+    assert clone.rounds == {}
+
+
+def test_a_results_folder_that_cannot_be_made_is_one_error(clone: Clone) -> None:
+    (clone.path / "occupied").write_text("a file")
+    refused = clone.snakemake("--config", "results=occupied/results")
+    assert refused.returncode != 0
+    assert "error: occupied/results: cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+    (clone.path / "mine.yaml").write_text(LINGERING)
+    words = [sys.executable, "-m", "experiments", "run", "clock", "--preset", "mine.yaml", "--out", out]
+    return subprocess.run(
+        words, cwd=clone.path, env=clone.env, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=120
+    )
+
+
+def test_a_disk_without_room_is_one_error_and_leaves_nothing(clone: Clone) -> None:
+    def no_room() -> None:
+        # What a write meets on a full disk, for this process alone; the error is EFBIG for ENOSPC.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    failed = run_clock(clone, "out/clock.parquet", no_room)
+    assert failed.returncode == 74
+    assert "would exceed the size limit" in failed.stderr.splitlines()[-1]
+    assert "Traceback" not in failed.stderr
+    assert list((clone.path / "out").iterdir()) == []
+
+
+def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> None:
+    out = clone.path / "small"
+    out.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(out)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root; the limit on file sizes is tested above")
+    try:
+        (out / "ballast").write_bytes(b"x" * 12_000)
+        failed = run_clock(clone, "small/clock.parquet")
+        left = [path.name for path in out.iterdir()]
+        subprocess.run(["mount", "-o", "remount,ro", str(out)], check=True)
+        refused = run_clock(clone, "small/clock.parquet")
+    finally:
+        subprocess.run(["umount", str(out)], check=True)
+    assert failed.returncode == 74
+    assert "the disk is full" in failed.stderr.splitlines()[-1]
+    assert left == ["ballast"]
+    assert refused.returncode == 74
+    assert "the file system is read-only" in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in failed.stderr + refused.stderr
+
+
+def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study: Clone, tmp_path: Path) -> None:
+    (own,) = (study.path / "results/nodes").iterdir()
+    nodes = tmp_path / "nodes"
+    shutil.copytree(own, nodes / own.name)
+    whole = (nodes / own.name / "gemm.cpu.2.parquet").read_bytes()
+    (nodes / own.name / "gemm.cpu.2.parquet").write_bytes(whole[: len(whole) // 2])
+    import pyarrow.parquet as parquet
+
+    path = nodes / own.name / "bandwidth.cpu.1.parquet"
+    parquet.write_table(parquet.read_table(path).drop_columns(["value"]), path)
+    (nodes / "nonsense").mkdir()
+    (nodes / "nonsense" / "node.json").write_text("{")
+    judged = study.run(
+        sys.executable, "-m", "report", "judge", "--nodes", str(nodes), "--out", str(tmp_path / "verdicts.json")
+    )
+    assert judged.returncode == 0, judged.stderr
+    content = json.loads((tmp_path / "verdicts.json").read_text())
+    reasons = {Path(refused["file"]).name: refused["reason"] for refused in content["refused"]}
+    assert "cannot be read as Parquet" in reasons["gemm.cpu.2.parquet"]
+    assert "column 'value' is missing" in reasons["bandwidth.cpu.1.parquet"]
+    assert any("nonsense" in refused["file"] for refused in content["refused"])
+    assert len(content["verdicts"]) == 88
+    by_id = {verdict["id"]: verdict for verdict in content["verdicts"]}
+    assert by_id["W15"]["verdict"] in ("supported", "challenged", "undecided")
