@@ -36,7 +36,7 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
     lost = table[table["status"] != "ok"]
     keys = ["node", "experiment", "device", "status", "reason"]
     return [
-        {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": int(len(group))}
+        {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in lost.groupby(keys, sort=True)
     ]
 
@@ -47,13 +47,14 @@ def central_drawings(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[Dra
     table = table[table["status"] == "ok"]
     labels = {str(node["id"]): str(node.get("label") or node["id"]) for node in nodes}
     caches = {str(node["id"]): _caches(node) for node in nodes}
-    drawings = []
-    for (node, device), part in table.groupby(["node", "device"], sort=True):
+    drawings: list[Drawing] = []
+    for key, part in table.groupby(["node", "device"], sort=True):
+        node, device = map(str, key)
         where = f"{labels.get(node, node)}, {device}"
         made = [
-            _gemm(part, where),
-            _bandwidth(part, where, caches.get(node, []) if device == "cpu" else []),
-            *_training(part, where),
+            _gemm(part),
+            _bandwidth(part, caches.get(node, []) if device == "cpu" else []),
+            *_training(part),
         ]
         place = len(drawings)
         for shows in made:
@@ -65,7 +66,7 @@ def central_drawings(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[Dra
     return drawings
 
 
-def _gemm(table: pd.DataFrame, where: str) -> dict[str, Any]:
+def _gemm(table: pd.DataFrame) -> dict[str, Any]:
     """Rate of the matrix product over its size, a panel per number format."""
     products = _of(table, "gemm", "time")
     panels = []
@@ -96,17 +97,18 @@ def _peaks(peaks: pd.DataFrame, dtype: Any) -> list[dict[str, Any]]:
         return []
     fma = peaks[(peaks["dtype"] == dtype) & (peaks["kernel"] == "fma")]
     best = fma.groupby("threads", sort=True)["flop_per_s"].max()
-    return [{"y": float(rate), "label": f"peak, {count(int(threads), 'thread')}"} for threads, rate in best.items()]
+    return [{"y": float(rate), "label": _who("peak", threads)} for threads, rate in zip(best.index, best, strict=True)]
 
 
-def _bandwidth(table: pd.DataFrame, where: str, caches: Sequence[tuple[str, float, int]]) -> dict[str, Any]:
+def _bandwidth(table: pd.DataFrame, caches: Sequence[tuple[str, float, int]]) -> dict[str, Any]:
     """Bytes per second over the footprint, a panel per number of threads and library."""
     moved = _of(table, "bandwidth", "time")
     panels = []
     if len(moved):
         moved["x"] = moved["footprint"].astype(float)
         colours = _colours(moved["op"])
-        for (backend, threads), part in moved.groupby(["backend", "threads"], sort=True):
+        for key, part in moved.groupby(["backend", "threads"], sort=True):
+            backend, threads = str(key[0]), int(part["threads"].iloc[0])
             series = [
                 {**_rates(line, "bytes"), "label": str(op), "look": colours[op], "dashed": False, "joined": True}
                 for op, line in part.groupby("op", sort=True)
@@ -124,7 +126,7 @@ def _bandwidth(table: pd.DataFrame, where: str, caches: Sequence[tuple[str, floa
     }  # fmt: skip
 
 
-def _training(table: pd.DataFrame, where: str) -> list[dict[str, Any]]:
+def _training(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Samples per second over the batch size, and the time of each phase of a step; a panel per model."""
     steps = table[(table["experiment"] == "training") & table["metric"].isin(_PHASES)].copy()
     rates, phases = [], []
@@ -214,17 +216,19 @@ def _caches(node: Mapping[str, Any]) -> list[tuple[str, float, int]]:
     return found
 
 
+def _told(value: float, shows: Mapping[str, Any]) -> str:
+    return with_unit(value, shows["unit"])
+
+
 def _alt(shows: Mapping[str, Any], where: str) -> str:
     """Per panel: which series, and the highest and lowest of each, from the numbers that are drawn."""
     told = []
     for panel in shows["panels"]:
         lines = [
-            f"{one['label']} from {with_unit(min(one['y']), shows['unit'])} to {with_unit(max(one['y']), shows['unit'])}"
+            f"{one['label']} from {_told(min(one['y']), shows)} to {_told(max(one['y']), shows)}"
             for one in panel["series"]
             if one["label"]
         ]
         told.append(f"{panel['title']}: {'; '.join(lines)}.")
     axis = f"{shows['y']} over {shows['x']}"
     return f"{axis[:1].upper()}{axis[1:]} on {where}. {' '.join(told)}"
-
-

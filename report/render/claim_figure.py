@@ -42,30 +42,34 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     """What one panel shows, in the units of its axis."""
     unit = str(part.get("unit") or "1")
     cells = [cell for cell in part["cells"] if cell.get("estimate") is not None]
-    lines = _numbers(part.get("threshold"))
+    declared = _numbers(part.get("threshold"))
     # Those nearest to the threshold are the ones that could change the verdict.
-    cells.sort(key=lambda cell: _distance(cell["estimate"], lines))
+    cells.sort(key=lambda cell: _distance(cell["estimate"], declared))
     shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
-    largest = max((abs(cell["estimate"]) for cell in shown), default=0.0)
-    scale, name = prefix(largest, unit)
+    scale, name = prefix(max((abs(cell["estimate"]) for cell in shown), default=0.0), unit)
+    rows = [
+        {
+            "label": str(cell.get("label") or cell.get("node") or ""),
+            "told": with_interval(cell, unit),
+            "outcome": cell.get("outcome") if cell.get("outcome") in OUTCOME else "undecided",
+            **{key: cell[key] / scale if cell.get(key) is not None else None for key in ("estimate", "low", "high")},
+        }
+        for cell in shown
+    ]
+    lines = [line / scale for line in declared]
+    span, logarithmic = _range(rows, lines) if rows else ([0.0, 1.0], False)
+    also = sorted({line / scale for line in _numbers(part.get("sensitivity"))} - set(lines))
+    axis = str(part.get("quantity") or "value").split(".")[-1].replace("_", " ")
     return {
         "title": str(part.get("name") or ""),
-        "axis": f"{str(part.get('quantity') or 'value').split('.')[-1].replace('_', ' ')}{f' ({name})' if name else ''}",
-        "lines": [line / scale for line in lines],
+        "axis": f"{axis} ({name})" if name else axis,
+        "lines": lines,
         "words": threshold_text(part["threshold"], unit) if lines else "",
-        "also": [line / scale for line in sorted(set(_numbers(part.get("sensitivity"))) - set(lines))],
-        "rows": [
-            {
-                "label": str(cell.get("label") or cell.get("node") or ""),
-                "told": with_interval(cell, unit),
-                "outcome": cell.get("outcome") if cell.get("outcome") in OUTCOME else "undecided",
-                **{
-                    key: cell[key] / scale if cell.get(key) is not None else None for key in ("estimate", "low", "high")
-                },
-            }
-            for cell in shown
-        ],
+        "also": [line for line in also if span[0] <= line <= span[1]],
+        "rows": rows,
         "of": len(cells),
+        "span": span,
+        "log": logarithmic,
     }
 
 
@@ -106,11 +110,12 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False)
-    _range(axes, panel)
+    axes.set_xlim(*panel["span"])
+    (log_ticks if panel["log"] else linear_ticks)(axes)
     for place, row in enumerate(rows):
         _draw_track(axes, place, panel)
         _draw_row(axes, place, row, filled)
-    axes.set_xlabel(panel["axis"] + (", log scale" if axes.get_xscale() == "log" else ""), labelpad=2)
+    axes.set_xlabel(panel["axis"] + (", log scale" if panel["log"] else ""), labelpad=2)
 
 
 def _draw_track(axes: Axes, place: int, panel: Mapping[str, Any]) -> None:
@@ -141,21 +146,15 @@ def _draw_row(axes: Axes, place: int, row: Mapping[str, Any], filled: bool) -> N
               ha="right", color=MUTED)  # fmt: skip
 
 
-def _range(axes: Axes, panel: Mapping[str, Any]) -> None:
-    """A range that holds every interval and the threshold; logarithmic if it spans a lot."""
-    values = [row[key] for row in panel["rows"] for key in ("estimate", "low", "high") if row[key] is not None]
-    values += panel["lines"]
-    low, high = min(values), max(values)
+def _range(rows: Sequence[Mapping[str, Any]], lines: Sequence[float]) -> tuple[list[float], bool]:
+    """A range that holds every interval and the threshold, and whether it is logarithmic: if it spans a lot."""
+    values = [row[key] for row in rows for key in ("estimate", "low", "high") if row[key] is not None]
+    low, high = min([*values, *lines]), max([*values, *lines])
     if low > 0 and high / low > 8:
-        axes.set_xlim(low / (high / low) ** 0.06, high * (high / low) ** 0.06)
-        log_ticks(axes)
-    else:
-        pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
-        start = 0.0 if low >= 0 and low < 0.6 * high else low - pad
-        axes.set_xlim(start, high + pad)
-        linear_ticks(axes)
-    near, far = axes.get_xlim()
-    panel["also"][:] = [line for line in panel["also"] if near <= line <= far]
+        margin = (high / low) ** 0.06
+        return [low / margin, high * margin], True
+    pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+    return [0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad], False
 
 
 def _head(axes: Axes, panel: Mapping[str, Any], body: float) -> None:

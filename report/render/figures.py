@@ -29,7 +29,7 @@ OUTCOME = {"supports": (BLUE, "o"), "challenges": (VERMILION, "X"), "undecided":
 _DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GRID: "#3a424c", PLATE: "#161b22", BLUE: "#58a9e0", VERMILION: "#f08a4b",
          AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.5,
@@ -147,9 +147,7 @@ def _finish(svg: str, key: str) -> str:
     svg = re.sub(r"\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", _FONTS, svg)
     # Hundredths of a point are enough for coordinates; text is left alone.
-    svg = re.sub(
-        r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg
-    )
+    svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
     dark = "".join(
         f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
         for light, dark in _DARK.items()

@@ -87,7 +87,9 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(_value(key, one) for one in value) if any(
-            isinstance(one, Mapping) for one in value
-        ) else ", ".join(str(one) for one in value)
+        return (
+            "; ".join(_value(key, one) for one in value)
+            if any(isinstance(one, Mapping) for one in value)
+            else ", ".join(str(one) for one in value)
+        )
     return str(value)

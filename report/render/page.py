@@ -134,11 +134,16 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
             for key, value in (part.get("scope") or {}).items()
         ),
         "threshold": wording.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
-        "why": str(part.get("threshold_why") or ""),
+        "why": _ended(words.sentence(str(part.get("threshold_why") or ""))),
         "also": wording.several([wording.threshold_text(value, unit) for value in also]),
         "outcome": str(part.get("outcome") or ""),
         "result": words.with_interval(part, unit),
     }
+
+
+def _ended(text: str) -> str:
+    """`text` with a full stop, if it says anything."""
+    return text if not text or text[-1] in ".?!…" else f"{text}."
 
 
 def _cell(cell: Mapping[str, Any], unit: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def version(program: str) -> str:
 def new_enough(told: str) -> bool:
     """Whether a version is at least the one whose typst output this project was written for."""
     numbers = re.match(r"(\d+)\.(\d+)", told)
-    return bool(numbers) and (int(numbers[1]), int(numbers[2])) >= NEEDED
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= NEEDED
 
 
 def render(folder: Path, program: str) -> None:
@@ -56,8 +56,9 @@ def render(folder: Path, program: str) -> None:
         )
         if ran.returncode or not (folder / made).is_file():
             words = (ran.stderr or ran.stdout).strip().splitlines()[-5:]
+            told = " / ".join(words) or "it said nothing"
             raise StudyError(
-                f"quarto render --to {target} failed (exit {ran.returncode}): {' / '.join(words) or 'it said nothing'}. "
+                f"quarto render --to {target} failed (exit {ran.returncode}): {told}. "
                 "Use --renderer pandoc, or mend the Quarto installation"
             )
         if made != wanted:

@@ -1,0 +1,349 @@
+"""Synthetic verdicts and a synthetic summary for the renderer; their numbers come from a seeded generator."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from report.render import render
+from report.summary import COLUMNS, POINT
+
+ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}
+TITLES = {
+    "nuface": "Why AI Training Requires GPUs and CUDA",
+    "gpuserver": "Why AI Models Require GPUs for Faster and Efficient Training",
+    "whygpu": "Why Does AI Need a GPU?",
+}
+SECTIONS = ["opening", "The Limitations of CPUs", "Memory and Bandwidth", "What Runs Where", "One Line to Remember"]
+VERDICTS = [
+    "supported",
+    "challenged",
+    "depends",
+    "undecided",
+    "awaiting hardware",
+    "awaiting experiment",
+    "awaiting source",
+    "not testable",
+]
+QUANTITIES = [
+    ("gemm.mac_per_cycle_per_core", "MAC/cycle", 32.0),
+    ("gemm.rate", "FLOP/s", 2e11),
+    ("bandwidth.rate", "B/s", 2e10),
+    ("training.split", "1", 0.5),
+    ("llama405b.days_from_gpu_hours", "d", 60.0),
+    ("training.rate", "samples/s", 12_000.0),
+]
+NODE = "example-cpu-2c-0a1b2c"
+
+
+def claim_ids() -> list[str]:
+    """The ids of all 88 claims."""
+    return [f"{letter}{place:02d}" for letter, (_, count) in ARTICLES.items() for place in range(1, count + 1)]
+
+
+def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
+    """One verdict in the shape that the engine writes."""
+    article = ARTICLES[claim[0]][0]
+    quantity, unit, scale = chance.choice(QUANTITIES)
+    decided = kind in VERDICTS[:4]
+    threshold = float(f"{scale * chance.choice([0.2, 0.8, 1.0, 3.0]):.2g}")
+    cells = []
+    for place in range(chance.choice([1, 2, 3, 6, 14]) if decided else 0):
+        estimate = scale * chance.lognormvariate(0, 0.8)
+        half = chance.uniform(0.005, 0.06)
+        dtype = chance.choice(["float32", "float64", "bfloat16"])
+        cells.append(
+            {
+                "part": "",
+                "node": NODE,
+                "device": "cpu",
+                "label": f"{dtype}, {place + 1} threads, cell {place + 1}",
+                "dtype": dtype,
+                "threads": place + 1,
+                "estimate": estimate,
+                "low": estimate * (1 - half),
+                "high": estimate * (1 + half),
+                "n_rounds": 3,
+                "n_samples": 45,
+                "outcome": chance.choice(["supports", "challenges", "undecided"]),
+            }
+        )
+    first = cells[0] if cells else {"estimate": None, "low": None, "high": None}
+    part = {
+        "name": "",
+        "quantity": quantity,
+        "unit": unit,
+        "rule": "at_least",
+        "rule_text": f"supported if {quantity} is at least the threshold",
+        "threshold": threshold,
+        "threshold_why": "read generously, as a test fixture may",
+        "sensitivity": [threshold / 2, threshold * 2],
+        "scope": {"device": "cpu", "dtype": "float32"},
+        "outcome": kind,
+        "estimate": first["estimate"],
+        "low": first["low"],
+        "high": first["high"],
+        "flips": [],
+    }
+    parts = [part]
+    if decided and len(cells) > 3:
+        parts = [{**part, "name": "one core"}, {**part, "name": "all cores of the node"}]
+        for place, cell in enumerate(cells):
+            cell["part"] = parts[place % 2]["name"]
+    reasons = {
+        "awaiting experiment": "awaiting experiment offload: the trip to the device is not measured yet.",
+        "awaiting hardware": "awaiting hardware: no node with a GPU has measured training.",
+        "awaiting source": "awaiting source: the datasheet could not be read.",
+        "not testable": "An opinion: the claims that bear on it are listed.",
+    }
+    untested = kind in ("awaiting experiment", "not testable")
+    return {
+        "id": claim,
+        "article": article,
+        "article_title": TITLES[article],
+        "section": chance.choice(SECTIONS),
+        "says": f"A paraphrase of what the article says in claim {claim}, about as long as they are.",
+        "kind": "judgement" if kind == "not testable" else chance.choice(["measured", "derived", "documented"]),
+        "verdict": kind,
+        "reason": reasons.get(kind, "The synthetic intervals lie where the generator put them, on that side."),
+        "rule": part["rule_text"],
+        "quantity": None if untested else quantity,
+        "unit": unit,
+        "estimate": first["estimate"],
+        "low": first["low"],
+        "high": first["high"],
+        "threshold": None if untested else threshold,
+        "threshold_why": part["threshold_why"],
+        "boundary": "from 2 threads on" if kind == "depends" else None,
+        "cells": cells,
+        "parts": [] if untested else parts,
+        "flips": ["A threshold twice as high would turn it round."] if decided else [],
+        "evidence_tier": chance.choice(["measured", "derived", "documented"]) if decided else "none",
+        "see_also": chance.sample([other for other in claim_ids() if other != claim], 2),
+        "note": "The same quantity decides other claims." if chance.random() < 0.3 else None,
+        "sources": [
+            {
+                "title": "A paper & its <title>",
+                "publisher": "A press",
+                "date": "2024-05-01",
+                "url": "https://example.org/paper?a=1&b=2",
+                "where": "Table 3",
+                "status": "verified",
+            }
+        ]
+        if chance.random() < 0.4
+        else [],
+        "version": 2 if chance.random() < 0.1 else 1,
+        "changes": [],
+    }
+
+
+def node() -> dict[str, Any]:
+    """A node in the shape that the engine writes."""
+    return {
+        "id": NODE,
+        "label": "Example CPU, 2 cores",
+        "devices": [{"id": "cpu", "kind": "cpu", "name": "Example CPU", "memory_bytes": 8 * 2**30}],
+        "hardware": {
+            "cpu": {
+                "model": "Example CPU",
+                "sockets": 1,
+                "cores": 2,
+                "usable_cores": 2,
+                "threads_per_core": 1,
+                "simd": ["avx2", "avx512f", "fma"],
+                "matrix": ["avx512_bf16"],
+                "virtual": True,
+                "caches": {"L1d": {"bytes": 2**16, "instances": 2}, "L3": {"bytes": 2**25, "instances": 1}},
+            },
+            "memory_bytes": 8 * 2**30,
+            "gpus": [],
+        },
+        "software": {
+            "os": "Linux 6.1",
+            "python": "3.11.2",
+            "packages": {"torch": "2.0", "numpy": "2.0"},
+            "blas": [{"library": "openblas", "version": "0.3", "threads": 2}],
+        },
+        "started_utc": "2026-01-01T00:00:00Z",
+        "ended_utc": "2026-01-01T00:09:00Z",
+        "left_out": ["cuda: no accelerator"],
+        "n_points": 120,
+        "n_ok": 100,
+        "statuses": {"ok": 100, "unsupported": 16, "skipped": 4},
+        "source": "results",
+        "duty": 0.61,
+    }
+
+
+def document(seed: int = 1, origin: str = "synthetic") -> dict[str, Any]:
+    """A whole `verdicts.json`: 88 verdicts, every kind among them."""
+    chance = random.Random(seed)
+    verdicts = [verdict(claim, VERDICTS[place % len(VERDICTS)], chance) for place, claim in enumerate(claim_ids())]
+    tally = {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS}
+    return {
+        "generated_utc": "2026-01-01T00:10:00Z",
+        "commit": "0123456789abcdef",
+        "study_version": "0.1.0",
+        "origin": origin,
+        "nodes": [node()],
+        "refused": [{"file": "results/nodes/x/gemm.cpu.1.parquet", "reason": "column 'unit' is missing"}],
+        "tally": tally,
+        "verdicts": verdicts,
+    }
+
+
+def row(chance: random.Random, experiment: str, metric: str, estimate: float, **given: Any) -> dict[str, Any]:
+    """One row; what is not given is as for a point on one thread of the CPU."""
+    half = chance.uniform(0.005, 0.05)
+    flop, moved = given.get("flop"), given.get("bytes")
+    return {
+        **dict.fromkeys([*POINT, *COLUMNS]),
+        "node": NODE,
+        "experiment": experiment,
+        "device": "cpu",
+        "metric": metric,
+        "unit": "s",
+        "status": "ok",
+        "reason": "",
+        "stop_reason": "converged",
+        "n_rounds": 3,
+        "n_samples": 45,
+        "estimate": estimate,
+        "low": estimate * (1 - half),
+        "high": estimate * (1 + half),
+        "flags": "",
+        "origin": "synthetic",
+        "flop_per_s": flop / estimate if flop else None,
+        "bytes_per_s": moved / estimate if moved else None,
+        **given,
+        "params": json.dumps(given.get("params", {}), sort_keys=True),
+    }
+
+
+def summary(seed: int = 1) -> pd.DataFrame:
+    """A table of rows whose values come from a seeded generator."""
+    chance = random.Random(seed)
+    rows = []
+    for dtype in ("float32", "float64", "bfloat16"):
+        for threads in (1, 2):
+            speed = 5e10 * threads * {"float32": 2, "float64": 1, "bfloat16": 4}[dtype]
+            rows.append(
+                row(
+                    chance,
+                    "peak",
+                    "time",
+                    1.0,
+                    backend="llvm",
+                    dtype=dtype,
+                    threads=threads,
+                    params={"kernel": "fma"},
+                    flop=speed * 1.1,
+                )
+            )
+            for backend in ("torch", "onednn", "numpy"):
+                shapes = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048)] + [(32, 4096, 1024), (512, 3072, 768)]
+                for m, n, k in shapes:
+                    rate = speed * chance.uniform(0.5, 0.95) * min(1.0, (m * n * k) ** (1 / 3) / 400)
+                    rows.append(
+                        row(
+                            chance,
+                            "gemm",
+                            "time",
+                            2 * m * n * k / rate,
+                            backend=backend,
+                            dtype=dtype,
+                            threads=threads,
+                            params={"m": m, "n": n, "k": k},
+                            flop=2 * m * n * k,
+                        )
+                    )
+    for threads in (1, 2):
+        for backend in ("llvm", "torch"):
+            for op in ("copy", "scale", "add", "triad"):
+                for power in range(14, 30, 2):
+                    rate = threads * 8e10 / (1 + power / 8) ** 2 * chance.uniform(0.8, 1.2)
+                    rows.append(
+                        row(
+                            chance,
+                            "bandwidth",
+                            "time",
+                            2**power / rate,
+                            backend=backend,
+                            dtype="float64",
+                            threads=threads,
+                            params={"op": op, "footprint": 2**power},
+                            bytes=2.0**power,
+                        )
+                    )
+    for model in ("mlp", "cnn", "gpt"):
+        for dtype in ("float32", "bfloat16"):
+            for threads in (1, 2):
+                for batch in (1, 8, 64, 512):
+                    whole = (1e-3 + 2e-5 * batch) / threads * chance.uniform(0.9, 1.1)
+                    for metric, part in {
+                        "time": 1.0,
+                        "time.forward": 0.3,
+                        "time.backward": 0.6,
+                        "time.update": 0.1,
+                    }.items():
+                        rows.append(
+                            row(
+                                chance,
+                                "training",
+                                metric,
+                                whole * part,
+                                backend="torch",
+                                dtype=dtype,
+                                threads=threads,
+                                params={"model": model, "batch": batch},
+                                flop=1e9,
+                            )
+                        )
+    for direction in ("h2d", "d2h"):
+        lost = row(
+            chance,
+            "transfer",
+            "time",
+            1.0,
+            backend="torch",
+            dtype="",
+            threads=0,
+            params={"direction": direction, "size": 4, "memory": "pinned"},
+        )
+        rows.append(lost | {"status": "unsupported", "reason": "no accelerator", "estimate": None, "n_rounds": 0})
+    return pd.DataFrame(rows)[[*POINT, *COLUMNS]]
+
+
+def write(folder: Path, seed: int = 1) -> Path:
+    """Write the table as the gather stage does; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary(seed).to_parquet(folder / "summary.parquet", index=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_document() -> Callable[..., dict[str, Any]]:
+    """Makes a whole verdicts.json: `make_document(seed=…, origin=…)`."""
+    return document
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A gathered folder with a summary table."""
+    return write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """The folder of a whole synthetic report, rendered once."""
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "verdicts.json").write_text(json.dumps(document()), encoding="utf-8")
+    render(folder / "verdicts.json", folder / "out", renderer="pandoc", data=data)
+    return folder / "out"

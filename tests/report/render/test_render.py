@@ -1,0 +1,337 @@
+"""The rendered report: whole, self-contained, complete; and what happens when rendering fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+from contract.errors import StudyError
+from report.render import pandoc, render
+from report.render.words import VERDICTS, answer
+
+HOSTILE = [
+    "<script>alert(1)</script>", "@word @fig-none", "$x$ $$y$$", "]](http://example.org)", "مرحبا \u202eabc\u202c",
+    "y" * 10_000, "1. item", "{{< include x >}} `code`", "![x](y) | z", "\\#*_~^ = <label>",
+]  # fmt: skip
+
+
+def save(document: dict[str, Any], folder: Path) -> Path:
+    path = folder / "verdicts.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def few(document: dict[str, Any], count: int = 4) -> dict[str, Any]:
+    """The same document with its first verdicts only: quick to render."""
+    verdicts = document["verdicts"][:count]
+    for verdict in verdicts:
+        verdict["see_also"] = []
+    return {**document, "verdicts": verdicts, "tally": dict.fromkeys(VERDICTS, 0) | {"supported": count}}
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> BeautifulSoup:
+    return BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def pdf(report: Path) -> PdfReader:
+    return PdfReader(report / "report.pdf")
+
+
+def test_every_file_of_the_report_is_there(report: Path) -> None:
+    made = {str(path.relative_to(report)) for path in report.rglob("*") if path.is_file()}
+    assert {"index.html", "report.pdf", "index.qmd", "render.json", "report.css", "report.lua", "report.typ"} <= made
+    assert not [name for name in made if name.startswith(".")]
+    svgs = {Path(name).stem for name in made if name.startswith("figures/") and name.endswith(".svg")}
+    pngs = {Path(name).stem for name in made if name.startswith("figures/") and name.endswith(".png")}
+    assert svgs == pngs
+    assert "gemm-1-cpu" in svgs
+
+
+def test_the_record_says_what_ran(report: Path) -> None:
+    record = json.loads((report / "render.json").read_text(encoding="utf-8"))
+    assert record["renderer"] == "pandoc"
+    assert re.search(r"pandoc \d", record["version"])
+    assert record["seconds"] > 0
+    assert record["figures_drawn"] == len([name for name in record["files"] if name.endswith(".svg")])
+
+
+def test_every_claim_has_a_row_and_a_card(page: BeautifulSoup, make_document) -> None:
+    document = make_document()
+    rows = page.select("table.claims tbody tr")
+    cards = page.select("section.claim")
+    ids = [verdict["id"] for verdict in document["verdicts"]]
+    assert [row.td.get_text(strip=True) for row in rows] == ids
+    assert sorted(card["id"] for card in cards) == sorted(ids)
+    for verdict, row in zip(document["verdicts"], rows, strict=True):
+        assert verdict["verdict"] in row.get_text()
+        assert verdict["says"] in " ".join(row.get_text().split())
+        card = page.find(id=verdict["id"])
+        assert card.select_one(".badge").get_text() == verdict["verdict"]
+        assert " ".join(verdict["reason"].split()[1:]) in " ".join(card.get_text().split())
+
+
+def test_every_figure_has_words_of_its_own(page: BeautifulSoup) -> None:
+    alts = [image.get("alt", "") for image in page.find_all("img")]
+    assert len(alts) > 40
+    assert all(len(alt) > 30 for alt in alts)
+    assert len(set(alts)) == len(alts)
+
+
+def test_ids_are_unique_and_links_within_the_page_resolve(page: BeautifulSoup) -> None:
+    ids = [element["id"] for element in page.find_all(id=True)]
+    assert len(set(ids)) == len(ids)
+    wanted = {link["href"][1:] for link in page.find_all("a", href=re.compile("^#."))}
+    assert wanted <= set(ids)
+
+
+def test_the_page_loads_nothing_from_anywhere(report: Path, page: BeautifulSoup) -> None:
+    for tag, name in (("img", "src"), ("script", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")):
+        for element in page.find_all(tag):
+            assert element.get(name, "data:").startswith("data:"), element
+    styles = " ".join(style.get_text() for style in page.find_all("style"))
+    assert not re.search(r"@import|url\((?!['\"]?data:)", styles)
+    assert (report / "index.html").stat().st_size < 3_000_000
+
+
+def test_tables_and_landmarks_speak_to_screen_readers(page: BeautifulSoup) -> None:
+    for table in page.find_all("table"):
+        assert table.caption.get_text(strip=True)
+        assert all(head.get("scope") == "col" for head in table.find_all("th"))
+    assert page.main
+    assert page.header
+    assert page.nav["aria-label"]
+    assert page.select_one("a.skip")["href"] == "#main"
+    assert page.html["lang"] == "en"
+    assert len(page.find_all("h1")) == 1
+
+
+def test_the_answer_tells_the_tally(page: BeautifulSoup, make_document) -> None:
+    tally = make_document()["tally"]
+    told = " ".join(page.select_one(".answer").get_text().split())
+    assert told == " ".join(answer(tally))
+    for name, count in tally.items():
+        row = next(row for row in page.select(".tally p") if row.select_one(".badge").get_text() == name)
+        assert row.select_one(".count").get_text() == str(count)
+        assert len(row.select(".tile")) == count
+
+
+def test_only_synthetic_data_carries_the_banner(page: BeautifulSoup, make_document, tmp_path: Path) -> None:
+    assert "Synthetic data" in page.select_one(".callout-warning").get_text()
+    render(save(few(make_document(origin="measured")), tmp_path), tmp_path / "out", renderer="pandoc")
+    plain = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "Synthetic" not in BeautifulSoup(plain, "html.parser").main.get_text()
+
+
+def test_what_was_left_out_is_listed(page: BeautifulSoup) -> None:
+    assert "no accelerator" in page.find(id="left-out").get_text()
+    assert "column 'unit' is missing" in page.find(id="refused").get_text()
+
+
+def test_the_pdf_is_a_document(pdf: PdfReader, make_document) -> None:
+    pages = [page.extract_text() for page in pdf.pages]
+    assert len(pages) > 10
+    assert "Does AI need a GPU?" in pages[0]
+    assert "Synthetic data" in pages[0]
+    assert any("Contents" in page for page in pages[:3])
+    assert f"2 / {len(pages)}" in pages[1]
+    assert "Does AI need a GPU?" in pages[5], "the running head"
+    text = "".join(pages)
+    for verdict in make_document()["verdicts"]:
+        assert text.count(verdict["id"]) >= 3, "in the tally, the table and its card"
+    assert pdf.metadata is not None
+    assert pdf.metadata.title == "Does AI need a GPU?"
+    assert pdf.trailer["/Root"].get("/StructTreeRoot") is not None, "tagged, for screen readers"
+
+
+def test_the_pdf_embeds_its_fonts(pdf: PdfReader) -> None:
+    seen = 0
+    for page in pdf.pages[:6]:
+        for font in page["/Resources"]["/Font"].values():
+            inner = font.get_object().get("/DescendantFonts", [font])[0].get_object()
+            assert {"/FontFile", "/FontFile2", "/FontFile3"} & set(inner["/FontDescriptor"])
+            seen += 1
+    assert seen
+
+
+def test_hostile_text_is_text_everywhere(make_document, tmp_path: Path) -> None:
+    document = few(make_document(), 8)
+    for place, verdict in enumerate(document["verdicts"]):
+        hostile = HOSTILE[place % len(HOSTILE)]
+        verdict.update(reason=hostile, note=hostile, boundary=hostile, flips=[hostile], section=hostile)
+        for cell in verdict["cells"]:
+            cell["label"] = hostile
+        for part in verdict["parts"]:
+            part.update(rule_text=hostile, threshold_why=hostile, name=hostile if part["name"] else "")
+    document["nodes"][0].update(label=HOSTILE[0], left_out=HOSTILE)
+    document["nodes"][0]["hardware"]["cpu"]["model"] = HOSTILE[1]
+    document["refused"] = [{"file": text, "reason": text} for text in HOSTILE]
+    render(save(document, tmp_path), tmp_path / "out", renderer="pandoc")
+    page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
+    rows = page.select("#refused tbody tr")
+    assert [" ".join(row.td.get_text().split()) for row in rows] == HOSTILE
+    assert len(page.find_all("script")) == 2, "the page's own"
+    assert "alert(1)" not in " ".join(script.get_text() for script in page.find_all("script"))
+    text = "".join(part.extract_text() for part in PdfReader(tmp_path / "out" / "report.pdf").pages)
+    assert "alert(1)" in text
+    assert "@fig-none" in text
+
+
+def test_a_second_render_draws_nothing_anew_and_removes_what_is_gone(make_document, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    document = few(make_document(), 3)
+    render(save(document, tmp_path), out, renderer="pandoc")
+    (out / "mine.txt").write_text("not the report's")
+    gone = document["verdicts"].pop(0)["id"]
+    render(save(document, tmp_path), out, renderer="pandoc")
+    assert json.loads((out / "render.json").read_text())["figures_drawn"] == 0
+    assert not (out / "figures" / f"{gone}.svg").exists()
+    assert (out / "mine.txt").read_text() == "not the report's"
+
+
+def test_a_render_that_fails_leaves_the_old_report(make_document, tmp_path: Path, monkeypatch) -> None:
+    out = tmp_path / "out"
+    path = save(few(make_document(), 2), tmp_path)
+    render(path, out, renderer="pandoc")
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+
+    def killed(folder: Path) -> None:
+        (folder / "index.html").write_text("half a page")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pandoc, "render", killed)
+    with pytest.raises(KeyboardInterrupt):
+        render(path, out, renderer="pandoc")
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+
+
+def test_what_a_killed_render_left_is_cleared_away(make_document, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / ".render-old").mkdir(parents=True)
+    render(save(few(make_document(), 1), tmp_path), out, renderer="pandoc")
+    assert not list(out.glob(".render-*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"), [("{}", "lacks"), ("[]", "not a file of verdicts"), ("{", "not JSON")]
+)
+def test_what_is_no_file_of_verdicts_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "verdicts.json").write_text(content)
+    with pytest.raises(StudyError, match=complaint):
+        render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
+    assert not (tmp_path / "out").exists()
+
+
+def fake_quarto(folder: Path, version: str = "1.9.1", fails: bool = False) -> Path:
+    """A program that answers as quarto does and writes down how it was called."""
+    program = folder / "quarto"
+    program.write_text(
+        f"""#!/bin/sh
+if [ "$1" = --version ]; then echo {version}; exit 0; fi
+echo "$PWD" "$@" >> "{folder}/calls"
+ls >> "{folder}/saw"
+{"echo 'no such engine' >&2; exit 3" if fails else ""}
+case "$4" in html) echo '<p>by quarto</p>' > index.html ;; typst) echo '%PDF-' > index.pdf ;; esac
+mkdir -p index_files .quarto && touch index_files/debris .quarto/cache
+"""
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+@pytest.mark.parametrize("renderer", ["auto", "quarto"])
+def test_quarto_is_used_where_it_is_found(make_document, tmp_path: Path, monkeypatch, renderer: str) -> None:
+    monkeypatch.setenv("QUARTO_PATH", str(fake_quarto(tmp_path)))
+    out = tmp_path / "out"
+    render(save(few(make_document(), 2), tmp_path), out, renderer=renderer)
+    calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
+    assert [call[1:] for call in calls] == [
+        ["render", "index.qmd", "--to", "html", "--no-execute"],
+        ["render", "index.qmd", "--to", "typst", "--no-execute"],
+    ]
+    assert all(Path(call[0]).parent == out and not Path(call[0]).exists() for call in calls), "in a scratch folder"
+    assert {"index.qmd", "figures", "report.css", "report.lua", "report.typ", "report-script.html"} <= set(
+        (tmp_path / "saw").read_text().split()
+    )
+    assert "by quarto" in (out / "index.html").read_text()
+    assert (out / "report.pdf").read_text().startswith("%PDF-")
+    assert not (out / "index_files").exists()
+    record = json.loads((out / "render.json").read_text())
+    assert (record["renderer"], record["version"]) == ("quarto", "1.9.1")
+
+
+def test_quarto_path_may_name_a_folder(make_document, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("QUARTO_PATH", str(fake_quarto(tmp_path).parent))
+    render(save(few(make_document(), 1), tmp_path), tmp_path / "out", renderer="quarto")
+    assert json.loads((tmp_path / "out" / "render.json").read_text())["renderer"] == "quarto"
+
+
+def test_quarto_that_is_asked_for_and_missing_is_an_error(make_document, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("QUARTO_PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StudyError, match=r"QUARTO_PATH \(.*nowhere\), then PATH"):
+        render(save(few(make_document(), 1), tmp_path), tmp_path / "out", renderer="quarto")
+
+
+def test_an_old_quarto_is_passed_over_with_a_note(make_document, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", f"{fake_quarto(tmp_path, '1.8.27').parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("QUARTO_PATH", raising=False)
+    path = save(few(make_document(), 1), tmp_path)
+    render(path, tmp_path / "out", renderer="auto")
+    record = json.loads((tmp_path / "out" / "render.json").read_text())
+    assert record["renderer"] == "pandoc"
+    assert "1.8.27" in record["note"]
+    assert "1.8.27" in capsys.readouterr().err
+    with pytest.raises(StudyError, match=r"1\.9 or newer"):
+        render(path, tmp_path / "out", renderer="quarto")
+
+
+def test_quartos_own_words_are_passed_on(make_document, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("QUARTO_PATH", str(fake_quarto(tmp_path, fails=True)))
+    with pytest.raises(StudyError, match=r"exit 3.*no such engine"):
+        render(save(few(make_document(), 1), tmp_path), tmp_path / "out", renderer="quarto")
+    assert not (tmp_path / "out" / "index.html").exists()
+
+
+def test_an_unknown_renderer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="auto, quarto, pandoc"):
+        render(tmp_path / "verdicts.json", tmp_path / "out", renderer="word")
+
+
+@pytest.mark.parametrize(
+    ("tally", "told"),
+    [
+        (
+            {"supported": 1},
+            ["Of 1 claim, 1 can be decided on the evidence gathered so far: 1 holds.", "None is left open."],
+        ),
+        (
+            dict.fromkeys(["challenged", "depends", "awaiting hardware", "not testable"], 1)
+            | {"supported": 2, "awaiting source": 2},
+            [
+                "Of 8 claims, 4 can be decided on the evidence gathered so far: "
+                "2 hold, 1 does not and 1 holds only in part.",
+                "Of the others, 1 waits for hardware that no node here has and 2 for a source; "
+                "1 is an opinion that no measurement decides.",
+            ],
+        ),
+        (
+            {"not testable": 2},
+            [
+                "None of the 2 claims can be decided on the evidence gathered so far.",
+                "The other 2 are opinions that no measurement decides.",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_the_answer_is_english(tally: dict[str, int], told: list[str]) -> None:
+    assert answer(tally) == told

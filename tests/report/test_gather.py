@@ -1,0 +1,159 @@
+"""Node folders become tidy tables; what cannot be used costs only itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as parquet
+import pytest
+
+from contract.errors import StudyError
+from report.gather import gather
+from report.nodes import read_nodes
+from report.summary import COLUMNS, POINT, summarise
+
+from .conftest import Factory
+
+TABLES = ("samples.parquet", "samples.csv", "summary.parquet", "summary.csv", "dictionary.csv")
+
+
+def filled(synthetic: Factory, name: str = "node-a") -> Path:
+    return synthetic(name).gemm(20).gemm(10, n=256).clock().write()
+
+
+def test_every_table_is_written_and_described(synthetic: Factory, tmp_path: Path) -> None:
+    filled(synthetic)
+    gather([synthetic.root, tmp_path / "no such folder"], tmp_path / "out", allow_synthetic=True)
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {*TABLES, "nodes.json", "refused.json"}
+    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
+    assert list(summary.columns) == [*POINT, *COLUMNS]
+    assert len(summary) == 3 and (summary["n_rounds"] == 3).all()
+    assert len(pd.read_csv(tmp_path / "out" / "samples.csv")) == 3 * 3 * 5
+    described = set(pd.read_csv(tmp_path / "out" / "dictionary.csv")["column"])
+    assert set(summary.columns) <= described
+    node = json.loads((tmp_path / "out" / "nodes.json").read_text())[0]
+    assert node["id"] == "node-a" and node["rounds"][0]["wall_s"] == 10
+
+
+def test_a_point_is_estimated_from_its_rounds(synthetic: Factory) -> None:
+    synthetic("node-a").gemm(20, spread=0.02, rounds=5).gemm(10, n=256, rounds=5).write()
+    row = summarise(read_nodes([synthetic.root], True).samples()).iloc[0]
+    true = row["flop"] / (2 * 10 * 3e9)
+    assert row["low"] < row["estimate"] < row["high"]
+    assert row["estimate"] == pytest.approx(true, rel=0.05)
+    assert row["flop_per_s"] == pytest.approx(row["flop"] / row["estimate"])
+
+
+def test_failures_are_rows_and_a_partly_failed_point_says_so(synthetic: Factory) -> None:
+    node = synthetic("node-a").gemm(20)
+    node.point("gemm", 0, params={"m": 1, "n": 1, "k": 1}, status="oom", reason="too large")
+    node.write()
+    broken = synthetic("node-b").gemm(20)
+    for row in broken.rows[10:]:
+        row.update(status="timeout", reason="longer than 1 s", value=float("nan"), stop_reason="")
+    broken.rows = [row for row in broken.rows if row["status"] == "ok" or row["sample"] == 0]
+    broken.write()
+    table = summarise(read_nodes([synthetic.root], True).samples()).set_index("node")
+    failed = table.loc["node-a"].query("status == 'oom'").iloc[0]
+    assert failed["reason"] == "too large" and pd.isna(failed["estimate"]) and failed["n_rounds"] == 0
+    partly = table.loc["node-b"]
+    assert partly["status"] == "ok" and partly["n_rounds"] == 2
+    assert partly["reason"] == "1 of 3 rounds timeout: longer than 1 s"
+
+
+def test_one_round_has_an_estimate_and_no_interval(synthetic: Factory) -> None:
+    synthetic("node-a").gemm(20, rounds=1).write()
+    row = summarise(read_nodes([synthetic.root], True).samples()).iloc[0]
+    assert row["estimate"] > 0 and pd.isna(row["low"]) and pd.isna(row["high"])
+
+
+def test_counted_shares_that_agree_are_exact_and_say_so(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    node.point("training", {"repeat_share": 1.0, "matmul_time_share": 0.5}, params={"model": "mlp"}, spread=0)
+    node.write()
+    table = summarise(read_nodes([synthetic.root], True).samples()).set_index("metric")
+    counted, timed = table.loc["repeat_share"], table.loc["matmul_time_share"]
+    assert counted["low"] == counted["high"] == 1 and counted["flags"] == "exact"
+    assert pd.isna(timed["low"]) and timed["flags"] == ""
+
+
+def test_a_truncated_file_is_refused_and_the_rest_is_used(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = filled(synthetic)
+    victim = folder / "gemm.cpu.1.parquet"
+    victim.write_bytes(victim.read_bytes()[:100])
+    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
+    refused = json.loads((tmp_path / "out" / "refused.json").read_text())
+    assert [one["file"] for one in refused] == [str(victim)]
+    assert "Parquet" in refused[0]["reason"]
+    assert str(victim) in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "out" / "summary.csv").query("experiment == 'gemm'")["n_rounds"].tolist() == [2, 2]
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """Rewrite a file past the contract's checks: column=None drops it, a value fills it."""
+    contents = parquet.read_table(path)
+    frame = contents.to_pandas()
+    for column, value in changes.items():
+        frame = frame.drop(columns=column) if value is None else frame.assign(**{column: value})
+    frame.to_parquet(path, index=False)
+    table = parquet.read_table(path).replace_schema_metadata(contents.schema.metadata)
+    parquet.write_table(table, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unit": None}, "column 'unit' is missing"),
+        ({"node": "another"}, "column 'node', row 0: 'another', but node.json says 'node-a'"),
+        ({"origin": "measured"}, "column 'origin', row 0: 'measured', but node.json says 'synthetic'"),
+        ({"value": -1.0}, "not a time"),
+        ({"value": "fast"}, "value"),
+    ],
+)
+def test_a_file_that_breaks_the_dictionary_is_refused_with_its_reason(
+    synthetic: Factory, change: dict[str, object], said: str
+) -> None:
+    folder = filled(synthetic)
+    rewrite(folder / "gemm.cpu.2.parquet", **change)
+    found = read_nodes([synthetic.root], True)
+    assert len(found.refused) == 1 and said in found.refused[0]["reason"]
+    assert found.nodes[0].samples.query("experiment == 'gemm'")["round"].unique().tolist() == [1, 3]
+
+
+def test_the_same_round_twice_is_refused(synthetic: Factory) -> None:
+    folder = filled(synthetic)
+    (folder / "gemm.cpu.1.copy.parquet").write_bytes((folder / "gemm.cpu.1.parquet").read_bytes())
+    refused = read_nodes([synthetic.root], True).refused
+    assert len(refused) == 1 and "round 1 of gemm on cpu was already read" in refused[0]["reason"]
+
+
+def test_the_first_folder_of_a_node_wins(synthetic: Factory, tmp_path: Path) -> None:
+    first = filled(synthetic)
+    second = Factory(tmp_path / "published")("node-a").clock().write()
+    found = read_nodes([first, second.parent], True)
+    assert [node.source for node in found.nodes] == [str(synthetic.root)]
+    assert found.refused[0]["file"] == str(second) and "already read" in found.refused[0]["reason"]
+
+
+def test_a_broken_node_record_costs_only_its_node(synthetic: Factory) -> None:
+    filled(synthetic)
+    (filled(synthetic, "node-b") / "node.json").write_text("{")
+    found = read_nodes([synthetic.root], True)
+    assert [node.id for node in found.nodes] == ["node-a"] and "not JSON" in found.refused[0]["reason"]
+
+
+def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("no nodes yet")
+    with pytest.raises(StudyError, match="no usable node under"):
+        read_nodes([tmp_path])
+
+
+def test_synthetic_data_is_refused_outside_tests(synthetic: Factory) -> None:
+    filled(synthetic)
+    with pytest.raises(StudyError, match="synthetic data is for tests only"):
+        read_nodes([synthetic.root])
