@@ -223,3 +223,18 @@ def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study
     assert len(content["verdicts"]) == 88
     by_id = {verdict["id"]: verdict for verdict in content["verdicts"]}
     assert by_id["W15"]["verdict"] in ("supported", "challenged", "undecided")
+
+
+def test_a_read_only_results_folder_is_one_error(clone: Clone) -> None:
+    out = clone.path / "sealed"
+    out.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(out)], check=False, capture_output=True)
+    if mounted.returncode:
+        out.chmod(0o500)
+    try:
+        refused = clone.snakemake("--config", "results=sealed/results")
+    finally:
+        subprocess.run(["umount", str(out)], check=not mounted.returncode, capture_output=True)
+    assert refused.returncode != 0
+    assert "error: sealed/results: cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr

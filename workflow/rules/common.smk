@@ -49,8 +49,22 @@ def checked_config():
         stop(mistake)
 
 
+def writable(folder):
+    """Stop unless `folder` can be made or written; Snakemake would answer with a traceback."""
+    place = Path(folder).absolute()
+    while not place.exists() and not place.is_symlink() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        stop(f"{folder}: cannot be written ({place} is not a folder)")
+    if not os.access(place, os.W_OK):
+        stop(f"{folder}: cannot be written ({place} is read-only for you)")
+
+
 checked_config()
 RESULTS = config["results"].rstrip("/")
+# Snakemake keeps its own notes in the working directory.
+for folder in (RESULTS, "."):
+    writable(folder)
 PLAN = json.loads(
     tell_or_stop(
         "experiments",
@@ -71,13 +85,8 @@ def hold_run_lock():
     A kernel lock, in place of Snakemake's: it vanishes with this process, however that ends.
     """
     global RUN_LOCK
-    try:
-        Path(RESULTS).mkdir(parents=True, exist_ok=True)
-        RUN_LOCK = open(f"{RESULTS}/.run.lock", "w")
-    except OSError as refusal:
-        stop(
-            f"{RESULTS}: cannot be written ({refusal.strerror}): choose another place with --config results=FOLDER"
-        )
+    Path(RESULTS).mkdir(parents=True, exist_ok=True)
+    RUN_LOCK = open(f"{RESULTS}/.run.lock", "w")
     try:
         fcntl.flock(RUN_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
