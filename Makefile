@@ -9,6 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 study: .venv/study.stamp
 	@snakemake --cores all
 	@python -m report summary --verdicts results/verdicts.json
+	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 
 test: .venv/test.stamp check
 	pytest
