@@ -60,8 +60,8 @@ def _one_label(rows: Sequence[Mapping[str, Any]]) -> str | None:
         if len(values) != 2:
             return None
         first, second = sorted(values, key=["supports", "challenges", "undecided"].index)
-        text = _numbers(name, values, first, second) if _numeric(rows, name) else None
-        text = text or _names(name, values, first, second)
+        how = _numbers if _numeric(rows, name) else _names
+        text = how(name, values, first, second)
         if text:
             return text
     return None
@@ -95,7 +95,7 @@ def _names(name: str, values: Mapping[str, set[Any]], first: str, second: str) -
 
 def _two_labels(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """'mlp: holds from batch 256 on, …; cnn: holds throughout'."""
-    candidates = sorted(_labels(rows), key=lambda name: len({row[name] for row in rows}))
+    candidates = sorted(_labels(rows), key=lambda name: (_numeric(rows, name), len({row[name] for row in rows})))
     for name in candidates:
         groups: dict[Any, list[Mapping[str, Any]]] = {}
         for row in rows:

@@ -122,7 +122,8 @@ class Cells:
         shared = [name for name in self.labels if name in other.labels]
         if not len(self) or not len(other):
             return Cells(self.frame.iloc[:0])
-        pairs = self.frame.merge(other.frame, on=shared, suffixes=("", "_below"), how="inner")
+        how = {"on": shared, "how": "inner"} if shared else {"how": "cross"}
+        pairs = self.frame.merge(other.frame, suffixes=("", "_below"), **how)
         se, df = stats.combine(pairs["se"], pairs["df"], pairs["se_below"], pairs["df_below"])
         pairs = pairs.assign(
             estimate=pairs["estimate"] / pairs["estimate_below"],

@@ -76,8 +76,7 @@ class Data:
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
         """Every row of the summary of an experiment on devices of one kind, ok or not."""
-        rows = self.table[self.table["experiment"] == experiment]
-        return rows[[kind_of(device) == kind for device in rows["device"]]]
+        return self.table[(self.table["experiment"] == experiment) & (self.table["device"].map(kind_of) == kind)]
 
     def with_kind(self, kind: str) -> list[str]:
         """Ids of the nodes that have a device of this kind."""

@@ -140,7 +140,7 @@ def label_value(name: str, value: Any) -> str:
         return f"{name} {with_unit(float(value), 'B')}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{name} {exactly(float(value))}"
-    if name in ("dtype", "model", "op", "phase", "entry"):
+    if name in ("node", "dtype", "model", "op", "phase", "entry"):
         return str(value)
     return f"{name.replace('_', ' ')} {value}"
 

@@ -109,8 +109,8 @@ def rewrite(path: Path, **changes: object) -> None:
     ("change", "said"),
     [
         ({"unit": None}, "column 'unit' is missing"),
-        ({"node": "another"}, "column 'node', row 0: 'another', but node.json says 'node-a'"),
-        ({"origin": "measured"}, "column 'origin', row 0: 'measured', but node.json says 'synthetic'"),
+        ({"node": "another"}, "column 'node', row 0: 'another', but this folder's node.json says 'node-a'"),
+        ({"origin": "measured"}, "column 'origin', row 0: 'measured', but this folder's node.json says 'synthetic'"),
         ({"value": -1.0}, "not a time"),
         ({"value": "fast"}, "value"),
     ],
