@@ -46,7 +46,7 @@ class Evidence:
     def cells(self, quantity: Quantity) -> Cells:
         """A quantity's cells. Raises MissingSourceError."""
         if quantity.name not in self._cells:
-            self._cells[quantity.name] = quantity.compute(self.data)
+            self._cells[quantity.name] = quantity.cells(self.data)
         return self._cells[quantity.name]
 
 
@@ -140,6 +140,7 @@ def part_record(weighed: Weighed, evidence: Evidence, whole: Callable[[str], str
         "threshold_why": part.why,
         "sensitivity": part.sensitivity,
         "scope": part.scope,
+        "scale": part.scale,
         "outcome": weighed.outcome,
         "reason": weighed.reason,
         "boundary": ruling.boundary if ruling else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,14 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.render.figures import GRID, INK, MUTED, OUTCOME, PLATE, Drawing, linear_ticks, log_ticks
-from report.render.words import with_interval
-from report.wording import prefix, threshold_text
+from report.render.markdown import clean
+from report.render.words import quantity_name, with_interval
+from report.wording import exactly, prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
 MOST_ROWS = 10
-_WIDTH, _ROW, _HEAD, _NAME, _FOOT, _GAP = 4.1, 0.38, 0.3, 0.2, 0.44, 0.12
-# Each row is a line of text over a track; marks stay within the track, so that none crosses the text.
-_TOP, _MIDDLE, _BOTTOM = 0.2, 0.35, 0.5
+# All in inches. Each row is text over a track; marks stay within the track, so that none crosses the text.
+_WIDTH, _HEAD, _NAME, _FOOT, _GAP = 4.1, 0.3, 0.2, 0.44, 0.12
+_LINE, _TRACK, _AFTER = 0.145, 0.13, 0.1
+_CHARACTERS = 58  # of a row's text, at its size, in the figure's width
 
 
 def claim_drawing(verdict: Mapping[str, Any]) -> Drawing | None:
@@ -26,7 +29,7 @@ def claim_drawing(verdict: Mapping[str, Any]) -> Drawing | None:
     if not panels:
         return None
     shows = {"panels": panels, "tier": verdict.get("evidence_tier", "none")}
-    return Drawing(str(verdict["id"]), shows, draw, _alt(verdict, panels), _caption(panels))
+    return Drawing(str(verdict["id"]), shows, draw, _alt(verdict, panels), _caption(panels, shows["tier"]))
 
 
 def _parts(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -47,22 +50,14 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     cells.sort(key=lambda cell: _distance(cell["estimate"], declared))
     shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
     scale, name = prefix(max((abs(cell["estimate"]) for cell in shown), default=0.0), unit)
-    rows = [
-        {
-            "label": str(cell.get("label") or cell.get("node") or ""),
-            "told": with_interval(cell, unit),
-            "outcome": cell.get("outcome") if cell.get("outcome") in OUTCOME else "undecided",
-            **{key: cell[key] / scale if cell.get(key) is not None else None for key in ("estimate", "low", "high")},
-        }
-        for cell in shown
-    ]
+    rows = [_cell(cell, unit, scale) for cell in shown]
     lines = [line / scale for line in declared]
     span, logarithmic = _range(rows, lines) if rows else ([0.0, 1.0], False)
     also = sorted({line / scale for line in _numbers(part.get("sensitivity"))} - set(lines))
-    axis = str(part.get("quantity") or "value").split(".")[-1].replace("_", " ")
+    axis = _axis(part)
     return {
         "title": str(part.get("name") or ""),
-        "axis": f"{axis} ({name})" if name else axis,
+        "axis": f"{axis} ({name})" if name and axis else axis or name,
         "lines": lines,
         "words": threshold_text(part["threshold"], unit) if lines else "",
         "also": [line for line in also if span[0] <= line <= span[1]],
@@ -70,6 +65,29 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
         "of": len(cells),
         "span": span,
         "log": logarithmic,
+    }
+
+
+def _axis(part: Mapping[str, Any]) -> str:
+    """What the compared values are: the quantity, as the rule and the scale of the claim transform it."""
+    axis = quantity_name(str(part.get("quantity") or ""))
+    axis = {"ratio": "ratio of {}", "trend": "growth exponent of {}", "crossover": "crossover of {}"}.get(
+        str(part.get("rule")), "{}"
+    ).format(axis)
+    scale = part.get("scale")
+    return f"{axis} × {exactly(float(scale))}" if isinstance(scale, int | float) and scale != 1 else axis
+
+
+def _cell(cell: Mapping[str, Any], unit: str, scale: float) -> dict[str, Any]:
+    """One row: its label, its numbers in words, and the numbers in the units of the axis."""
+    name = clean(str(cell.get("label") or cell.get("node") or ""))
+    told = with_interval(cell, unit)
+    return {
+        "name": name,
+        "label": _wrapped(name, told),
+        "told": told,
+        "outcome": cell.get("outcome") if cell.get("outcome") in OUTCOME else "undecided",
+        **{key: cell[key] / scale if cell.get(key) is not None else None for key in ("estimate", "low", "high")},
     }
 
 
@@ -90,7 +108,7 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     """Panels of rows: label, point, interval; the threshold as a line, its alternatives dotted."""
     panels = shows["panels"]
     heads = [_HEAD + (_NAME if panel["title"] else 0) for panel in panels]
-    heights = [head + _ROW * len(panel["rows"]) + _FOOT for head, panel in zip(heads, panels, strict=True)]
+    heights = [head + _row(panel) * len(panel["rows"]) + _FOOT for head, panel in zip(heads, panels, strict=True)]
     total = sum(heights) + _GAP * (len(panels) - 1)
     figure = Figure(figsize=(_WIDTH, total))
     top = total
@@ -106,44 +124,62 @@ def draw(shows: Mapping[str, Any]) -> Figure:
 
 def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
     rows = panel["rows"]
-    axes.set_ylim(len(rows) - 0.4, -0.25)
+    height = _row(panel)
+    axes.set_ylim(len(rows) * height, 0)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False)
     axes.set_xlim(*panel["span"])
     (log_ticks if panel["log"] else linear_ticks)(axes)
     for place, row in enumerate(rows):
-        _draw_track(axes, place, panel)
-        _draw_row(axes, place, row, filled)
-    axes.set_xlabel(panel["axis"] + (", log scale" if panel["log"] else ""), labelpad=2)
+        bottom = (place + 1) * height - _AFTER
+        _draw_track(axes, bottom - _TRACK, bottom, panel)
+        _draw_row(axes, bottom, row, filled)
+    axes.set_xlabel(", ".join(filter(None, [panel["axis"], "log scale" if panel["log"] else ""])), labelpad=2)
 
 
-def _draw_track(axes: Axes, place: int, panel: Mapping[str, Any]) -> None:
+def _draw_track(axes: Axes, top: float, bottom: float, panel: Mapping[str, Any]) -> None:
     """The row's stretch of the axis, with the threshold and its alternatives on it."""
-    top, bottom = place + _TOP, place + _BOTTOM
     left, right = axes.get_xlim()
     axes.fill_between([left, right], top, bottom, color=GRID, alpha=0.4, linewidth=0, zorder=0)
     lines = panel["lines"]
     if len(lines) == 2:
         axes.fill_between(lines, top, bottom, color=MUTED, alpha=0.3, linewidth=0, zorder=0)
     axes.vlines(panel["also"], top, bottom, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
-    axes.vlines(lines, top - 0.05, bottom + 0.05, color=INK, linewidth=1.4)
+    axes.vlines(lines, top - 0.02, bottom + 0.02, color=INK, linewidth=1.4)
 
 
-def _draw_row(axes: Axes, place: int, row: Mapping[str, Any], filled: bool) -> None:
+def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool) -> None:
     colour, marker = OUTCOME[row["outcome"]]
-    low, high = row["low"], row["high"]
+    low, high, middle = row["low"], row["high"], bottom - _TRACK / 2
     if low is not None and high is not None and high > low:
-        axes.plot([low, high], [place + _MIDDLE] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
-        axes.plot([low, high], [place + _MIDDLE] * 2, color=colour, linestyle="none", marker="|", markersize=7)
+        axes.plot([low, high], [middle] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
+        axes.plot([low, high], [middle] * 2, color=colour, linestyle="none", marker="|", markersize=7)
     axes.plot(
-        row["estimate"], place + _MIDDLE, marker=marker, markersize=6.5, linestyle="none", color=colour,
+        row["estimate"], middle, marker=marker, markersize=6.5, linestyle="none", color=colour,
         markerfacecolor=colour if filled else PLATE, markeredgecolor=colour, markeredgewidth=1.2,
     )  # fmt: skip
-    label = row["label"] if len(row["label"]) <= 34 else row["label"][:33] + "…"
-    axes.text(0.0, place, label, transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline")
-    axes.text(1.0, place, row["told"], transform=axes.get_yaxis_transform(), fontsize=8, va="center_baseline",
-              ha="right", color=MUTED)  # fmt: skip
+    across = axes.get_yaxis_transform()
+    over = bottom - _TRACK - 0.035
+    for line, text in enumerate(reversed(row["label"])):
+        axes.text(0.0, over - line * _LINE, text, transform=across, fontsize=7.8, va="baseline")
+    axes.text(1.0, over, row["told"], transform=across, fontsize=7.8, va="baseline", ha="right", color=MUTED)
+
+
+def _row(panel: Mapping[str, Any]) -> float:
+    """Height of a row: as many lines as its longest label needs."""
+    return _LINE * max(len(row["label"]) for row in panel["rows"]) + _TRACK + _AFTER
+
+
+def _wrapped(label: str, beside: str) -> list[str]:
+    """A label on one or two lines, the last of which shares its line with the numbers."""
+    room = _CHARACTERS - len(beside) - 2
+    if len(label) <= room:
+        return [label]
+    if len(label) <= _CHARACTERS:
+        return [label, ""]
+    first = textwrap.wrap(label, _CHARACTERS)[0]
+    return [first, textwrap.shorten(label[len(first) :], max(room, 12), placeholder="…")]
 
 
 def _range(rows: Sequence[Mapping[str, Any]], lines: Sequence[float]) -> tuple[list[float], bool]:
@@ -175,18 +211,20 @@ def _alt(verdict: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> str
     """The figure in a sentence per panel, from the same numbers."""
     told = []
     for panel in panels:
-        rows = "; ".join(f"{row['label']}: {row['told']}, {row['outcome']}" for row in panel["rows"][:6])
+        rows = "; ".join(f"{row['name']}: {row['told']}, {row['outcome']}" for row in panel["rows"][:6])
         more = f" and {len(panel['rows']) - 6} more" if len(panel["rows"]) > 6 else ""
         name = f"{panel['title']}: " if panel["title"] else ""
         against = f" against a threshold of {panel['words']}" if panel["words"] else ""
-        told.append(f"{name}{panel['axis']}{against}. {rows}{more}.")
+        told.append(f"{name}{panel['axis'] or 'values'}{against}. {rows}{more}.")
     return f"Intervals for claim {verdict['id']}. " + " ".join(told)
 
 
-def _caption(panels: Sequence[Mapping[str, Any]]) -> str:
+def _caption(panels: Sequence[Mapping[str, Any]], tier: str) -> str:
     """What the marks mean, and what was left out."""
     left_out = [f"{MOST_ROWS} of {panel['of']} nearest to the threshold" for panel in panels if panel["of"] > MOST_ROWS]
-    parts = ["Estimate and 95% interval; the line is the threshold"]
+    parts = ["Estimate and 95% interval" if tier == "measured" else "Not measured here, hence hollow marks"]
+    if any(panel["lines"] for panel in panels):
+        parts.append("the line is the threshold")
     if any(panel["also"] for panel in panels):
         parts.append("dotted: thresholds of the sensitivity range")
     if left_out:

