@@ -114,6 +114,10 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if raw["kind"] == "judgement" and (flat or "all_of" in raw):
         raise StudyError(f"{path}: a judgement is not decided by a rule: remove {(flat or ['all_of'])[0]!r}")
     parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
+    for part in parts:
+        for bound in [part.threshold, *part.sensitivity]:
+            if isinstance(bound, list) and bound[0] > bound[1]:
+                raise StudyError(f"{path}: the range {bound} ends before it begins")
     names = [part.name for part in parts]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:

@@ -59,6 +59,8 @@ class _Again:
 
 def _thresholds(part: Part, cells: Cells, ruling: Ruling, again: _Again) -> Iterator[str]:
     """The declared sensitivity range, and where in it the outcome changes."""
+    if ruling.cells.frame["low"].isna().all() and part.rule != "crossover":
+        return
     found: dict[str, list[Any]] = {}
     for value in part.sensitivity:
         if value != part.threshold:

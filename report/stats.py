@@ -27,8 +27,11 @@ over a factor of 25, round effects normal or Student t with 4 df; nominal 95%):
 - limma takes the fitted prior as known. With 40 points that is harmless; with 2
   to 10 it claims agreement that chance produced (coverage down to 91%). Here the
   prior's df are lowered by what the other points cannot know:
-  1/d0' = 1/d0 + 2/(sum of the other points' df). Coverage: 93-96% of times; the
-  price is ratios covered up to 97.5% in groups of two or three.
+  1/d0' = 1/d0 + 2/(sum of the other points' df). Coverage of times: 93.5-96%.
+  The price is that ratios are covered up to 98% in groups of two.
+
+With both, 40 points cover 94.3-95.9% of times and 94.6-96.3% of ratios, the
+lowest with 3 rounds and unequal variances, the highest with 3 rounds and heavy tails.
 
 `tests/report/test_stats.py` repeats the simulation.
 """

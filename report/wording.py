@@ -67,11 +67,11 @@ def with_unit(value: float | None, unit: str) -> str:
 
 
 def interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """'27.9 [27.1, 28.7] MAC/cycle'; an exact value without brackets; one round says so."""
+    """'27.9 [27.1, 28.7] MAC/cycle'; an exact value without brackets; 'no interval' where none is known."""
     if estimate is None:
         return "unknown"
     if low is None or high is None:
-        return f"{with_unit(estimate, unit)} (no interval: too few rounds)"
+        return f"{with_unit(estimate, unit)} (no interval)"
     scale, name = prefix(estimate, unit)
     if low == high == estimate:
         value = estimate / scale

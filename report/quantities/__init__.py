@@ -23,7 +23,8 @@ class Quantity:
 
     kinds: the kinds of devices that it cannot do without; empty if any will do.
     labels: what a claim's scope may name. says: a sentence about one cell, with
-    {value}, {node} and {labels}.
+    {value}, {node} and {labels}. ceiling: what no value can exceed; one that does,
+    interval included, shows that a measurement was disturbed and decides nothing.
     """
 
     name: str
@@ -34,6 +35,20 @@ class Quantity:
     labels: tuple[str, ...]
     says: str
     compute: Callable[[Data], Cells]
+    ceiling: float | None = None
+
+    def cells(self, data: Data) -> Cells:
+        """The quantity's cells; those that cannot be are left without an interval. Raises MissingSourceError."""
+        cells = self.compute(data)
+        if self.ceiling is None or not len(cells):
+            return cells
+        broken = cells.frame["low"] > self.ceiling
+        why = f"cannot exceed {self.ceiling:g}: a measurement was disturbed"
+        detail = cells.frame["detail"].where(
+            ~broken, cells.frame["detail"].map(lambda text: f"{text}; {why}".strip("; "))
+        )
+        gone = {name: cells.frame[name].mask(broken) for name in ("low", "high", "se")}
+        return Cells(cells.frame.assign(detail=detail, **gone), cells.log)
 
 
 _REGISTRY: dict[str, Quantity] = {}
@@ -47,6 +62,7 @@ def quantity(
     tier: str = "measured",
     needs: Mapping[str, object] | None = None,
     labels: tuple[str, ...] = (),
+    ceiling: float | None = None,
 ) -> Callable[[Callable[[Data], Cells]], Callable[[Data], Cells]]:
     """Register a function from Data to Cells under a name.
 
@@ -64,7 +80,7 @@ def quantity(
     def register(compute: Callable[[Data], Cells]) -> Callable[[Data], Cells]:
         common = ("node", "device") if experiments else ()
         _REGISTRY[name] = Quantity(
-            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute
+            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute, ceiling
         )
         return compute
 

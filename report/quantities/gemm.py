@@ -118,6 +118,7 @@ def scaling_efficiency(data: Data) -> Cells:
     needs={"experiments": ["gemm", "peak"], "device": "cpu"},
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units",
+    ceiling=1.0,
 )
 def peak_share(data: Data) -> Cells:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""

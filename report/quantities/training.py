@@ -78,6 +78,7 @@ def speedup(data: Data) -> Cells:
     needs=_NEEDS,
     labels=_LABELS,
     says="On {node}, training ({labels}) uses {value} of the device's measured peak",
+    ceiling=1.0,
 )
 def mfu(data: Data) -> Cells:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
@@ -128,7 +129,7 @@ def split(data: Data) -> Cells:
     unit="1",
     needs=_NEEDS,
     labels=_LABELS,
-    says="On {node}, {value} of consecutive training steps run the same sequence of operators ({labels})",
+    says="On {node}, the share of training steps that repeat the operators of the step before is {value} ({labels})",
 )
 def repeat_share(data: Data) -> Cells:
     """Share of consecutive steps with equal operator sequences; counted, so that equal rounds are exact."""

@@ -106,6 +106,7 @@ def test_the_line_is_that_of_the_mistake(tmp_path: Path) -> None:
         ({"see_also": ["W99"]}, "see_also: there is no claim 'W99'"),
         ({"sources": ["chip.core"]}, "there is no reference entry 'chip.core'. Did you mean 'chip.cores'?"),
         ({"quantity": "reference.value", "scope": {"entry": ["chip.core"]}}, "scope.entry: there is no"),
+        ({"rule": "within", "threshold": {"value": [9, 1], "why": "?"}}, "the range [9, 1] ends before it begins"),
         ({"version": 2}, "version 2 has no reason under 'changes'"),
         ({"all_of": [{"name": "a", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "?"}}]},
          "'quantity' stands beside 'all_of'"),

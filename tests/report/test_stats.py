@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report import stats
 from scipy import special
 from scipy.stats import t as student
+
+from report import stats
 
 POINTS, GROUPS, SAMPLES = 40, 300, 15
 BETWEEN, WITHIN = 0.02, 0.01
