@@ -20,6 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from report.wording import exactly
+
 INK, MUTED, GRID, PLATE = "#1f2328", "#59636e", "#d5dae0", "#ffffff"
 # Okabe and Ito's palette, darkened where it must be read on white; never the only carrier of a meaning.
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#b58500", "#00795a", "#a3558c", "#3b93c9"
@@ -102,7 +104,7 @@ def linear_ticks(axes: Axes, which: str = "x") -> None:
 
 def _digits(value: float) -> str:
     """A tick's value with no digit too many: 0.05, 2.5, 1,024."""
-    return f"{value:,.6g}".replace("-", "−")
+    return (f"{value:,.6g}" if abs(value) < 1e6 else exactly(float(f"{value:.6g}"))).replace("-", "−")
 
 
 def keep(drawing: Drawing, folder: Path, earlier: Path | None) -> bool:

@@ -65,8 +65,22 @@ function Image(image)
   return image
 end
 
+-- pandoc's own typst has no place for the text that stands for an image.
+local function described(image, caption)
+  local text = (image.attributes["alt"] or ""):gsub("\\", "\\\\"):gsub('"', '\\"')
+  local blocks = pandoc.Blocks({
+    pandoc.RawBlock("typst", string.format('#figure(image("%s", alt: "%s"), caption: [', image.src, text)),
+  })
+  blocks:extend(caption)
+  blocks:insert(pandoc.RawBlock("typst", "])"))
+  return blocks
+end
+
 function Figure(figure)
   local image = figure.content[1] and figure.content[1].content and figure.content[1].content[1]
+  if typst and not quarto and image and image.t == "Image" then
+    return described(image, figure.caption.long)
+  end
   if html and not quarto and image and image.t == "Image" and image.classes:includes("central") then
     -- Wide figures keep their size on a small screen and scroll in a frame.
     local label = plain(pandoc.Blocks(figure.caption.long))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
+from pypdf.generic import IndirectObject
 
 from contract.errors import StudyError
 from report.render import pandoc, render
@@ -151,6 +152,24 @@ def test_the_pdf_is_a_document(pdf: PdfReader, make_document) -> None:
     assert pdf.metadata is not None
     assert pdf.metadata.title == "Does AI need a GPU?"
     assert pdf.trailer["/Root"].get("/StructTreeRoot") is not None, "tagged, for screen readers"
+
+
+def test_figures_in_the_pdf_have_their_text(report: Path, make_document) -> None:
+    content = PdfReader(report / "report.pdf").trailer["/Root"]["/StructTreeRoot"]
+    alts, waiting, seen = [], [content], set()
+    while waiting:
+        element = waiting.pop()
+        if isinstance(element, IndirectObject):
+            if element.idnum in seen:
+                continue
+            seen.add(element.idnum)
+            element = element.get_object()
+        if isinstance(element, dict):
+            alts += [str(element["/Alt"])] if "/Alt" in element else []
+            children = element.get("/K", [])
+            waiting += children if isinstance(children, list) else [children]
+    decided = [one["id"] for one in make_document()["verdicts"] if one["cells"]]
+    assert all(any(f"claim {claim}." in alt for alt in alts) for claim in decided)
 
 
 def test_the_pdf_embeds_its_fonts(pdf: PdfReader) -> None:
