@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.render import words
-from report.wording import number
+from report.wording import exactly
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
@@ -83,7 +83,7 @@ def _value(key: str, value: Any) -> str:
         if key.endswith("_bytes"):
             return _size(value)
         unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
-        return f"{number(float(value))} {unit}".rstrip()
+        return f"{exactly(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
         return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):

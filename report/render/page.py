@@ -179,11 +179,10 @@ def _cell(cell: Mapping[str, Any], unit: str) -> dict[str, Any]:
     return {
         "part": str(cell.get("part") or ""),
         "label": str(cell.get("label") or "–"),
-        "node": str(cell.get("node") or "–"),
-        "device": str(cell.get("device") or "–"),
+        "where": ", ".join(str(cell[key]) for key in ("node", "device") if cell.get(key)) or "–",
         "estimate": words.with_interval(cell, unit) or "–",
-        "rounds": str(cell.get("n_rounds") or "–"),
-        "samples": f"{int(cell['n_samples']):,}" if cell.get("n_samples") else "–",
+        # A published figure has neither.
+        "rounds": f"{int(cell['n_rounds'])} ({int(cell.get('n_samples') or 0):,})" if cell.get("n_rounds") else "–",
         "outcome": str(cell.get("outcome") or "–"),
     }
 

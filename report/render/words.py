@@ -57,9 +57,13 @@ def size(count: float) -> str:
     """Bytes in powers of two, as caches and memories are sold: 1.5 MiB."""
     for name in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
-            return f"{wording.number(count)} {name}"
+            return f"{_short(count)} {name}"
         count /= 1024
-    return f"{wording.number(count)} TiB"
+    return f"{_short(count)} TiB"
+
+
+def _short(value: float) -> str:
+    return wording.exactly(float(f"{value:.3g}"))
 
 
 def sentence(text: str) -> str:

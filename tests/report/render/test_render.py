@@ -354,3 +354,21 @@ def test_an_unknown_renderer_is_named(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_the_answer_is_english(tally: dict[str, int], told: list[str]) -> None:
     assert answer(tally) == told
+
+
+def test_a_fingerprint_is_read_as_it_was_written(page: BeautifulSoup) -> None:
+    rows = {row.td.get_text(): row.find_all("td")[1].get_text() for row in page.select("#node-1 table tbody tr")}
+    assert rows["CPU, cores used"] == "2"
+    assert rows["Memory"] == "8 GiB"
+    assert rows["CPU, caches"] == "L1d 64 KiB (2 × 32 KiB), L3 32 MiB"
+    assert rows["CPU, virtual"] == "yes"
+
+
+def test_published_figures_have_no_rounds(make_document, tmp_path: Path) -> None:
+    document = few(make_document(), 1)
+    cell = document["verdicts"][0]["cells"][0]
+    cell.update(node=None, device=None, n_rounds=0, n_samples=0, low=cell["estimate"], high=cell["estimate"])
+    render(save(document, tmp_path), tmp_path / "out", renderer="pandoc")
+    page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
+    cells = [part.get_text() for part in page.select_one("table.cells tbody tr").find_all("td")]
+    assert cells.count("–") == 2, "neither a node nor rounds"
