@@ -114,7 +114,9 @@ def _verified(part: Part, data: Data) -> None:
 
 
 def _unit(part: Part, quantity: Quantity, data: Data) -> str:
-    """The quantity's unit; for published figures the unit of the entries, which must be one."""
+    """The unit of what is compared: the quantity's; none for a ratio; for published figures that of the entries."""
+    if part.rule == "ratio":
+        return "1"
     if quantity.tier != "documented":
         return quantity.unit
     units = {str(data.reference[name]["unit"]) for name in _entries(part) if name in data.reference}
@@ -128,8 +130,7 @@ def part_record(weighed: Weighed, evidence: Evidence, whole: Callable[[str], str
     flips: list[str] = []
     if ruling is not None and ruling.decisive is not None:
         estimate, low, high = reasons.value_of(ruling.cells, ruling.decisive)
-        unit = weighed.unit if part.rule != "ratio" else (weighed.quantity.unit if weighed.quantity else "")
-        flips = robustness.flips(part, weighed.cells, ruling, unit, evidence.data, whole)
+        flips = robustness.flips(part, weighed.cells, ruling, weighed.unit, evidence.data, whole)
     return {
         "name": part.name,
         "quantity": part.quantity,

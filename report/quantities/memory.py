@@ -7,17 +7,19 @@ from report.evidence import Data
 from report.quantities import quantity
 
 CACHE_MULTIPLE = 4
-# No counter tells a GPU's cache; 128 MiB is above every L2 that ships at the time of writing.
-GPU_CACHE_BYTES = 128 * 2**20
+# Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
+GPU_CACHE_BYTES = 256 * 2**20
 CPU_CACHE_BYTES = 32 * 2**20
 _POINT = ["node", "device", "op", "dtype", "threads"]
 
 
 def last_level_cache(data: Data, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
+    record = next(one.record for one in data.nodes.nodes if one.id == node)
     if device != "cpu":
-        return GPU_CACHE_BYTES
-    cpu = next(one.record["hardware"]["cpu"] for one in data.nodes.nodes if one.id == node)
+        told = next((one.get("l2_bytes") for one in record["devices"] if one["id"] == device), None)
+        return float(told or GPU_CACHE_BYTES)
+    cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))
 

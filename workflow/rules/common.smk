@@ -133,3 +133,10 @@ def published():
         for path in sorted(Path(config["published"]).glob("*/*"))
         if path.suffix in (".json", ".parquet")
     ]
+
+
+def code(*patterns):
+    """Program files whose change is a reason to judge or render again, but never to measure."""
+    return sorted(
+        str(path) for pattern in patterns for path in Path("report").glob(pattern)
+    )

@@ -6,6 +6,7 @@ rule judge:
         summary=f"{RESULTS}/data/summary.parquet",
         claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
+        code=code("*.py", "quantities/*.py"),
     output:
         json=f"{RESULTS}/verdicts.json",
         csv=f"{RESULTS}/verdicts.csv",
