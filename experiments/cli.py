@@ -85,7 +85,12 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(hardware.node_id())
         return 0
     from contract.node import write_node
+    from experiments import environment
     from experiments.probe import fingerprint, require
+
+    # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
+    for name in environment.inherited():
+        del os.environ[name]
 
     options = dict(option.partition("=")[::2] for option in arguments.option)
     record = fingerprint(options)
@@ -100,7 +105,7 @@ def _probe(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from contract.tables import write_samples
-    from experiments import hardware, rounds
+    from experiments import environment, hardware, rounds
     from experiments.devices import open_device
     from experiments.lock import node_lock
     from experiments.sweep import preset_path, read_preset, sweep
@@ -117,6 +122,12 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
     round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, log=arguments.log)
+    if environment.inherited():
+        print(
+            f"note: left out of the measuring process's environment: {', '.join(environment.inherited())} "
+            "(they would choose kernels in the libraries' place)",
+            file=sys.stderr,
+        )
     with node_lock(PATIENCE_S):
         started, begun = rounds.utc(), time.perf_counter()
         round_.run()
@@ -130,23 +141,10 @@ def _run(arguments: argparse.Namespace) -> int:
             "timed_s": round_.timed_s,
             "workers": round_.workers,
             "options": {"preset": arguments.preset, "seed": arguments.seed},
-            "environment": {key: os.environ[key] for key in KERNEL_VARIABLES if key in os.environ},
+            "left_out_of_environment": environment.inherited(),
         }
         write_samples(arguments.out, rounds.table(round_, hardware.node_id(), uuid.uuid4().hex[:12]), about)
     return 0
-
-
-# Variables that choose a library's kernels or threads: they are part of what was measured.
-KERNEL_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "OPENBLAS_CORETYPE",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "ONEDNN_MAX_CPU_ISA",
-    "ATEN_CPU_CAPABILITY",
-    "CUDA_VISIBLE_DEVICES",
-)
 
 
 def _seal(arguments: argparse.Namespace) -> int:

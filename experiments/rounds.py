@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from contract.errors import StudyError
 from contract.tables import SAMPLES
+from experiments import environment
 from experiments.sweep import Point, Sweep
 
 # A point that is not back after its budget, this many times over, and a constant
@@ -167,7 +168,9 @@ class _Worker:
         self.started += 1
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
-            self._child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            self._child = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment.clean()
+            )
         return self._child
 
     def stop(self) -> None:

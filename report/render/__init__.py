@@ -37,6 +37,8 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
     chosen = _choose(renderer)
     document = read_verdicts(verdicts)
     told, drawings = context(document, data)
+    # The renderers work in the folder of their source: a relative path would mean another place there.
+    out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     # In `out` itself: moving a file within one file system is atomic.
     for stale in out.glob(".render-*"):

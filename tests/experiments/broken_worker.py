@@ -12,7 +12,9 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.work import Threads, Unsupported, Work
 
-How = Literal["right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints"]
+How = Literal[
+    "right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints", "tells its environment"
+]
 
 
 def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
@@ -32,6 +34,8 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
 
     if how == "unsupported":
         raise Unsupported("not on this planet")
+    if how == "tells its environment":
+        raise Unsupported(" ".join(os.environ))
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 

@@ -117,3 +117,15 @@ def test_progress_is_one_complete_line_when_nobody_watches(capsys: pytest.Captur
     assert "broken on cpu, round 1: 2 points in" in said[0]
     assert "1 ok" in said[0]
     assert "1 unsupported" in said[0]
+
+
+def test_inherited_variables_do_not_choose_a_librarys_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    measured = make(["tells its environment"])
+    measured.run()
+    ((status, reason),) = outcomes(measured).values()
+    assert status == "unsupported"
+    names = reason.split()
+    assert "PATH" in names
+    assert not {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} & set(names)
