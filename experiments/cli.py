@@ -84,13 +84,13 @@ def _probe(arguments: argparse.Namespace) -> int:
     if arguments.id:
         print(hardware.node_id())
         return 0
-    from contract.node import write_node
     from experiments import environment
-    from experiments.probe import fingerprint, require
 
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
     for name in environment.inherited():
         del os.environ[name]
+    from contract.node import write_node
+    from experiments.probe import fingerprint, require
 
     options = dict(option.partition("=")[::2] for option in arguments.option)
     record = fingerprint(options)

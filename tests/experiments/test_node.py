@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -128,3 +129,15 @@ def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None
     said = capsys.readouterr().out
     for name in ("bandwidth", "clock", "gemm", "peak", "training", "transfer"):
         assert name in said
+
+
+def test_the_record_shows_the_kernels_that_libraries_choose_themselves() -> None:
+    words = [sys.executable, "-m", "experiments", "probe"]
+    root = Path(__file__).parents[2]
+
+    def architectures(extra: dict[str, str]) -> list[str]:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS")} | extra
+        seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=root, env=environment)
+        return [pool.get("architecture", "") for pool in json.loads(seen.stdout)["software"]["blas"]]
+
+    assert architectures({"OPENBLAS_CORETYPE": "Prescott"}) == architectures({})
