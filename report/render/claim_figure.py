@@ -16,7 +16,7 @@ from report.render.words import quantity_name, with_interval
 from report.wording import exactly, prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
-MOST_ROWS = 10
+MOST_ROWS = 8
 # All in inches. Each row is text over a track; marks stay within the track, so that none crosses the text.
 _WIDTH, _HEAD, _NAME, _FOOT, _GAP = 4.1, 0.3, 0.2, 0.44, 0.12
 _LINE, _TRACK, _AFTER = 0.145, 0.13, 0.1

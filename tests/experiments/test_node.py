@@ -138,6 +138,6 @@ def test_the_record_shows_the_kernels_that_libraries_choose_themselves() -> None
     def architectures(extra: dict[str, str]) -> list[str]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS")} | extra
         seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=root, env=environment)
-        return [pool.get("architecture", "") for pool in json.loads(seen.stdout)["software"]["blas"]]
+        return sorted(pool.get("architecture", "") for pool in json.loads(seen.stdout)["software"]["blas"])
 
     assert architectures({"OPENBLAS_CORETYPE": "Prescott"}) == architectures({})

@@ -124,7 +124,7 @@ def test_the_page_works_in_a_browser(study: Clone, chromium: Any) -> None:
     )
     page.goto((study.path / "results/report/index.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    rows = page.locator("#verdict-table tbody tr")
+    rows = page.locator("table.claims tbody tr")
     assert rows.count() == 88
     box = page.locator("input[type=search]").first
     box.fill("W15")

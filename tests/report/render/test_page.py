@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
-# Keeps the browser itself from calling home: what is counted are the page's own requests.
-ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield opened
-        opened.close()
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def visit(browser, report: Path):
+def visit(chromium, report: Path):
     """Opens the page; returns it, what the console said and what was requested."""
     contexts = []
 
     def opened(fragment: str = "", width: int = 1280, height: int = 800, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
         said: list[str] = []
@@ -76,7 +60,7 @@ def test_the_filter_narrows_the_table_and_the_address_remembers(visit, make_docu
     page.get_by_label("Find", exact=True).fill(wanted[0])
     assert shown(page) == [wanted[0]]
     page.get_by_role("button", name="Clear").click()
-    playwright.expect(page.locator("table.claims tbody tr:visible")).to_have_count(len(document["verdicts"]))
+    expect(page.locator("table.claims tbody tr:visible")).to_have_count(len(document["verdicts"]))
     assert said == []
 
 
