@@ -184,13 +184,16 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     return validate(contents.to_pandas(), str(path)), about
 
 
+_KINDS = {"float64": "number", "int64": "whole number"}
+
+
 def dictionary() -> pd.DataFrame:
     """The data dictionary: column, type, unit, whether it may be empty, meaning."""
     return pd.DataFrame(
         [
             {
                 "column": name,
-                "type": str(column.dtype),
+                "type": _KINDS.get(str(column.dtype), "text"),
                 "unit": (column.metadata or {}).get("unit", ""),
                 "may_be_empty": column.nullable,
                 "meaning": column.description,
