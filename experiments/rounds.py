@@ -50,6 +50,7 @@ class Round:
     # -u: a line that waits in a buffer would look like a hang.
     command: Sequence[str] = (sys.executable, "-u", "-m", "experiments.worker")
     rows: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
     warmup_s: float = 0.0
     timed_s: float = 0.0
     workers: int = 0
@@ -79,10 +80,9 @@ class Round:
         finally:
             self.workers = worker.started
             worker.stop()
-        statuses = [row["status"] for row in self.rows if row["sample"] == 0 and "." not in row["metric"]]
         if not sys.stderr.isatty():
             print(
-                f"{title}: {len(points)} points in {time.perf_counter() - begun:.0f} s ({_tally(statuses)})",
+                f"{title}: {len(points)} points in {time.perf_counter() - begun:.0f} s ({_tally(self.outcomes)})",
                 file=sys.stderr,
             )
 
@@ -97,6 +97,7 @@ class Round:
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
+        self.outcomes.append(answer["status"])
         base = dict.fromkeys(SAMPLES.columns) | {
             "round": self.number,
             "experiment": self.sweep.experiment.name,
