@@ -84,9 +84,7 @@ def measure(
     """Measure one point on `device` within `policy`. Raises whatever the work raises."""
     names = [name for name, _ in work.phases] or [""]
     begun = now()
-    calls = 1
-    if not work.phases:
-        calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy)
+    calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy)
     _warm_up(work, device, calls, begun + policy.budget_s / 3, now)
     result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)
     totals: list[float] = []

@@ -50,7 +50,7 @@ class Device(ABC):
 
     @abstractmethod
     def time(self, work: Work, calls: int) -> list[float]:
-        """Seconds of one call, averaged over `calls` in a row; or of each phase of one call."""
+        """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them."""
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -64,11 +64,14 @@ class CpuDevice(Device):
 
     def time(self, work: Work, calls: int) -> list[float]:
         if work.phases:
-            stamps = [perf_counter_ns()]
-            for _, phase in work.phases:
-                phase()
-                stamps.append(perf_counter_ns())
-            return [(end - start) * 1e-9 for start, end in pairwise(stamps)]
+            spent = [0] * len(work.phases)
+            for _ in range(calls):
+                stamp = perf_counter_ns()
+                for index, (_, phase) in enumerate(work.phases):
+                    phase()
+                    before, stamp = stamp, perf_counter_ns()
+                    spent[index] += stamp - before
+            return [total * 1e-9 / calls for total in spent]
         todo = islice(in_turn(work), calls)
         start = perf_counter_ns()
         for call in todo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice, pairwise
 from statistics import median
@@ -65,29 +65,32 @@ class CudaDevice(Device):
     @cached_property
     def overhead_s(self) -> float:
         """Median time between two events with nothing between them, in seconds."""
-        return max(median(self._between([("", lambda: None)], 1)[0] for _ in range(50)), 1e-7)
+        return max(median(self._between([lambda: None])[0] for _ in range(50)), 1e-7)
 
     def time(self, work: Work, calls: int) -> list[float]:
         if work.phases:
-            return self._between(work.phases, 1)
+            each = len(work.phases)
+            spent = self._between([phase for _, phase in work.phases] * calls)
+            return [sum(spent[index::each]) / calls for index in range(each)]
         todo = list(islice(in_turn(work), calls))
 
         def run() -> None:
             for call in todo:
                 call()
 
-        return self._between([("", run)], calls)
+        return [self._between([run])[0] / calls]
 
-    def _between(self, phases: Any, calls: int) -> list[float]:
+    def _between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        """Seconds that the device spends on each launch, by events queued between them."""
         cuda = self._torch.cuda
-        events = [cuda.Event(enable_timing=True) for _ in range(len(phases) + 1)]
+        events = [cuda.Event(enable_timing=True) for _ in range(len(launches) + 1)]
         cuda.synchronize()
         events[0].record()
-        for (_, phase), event in zip(phases, events[1:], strict=True):
-            phase()
+        for launch, event in zip(launches, events[1:], strict=True):
+            launch()
             event.record()
         cuda.synchronize()
-        return [start.elapsed_time(end) * 1e-3 / calls for start, end in pairwise(events)]
+        return [start.elapsed_time(end) * 1e-3 for start, end in pairwise(events)]
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         torch = self._torch
