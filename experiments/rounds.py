@@ -7,6 +7,7 @@ import json
 import os
 import random
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,7 +67,11 @@ class Round:
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
         try:
-            with tqdm(points, desc=title, unit="point", disable=not sys.stderr.isatty(), mininterval=0) as bar:
+            # Some terminals say that they are 0 columns wide; this asks with a fallback.
+            columns = shutil.get_terminal_size().columns - 1
+            with tqdm(
+                points, desc=title, unit="point", disable=not sys.stderr.isatty(), mininterval=0, ncols=columns
+            ) as bar:
                 for point in bar:
                     if not present():
                         raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")

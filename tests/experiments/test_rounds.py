@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +130,12 @@ def test_inherited_variables_do_not_choose_a_librarys_kernels(monkeypatch: pytes
     names = reason.split()
     assert "PATH" in names
     assert not {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} & set(names)
+
+
+def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    make(["right"] * 3).run()
+    said = capsys.readouterr().err
+    assert "broken on cpu, round 1:" in said
+    assert "3/3" in said
+    assert re.search(r"\[\d\d:\d\d<\d\d:\d\d", said)  # time spent, time left
