@@ -67,10 +67,16 @@ class Round:
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
         try:
-            # Some terminals say that they are 0 columns wide; this asks with a fallback.
-            columns = shutil.get_terminal_size().columns - 1
+            # Some terminals say that they are 0 by 0; this asks with a fallback.
+            size = shutil.get_terminal_size()
             with tqdm(
-                points, desc=title, unit="point", disable=not sys.stderr.isatty(), mininterval=0, ncols=columns
+                points,
+                desc=title,
+                unit="point",
+                disable=not sys.stderr.isatty(),
+                mininterval=0,
+                ncols=size.columns - 1,
+                nrows=size.lines,
             ) as bar:
                 for point in bar:
                     if not present():
