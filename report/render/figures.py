@@ -89,8 +89,11 @@ def log_ticks(axes: Axes, which: str = "x", base: float = 10, words: Callable[[f
     getattr(axes, f"set_{which}scale")("log", base=base)
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    narrow = base == 10 and high / low < 30
-    axis.set_major_locator(LogLocator(base=base, subs=(1, 2, 5) if narrow else (1,), numticks=8 if base == 10 else 6))
+    steps: tuple[int, ...] = (1,)
+    if base == 10 and high / low < 300:
+        # Decades alone would leave one tick or two.
+        steps = (1, 2, 5) if high / low < 50 else (1, 3)
+    axis.set_major_locator(LogLocator(base=base, subs=steps, numticks=8 if base == 10 else 4))
     axis.set_major_formatter(FuncFormatter(lambda value, _place: (words or _digits)(value)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -13,7 +13,7 @@ from report.render.figures import INK, MUTED, log_ticks
 from report.render.words import size
 from report.wording import prefix
 
-_WIDTH, _HEIGHT, _LEFT, _LABELS, _HEAD, _FOOT = 7.4, 2.05, 0.62, 1.15, 0.4, 0.48
+_WIDTH, _HEIGHT, _LEFT, _LABELS, _HEAD, _FOOT = 7.4, 2.05, 0.8, 1.1, 0.4, 0.48
 _LINE = 0.125  # height of a label, in inches
 
 
