@@ -13,6 +13,7 @@ import pytest
 
 from report.render import render
 from report.summary import COLUMNS, POINT
+from report.verdicts import VERDICTS
 
 ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}
 TITLES = {
@@ -21,16 +22,6 @@ TITLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 SECTIONS = ["opening", "The Limitations of CPUs", "Memory and Bandwidth", "What Runs Where", "One Line to Remember"]
-VERDICTS = [
-    "supported",
-    "challenged",
-    "depends",
-    "undecided",
-    "awaiting hardware",
-    "awaiting experiment",
-    "awaiting source",
-    "not testable",
-]
 QUANTITIES = [
     ("gemm.mac_per_cycle_per_core", "MAC/cycle", 32.0),
     ("gemm.rate", "FLOP/s", 2e11),
