@@ -106,7 +106,7 @@ def _probe(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from contract.tables import write_samples
     from experiments import environment, hardware, rounds
-    from experiments.devices import open_device
+    from experiments.devices import find
     from experiments.lock import node_lock
     from experiments.sweep import preset_path, read_preset, sweep
 
@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.out.suffix != ".parquet":
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
     part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
-    kind = "cpu" if arguments.device == "cpu" else open_device(arguments.device).kind
+    kind = find(arguments.device).kind
     # A place that cannot be written is found out before anything is measured.
     with atomic(arguments.out.with_suffix(".writable")):
         pass

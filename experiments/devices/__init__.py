@@ -10,8 +10,8 @@ from experiments.devices.cuda import CudaDevice
 KINDS: tuple[type[Device], ...] = (CpuDevice, CudaDevice)
 
 
-def open_device(name: str, kinds: tuple[type[Device], ...] = KINDS) -> Device:
-    """The device called `name` (cpu, cuda:0, …).
+def find(name: str, kinds: tuple[type[Device], ...] = KINDS) -> type[Device]:
+    """The class of the device called `name` (cpu, cuda:0, …), without opening it: that would claim its memory.
 
     Raises StudyError saying which devices there are if it is not among them.
     """
@@ -19,9 +19,14 @@ def open_device(name: str, kinds: tuple[type[Device], ...] = KINDS) -> Device:
     for kind in kinds:
         names, _ = kind.detect()
         if name in names:
-            return kind(name)
+            return kind
         found += names
     raise StudyError(f"no device {name!r} on this machine. Devices: {', '.join(found)}.")
+
+
+def open_device(name: str, kinds: tuple[type[Device], ...] = KINDS) -> Device:
+    """The device called `name`. Raises StudyError if there is none."""
+    return find(name, kinds)(name)
 
 
 def detect(kinds: tuple[type[Device], ...] = KINDS) -> tuple[list[Device], list[str]]:
