@@ -78,14 +78,19 @@ def cell_sentence(row: int, ruling: Ruling, part: Part, quantity: Quantity, data
         return f"{where}{_name(part, 'of', data)} over {_name(part, 'to', data)} is {value}{of_all}, {against}"
     if part.rule == "trend":
         return f"{where}{quantity.name} grows as {part.options['along']} to the power of {value} ({labels}), {against}"
-    if quantity.tier == "documented":
-        return f"{detail}: {value}, {against}"
     once = [None if number is None else number / part.scale for number in (estimate, low, high)]
     shown = value if part.scale == 1 else interval(once[0], once[1], once[2], ruling.unit)
-    text = quantity.says.format(node=node, labels=labels, value=shown)
+    documented = quantity.tier == "documented"
+    text = f"{detail}: {shown}" if documented else quantity.says.format(node=node, labels=labels, value=shown)
     if part.scale != 1:
-        text += f"; times {exactly(part.scale)} ({part.scale_why}) that makes {value}"
+        text += f"; {scaling(part.scale)} ({part.scale_why}) gives {value}"
     return f"{text}, {against}"
+
+
+def scaling(by: float) -> str:
+    """'multiplying by 128', or for a fraction 'dividing by 16,896'."""
+    # A fraction in a claim file is rounded; five digits undo that.
+    return f"multiplying by {exactly(by)}" if by > 1 else f"dividing by {exactly(float(f'{1 / by:.5g}'))}"
 
 
 def _name(part: Part, side: str, data: Data) -> str:

@@ -14,7 +14,6 @@ from report.evidence import Data, MissingSourceError
 from report.quantities import Quantity, quantities
 from report.rules import Ruling, decide, describe
 from report.scope import in_scope, lacking
-from report.wording import exactly
 
 DECIDED = ("supported", "challenged", "depends", "undecided")
 
@@ -153,7 +152,7 @@ def part_record(weighed: Weighed, evidence: Evidence, whole: Callable[[str], str
 
 
 def _scaled(part: Part) -> str:
-    return f", after multiplying by {exactly(part.scale)} ({part.scale_why})" if part.scale != 1 else ""
+    return f", after {reasons.scaling(part.scale)} ({part.scale_why})" if part.scale != 1 else ""
 
 
 def cell_records(weighed: Weighed) -> list[dict[str, Any]]:
