@@ -77,7 +77,8 @@ def test_a_claim_is_challenged_with_its_numbers(court: Court, synthetic: Factory
     assert one["low"] < one["estimate"] < one["high"] and one["low"] > 1000 == one["threshold"]
     shown = interval(one["estimate"], one["low"], one["high"], "MAC/cycle")
     assert one["reason"].startswith("On Synthetic, 2 cores, a matrix product (float32, 1 thread, fastest: torch")
-    assert one["reason"].endswith(f"multiplying by 128 (the server) gives {shown}, above the threshold of 1,000 MAC/cycle.")
+    total = f"multiplying by 128 (the server) gives {shown}"
+    assert one["reason"].endswith(f"{total}, above the threshold of 1,000 MAC/cycle.")
     (cell,) = one["cells"]
     assert (cell["outcome"], cell["node"], cell["device"], cell["dtype"]) == ("challenges", "node-a", "cpu", "float32")
     assert cell["n_rounds"] == 3 and cell["estimate"] == one["estimate"]
