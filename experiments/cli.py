@@ -122,9 +122,11 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
     round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, log=arguments.log)
-    if environment.inherited():
+    # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
+    choosing = [name for name in environment.inherited() if not name.endswith("_THREADS")]
+    if choosing:
         print(
-            f"note: left out of the measuring process's environment: {', '.join(environment.inherited())} "
+            f"note: left out of the measuring process's environment: {', '.join(choosing)} "
             "(they would choose kernels in the libraries' place)",
             file=sys.stderr,
         )
