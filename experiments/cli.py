@@ -1,4 +1,4 @@
-"""The command line: list, probe, run, seal, schema, dictionary."""
+"""The command line: list, probe, run, seal, check, schema."""
 
 from __future__ import annotations
 

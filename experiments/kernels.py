@@ -117,6 +117,8 @@ end:
 }}"""
 
 
+# Arrays that each operation reads and writes, and its scalar s.
+STREAM_SCALAR = 3.0
 STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
 
@@ -235,14 +237,13 @@ def stream(op: str, dtype: Dtype, arrays: Sequence[Any], threads: int) -> Callab
 
     Elements past a multiple of the threads' common block are left out: see `stream_elements`.
     """
-    import numpy as np
 
     lanes = vector_bytes() // dtype.itemsize
     address, _ = _compile(stream_ir(op, dtype, lanes))
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 4)(address)
     per_thread = stream_elements(len(arrays[0]), dtype, threads) // threads
     scalar = aligned(lanes, dtype)
-    scalar[:] = np.asarray(3.0, dtype=scalar.dtype)
+    scalar[:] = STREAM_SCALAR
     three = (arrays[0], arrays[1], arrays[-1])
     places = [[array.ctypes.data + t * per_thread * dtype.itemsize for array in three] for t in range(threads)]
     team = Team(threads)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,8 +100,6 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"enum": list(get_args(hint))}
     if isinstance(hint, EnumType):
         return {"enum": [str(member) for member in typing.cast(Any, hint)]}
-    if get_origin(hint) in (types.UnionType, typing.Union):
-        return {"anyOf": [_schema(option) for option in get_args(hint)]}
     plain: dict[Any, dict[str, Any]] = {
         int: {"type": "integer", "minimum": 0},
         float: {"type": "number"},

@@ -64,6 +64,11 @@ class Round:
         present = _coordinator()
         worker = _Worker(self.command, self.log)
         title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
+
+        def wanted() -> None:
+            if not present():
+                raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
+
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
         try:
@@ -79,15 +84,13 @@ class Round:
                 nrows=size.lines,
             ) as bar:
                 for point in bar:
-                    if not present():
-                        raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
+                    wanted()
                     if time.perf_counter() - begun > self.sweep.round_s:
                         left = f"budget: this round's {self.sweep.round_s:g} s are used up"
                         self._note(point, {"status": "skipped", "reason": left})
                         continue
                     self._note(point, worker.measure(self._order(point), self.sweep.point_s))
-            if not present():
-                raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
+            wanted()
         finally:
             self.workers = worker.started
             worker.stop()

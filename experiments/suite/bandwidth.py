@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from experiments import kernels
 from experiments.devices import Device
+from experiments.kernels import STREAM_ARRAYS, STREAM_SCALAR
 from experiments.registry import experiment
 from experiments.work import Dtype, Footprint, Threads, Unsupported, Work
 
 Op = Literal["copy", "scale", "add", "triad"]
-ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
-SCALAR = 3.0
 
 
 def memory(footprint: int, **_: Any) -> float:
@@ -28,29 +28,32 @@ def bandwidth(
     Bytes are counted as STREAM does: each element read and each written once.
     The footprint is the variable, so nothing is rotated or flushed.
     """
-    elements = footprint // ARRAYS[op] // dtype.itemsize
+    elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
     return (_llvm if backend == "llvm" else _torch)(device, op, elements, dtype, threads)
 
 
 def _expected(op: str, a: Any, b: Any) -> Any:
-    return {"copy": lambda: a, "scale": lambda: SCALAR * a, "add": lambda: a + b, "triad": lambda: a + SCALAR * b}[op]()
+    return {
+        "copy": lambda: a,
+        "scale": lambda: STREAM_SCALAR * a,
+        "add": lambda: a + b,
+        "triad": lambda: a + STREAM_SCALAR * b,
+    }[op]()
 
 
 def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads) -> Work:
     """Own kernel over NumPy arrays; small footprints are gone over several times within one call."""
     import numpy as np
 
-    from experiments import kernels
-
     if device.kind != "cpu":
         raise device.unsupported("llvm")
     touched = kernels.stream_elements(elements, dtype, threads)
     if touched == 0:
         raise Unsupported(f"footprint too small for {threads} threads")
-    arrays = [kernels.aligned(elements, dtype) for _ in range(ARRAYS[op])]
+    arrays = [kernels.aligned(elements, dtype) for _ in range(STREAM_ARRAYS[op])]
     _fill(arrays)
     kernel = kernels.stream(op, dtype, arrays, threads)
-    moved = float(ARRAYS[op] * touched * dtype.itemsize)
+    moved = float(STREAM_ARRAYS[op] * touched * dtype.itemsize)
     # Starting threads costs some 20 µs: a call must move enough for that not to show.
     passes = max(1, int(64e6 / moved))
 
@@ -93,9 +96,9 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype, _threads: Threa
     c = torch.empty_like(a)
     calls = {
         "copy": lambda: c.copy_(a),
-        "scale": lambda: torch.mul(a, SCALAR, out=c),
+        "scale": lambda: torch.mul(a, STREAM_SCALAR, out=c),
         "add": lambda: torch.add(a, b, out=c),
-        "triad": lambda: torch.add(a, b, alpha=SCALAR, out=c),
+        "triad": lambda: torch.add(a, b, alpha=STREAM_SCALAR, out=c),
     }
 
     def check() -> float:
@@ -107,7 +110,7 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype, _threads: Threa
 
     return Work(
         run=calls[op],
-        bytes=float(ARRAYS[op] * elements * dtype.itemsize),
+        bytes=float(STREAM_ARRAYS[op] * elements * dtype.itemsize),
         check=check,
         tolerance=4 * dtype.unit_roundoff,
     )
