@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: study test check clean
+.PHONY: study test check bench clean
 
 study: .venv/study.stamp
 	@snakemake --cores all
@@ -23,6 +23,10 @@ check: .venv/test.stamp
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
+# The measuring core against its peers, for the page in docs/. Twenty minutes, on a machine that is otherwise idle.
+bench: .venv/bench.stamp
+	@python -m tests.bench
+
 .venv/study.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": set PYTHON=") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
@@ -31,6 +35,10 @@ check: .venv/test.stamp
 
 .venv/test.stamp: .venv/study.stamp
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.venv/bench.stamp: .venv/study.stamp
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
 clean:

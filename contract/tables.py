@@ -16,6 +16,7 @@ import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
 from contract.files import atomic
+from contract.flags import FLAGS, known
 
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
@@ -86,7 +87,15 @@ SAMPLES = pa.DataFrameSchema(
             unit="1",
             null=True,
         ),
-        "flags": _column("str", "What may have spoilt the sample, separated by spaces: busy, steal, throttled"),
+        "flags": _column(
+            "str",
+            "What may have spoilt the sample, as `name: what was seen`, separated by semicolons "
+            f"(earlier data: bare names, separated by spaces). Names: {', '.join(FLAGS)}; empty if nothing was seen",
+            pa.Check(
+                lambda flags: flags.isin([text for text in flags.unique() if known(text)]),
+                error=f"names an unknown flag (known: {', '.join(FLAGS)})",
+            ),
+        ),
         "origin": _column("str", "measured, or synthetic (tests only)", pa.Check.isin(ORIGINS)),
     },
     checks=[

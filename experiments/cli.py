@@ -1,4 +1,4 @@
-"""The command line: list, probe, run, seal, check, schema."""
+"""The command line: list, probe, doctor, run, seal, check, schema."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 import uuid
@@ -34,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
     probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
     probe.set_defaults(run=_probe)
+
+    doctor = commands.add_parser("doctor", help="what on this machine will spoil results, and how to mend it")
+    doctor.add_argument("--device", help="cpu, cuda:0, … (default: all)")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor.set_defaults(run=_doctor)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
     run.add_argument("name", help="experiment (see: list)")
@@ -103,6 +109,17 @@ def _probe(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    from experiments.doctor import Level, examine, for_programs, told
+
+    findings = examine(arguments.device)
+    if arguments.json:
+        print(json.dumps(for_programs(findings), indent=1, ensure_ascii=False))
+    else:
+        print(told(findings, shutil.get_terminal_size((100, 24)).columns))
+    return int(any(finding.level is Level.WARNING for finding in findings))
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from contract.tables import write_samples
     from experiments import environment, hardware, rounds
@@ -144,6 +161,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "workers": round_.workers,
             "options": {"preset": arguments.preset, "seed": arguments.seed},
             "left_out_of_environment": environment.inherited(),
+            "environments": round_.environments,
         }
         write_samples(arguments.out, rounds.table(round_, hardware.node_id(), uuid.uuid4().hex[:12]), about)
     return 0

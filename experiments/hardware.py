@@ -9,8 +9,9 @@ import platform
 import re
 import subprocess
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from experiments import counters
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
@@ -52,16 +53,8 @@ def usable_cores() -> int:
 
     logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     per_core = max(1, (psutil.cpu_count(logical=True) or 1) // (psutil.cpu_count(logical=False) or 1))
-    return max(1, min(logical // per_core or 1, _quota() or logical))
-
-
-def _quota() -> int:
-    """Whole cores that cgroup v2 grants; 0 if it sets no limit."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return 0
-    return 0 if quota == "max" else max(1, int(quota) // int(period))
+    granted = counters.quota()
+    return max(1, min(logical // per_core or 1, int(granted) if granted else logical))
 
 
 def last_level_cache_bytes() -> int:

@@ -20,6 +20,8 @@ PACKAGES = (
     "pandas",
     "torch",
     "llvmlite",
+    "numba",
+    "polars",
     "scikit-learn",
     "cupy-cuda12x",
     "cupy-cuda13x",

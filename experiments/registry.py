@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from contract.errors import StudyError
 from contract.files import did_you_mean
+from experiments import backends
 from experiments.work import Dtype, Footprint, Threads, Work
 
 Params = Mapping[str, Any]
@@ -31,6 +32,7 @@ class Experiment:
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None
     memory: Callable[..., float] | None
     fits: tuple[str, ...]
+    environment: Callable[[dict[str, Any]], dict[str, str]]
 
     @property
     def says(self) -> str:
@@ -51,6 +53,7 @@ def experiment(
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     memory: Callable[..., float] | None = None,
     fits: tuple[str, ...] = ("cpu", "gpu"),
+    environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Register a function `(device, **parameters) -> Work` as an experiment.
 
@@ -58,12 +61,19 @@ def experiment(
         (None at the end); the runner predicts a point's time from it before it dares.
     memory: bytes that a point needs, from its parameters.
     fits: kinds of device on which the question makes sense.
+    environment: variables with which the process that measures a point is started,
+        from the point's parameters; without it, those of its `backend`.
     """
+
+    def of_backend(params: dict[str, Any]) -> dict[str, str]:
+        return backends.environment(params.get("backend", ""))
 
     def register(function: Callable[..., Work]) -> Callable[..., Work]:
         if name in _REGISTRY:
             raise TypeError(f"experiment {name!r} is registered twice")
-        _REGISTRY[name] = Experiment(name, function, _parameters(function), smaller, memory, fits)
+        _REGISTRY[name] = Experiment(
+            name, function, _parameters(function), smaller, memory, fits, environment or of_backend
+        )
         return function
 
     return register
@@ -93,7 +103,9 @@ def get(name: str) -> Experiment:
 
 def _schema(hint: Any) -> dict[str, Any]:
     if hint == Threads:
-        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^all$"}
+        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
+    if hint == backends.Library:
+        return {"enum": [*backends.NAMES, *backends.GROUPS]}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*xLLC$"}
     if get_origin(hint) is Literal:

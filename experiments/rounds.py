@@ -55,6 +55,7 @@ class Round:
     warmup_s: float = 0.0
     timed_s: float = 0.0
     workers: int = 0
+    environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
         """Measure all points. Raises Abandoned when the workflow that asked has been killed."""
@@ -62,7 +63,7 @@ class Round:
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
         present = _coordinator()
-        worker = _Worker(self.command, self.log)
+        workers = _Workers(self.command, self.log)
         title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
 
         def wanted() -> None:
@@ -89,11 +90,12 @@ class Round:
                         left = f"budget: this round's {self.sweep.round_s:g} s are used up"
                         self._note(point, {"status": "skipped", "reason": left})
                         continue
+                    worker = workers.started_with(self.sweep.experiment.environment(dict(point.params)))
                     self._note(point, worker.measure(self._order(point), self.sweep.point_s))
             wanted()
         finally:
-            self.workers = worker.started
-            worker.stop()
+            self.workers = workers.stop()
+            self.environments = workers.environments
         if not sys.stderr.isatty():
             print(
                 f"{title}: {len(points)} points in {time.perf_counter() - begun:.0f} s ({_tally(self.outcomes)})",
@@ -145,16 +147,42 @@ class Round:
             self.rows.append(base | {"metric": metric, "unit": unit, "value": value, "calls": 1, "stop_reason": ""})
 
 
-class _Worker:
-    """The child that measures, started when needed and again after it died."""
+class _Workers:
+    """The children that measure: one for each environment that some point asks for, each idle while another works."""
 
     def __init__(self, command: Sequence[str], log: Path | None) -> None:
-        self.started = 0
-        self._command = list(command)
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
-        self._log = log
+        self._command, self._log = command, log
+        self._all: dict[tuple[tuple[str, str], ...], _Worker] = {}
+
+    def started_with(self, variables: dict[str, str]) -> _Worker:
+        """The child whose environment has these variables."""
+        key = tuple(sorted(variables.items()))
+        if key not in self._all:
+            self._all[key] = _Worker(self._command, self._log, variables)
+        return self._all[key]
+
+    @property
+    def environments(self) -> list[dict[str, str]]:
+        """The variables of each child that was asked for."""
+        return [dict(key) for key in self._all]
+
+    def stop(self) -> int:
+        """End all children; returns how many were started."""
+        for worker in self._all.values():
+            worker.stop()
+        return sum(worker.started for worker in self._all.values())
+
+
+class _Worker:
+    """The child that measures, started when needed and again after it died."""
+
+    def __init__(self, command: Sequence[str], log: Path | None, variables: dict[str, str]) -> None:
+        self.started = 0
+        self._command = list(command)
+        self._log, self._variables = log, variables
         self._child: subprocess.Popen[bytes] | None = None
 
     def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
@@ -184,7 +212,11 @@ class _Worker:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
             self._child = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment.clean()
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**environment.clean(), **self._variables},
             )
         return self._child
 

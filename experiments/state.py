@@ -1,27 +1,39 @@
-"""The state of the machine beside each sample: others' load, steal, clock, temperature, power."""
+"""The state of the machine before and beside each sample, and what of it may have spoilt the sample.
+
+Time is cut into windows that follow each other without a gap, each closed by the first sample that ends
+WINDOW_S after the one before. A sample has the state of the window that it lies in; a point's first sample
+has the worse of that and of the time since the last point, in which this one was set up.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import psutil
 
-# Others' share of all cores, and the hypervisor's, above which a sample is flagged.
+from contract.flags import Flag, text, worst
+from experiments import counters
+from experiments.counters import Totals, Values
+
+# Others' share of all cores above which a sample is flagged. The kernel's ticks alone make
+# several percent of it on a few cores in a short window.
 BUSY_SHARE = 0.10
+# Shares of the time, and of the clock. A preset asks for medians to within 5% at the least: what
+# may take that much of a sample is said; what stops all threads at once, from less.
+QUEUED_SHARE = 0.05
+CLOCK_DROP = 0.05
 STEAL_SHARE = 0.02
+MEMORY_SHARE = 0.02
+# Where stalls are not counted: at 0.1 ms to fetch a page from a disk, 2% of the time.
+PAGES_PER_S = 200
 # The kernel counts CPU time in ticks of 10 ms: shorter windows say nothing.
 WINDOW_S = 0.25
-_CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-_RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """What was seen around one sample; None where no counter exists."""
 
@@ -34,109 +46,112 @@ class Reading:
     flags: str
 
 
+@dataclass(frozen=True)
+class State:
+    """What one window saw."""
+
+    values: Values
+    flags: tuple[Flag, ...] = ()
+
+
 class Watch:
     """Reads the node's and one device's counters, at most every WINDOW_S seconds."""
 
     def __init__(self, device: str) -> None:
         self._begun = time.perf_counter()
         self._process = psutil.Process()
-        self._counters = _cpu_counters() if device == "cpu" else _gpu_counters(int(device.partition(":")[2] or 0))
-        self._ticks = self._read_ticks()
-        self._last: dict[str, float | None] = {"other_load": None, "steal": None}
-        self._flags: list[str] = []
+        self._device: Callable[[], Values]
+        self._throttling: Callable[[], Sequence[str]]
+        if device == "cpu":
+            self._device, self._throttling = counters.cpu_counters(self._process), list
+        else:
+            self._device, self._throttling = counters.gpu_counters(device)
+        self._totals = self._read_totals()
+        self._highest_mhz = 0.0
+        self._state = State({})
+        self._before: tuple[Flag, ...] = ()
+        self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
+
+    def begin(self) -> None:
+        """A point is set up and will be sampled next: what was seen since the last one is its state before."""
+        self._waiting.clear()
+        if self._window_is_over():
+            self._close()
+        # Another point's work may have another clock: only within a point is a lower one a loss.
+        self._highest_mhz = 0.0
+        self._state = State(self._state.values, tuple(flag for flag in self._state.flags if flag.name != "clock"))
+        self._before = self._state.flags
 
     def read(self) -> Reading:
-        """The state of the window that this moment falls into."""
-        if time.perf_counter() - self._ticks[0] >= WINDOW_S:
-            self._refresh()
-        get = self._last.get
-        return Reading(
-            elapsed_s=time.perf_counter() - self._begun,
-            clock_mhz=get("clock_mhz"),
-            temperature_c=get("temperature_c"),
-            power_w=get("power_w"),
-            other_load=get("other_load"),
-            steal=get("steal"),
-            flags=" ".join(self._flags),
-        )
+        """The state around the sample that ends now.
 
-    def _refresh(self) -> None:
-        before, self._ticks = self._ticks, self._read_ticks()
-        seconds, busy, own, stolen = (now - then for now, then in zip(self._ticks, before, strict=True))
-        all_cores = seconds * (os.cpu_count() or 1)
+        It is the last window's until this one is closed, by a later call: then the reading is brought up to date.
+        """
+        reading = Reading(time.perf_counter() - self._begun, None, None, None, None, None, "")
+        self._waiting.append((reading, self._before))
+        self._before = ()
+        if not self._window_is_over():
+            self._tell(*self._waiting[-1])
+            return reading
+        self._close()
+        for waiting, before in self._waiting:
+            self._tell(waiting, before)
+        self._waiting.clear()
+        return reading
+
+    def _tell(self, reading: Reading, before: tuple[Flag, ...]) -> None:
+        """Write the last window's state into a reading."""
+        vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))
+
+    def _window_is_over(self) -> bool:
+        return time.perf_counter() - self._totals.at >= WINDOW_S
+
+    def _close(self) -> None:
+        before, self._totals = self._totals, self._read_totals()
+        values, seen = between(before, self._totals, os.cpu_count() or 1)
+        device, reasons = self._device(), self._throttling()
+        clock = device.get("clock_mhz") or 0.0
+        self._highest_mhz = max(self._highest_mhz, clock)
+        flags = [*seen, *(Flag("throttled", reason) for reason in reasons), *slowed(clock, self._highest_mhz)]
+        self._state = State({**device, **values}, tuple(worst(flags)))
+
+    def _read_totals(self) -> Totals:
+        return counters.read_totals(self._process)
+
+
+def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
+    """Others' load and steal as shares of `cores` in a window, and the flags that it deserves."""
+
+    def rise(name: str) -> float:
         # Ticks are rounded: a difference of them may come out slightly negative.
-        other, steal = max(0.0, busy - own) / all_cores, max(0.0, stolen) / all_cores
-        counters = self._counters()
-        throttled = bool(counters.pop("throttled", None))
-        self._last = {"other_load": other, "steal": steal, **counters}
-        seen = {"busy": other > BUSY_SHARE, "steal": steal > STEAL_SHARE, "throttled": throttled}
-        self._flags = [flag for flag, set_ in seen.items() if set_]
+        then, later = getattr(before, name), getattr(now, name)
+        return max(0.0, later - then) if then is not None and later is not None else 0.0
 
-    def _read_ticks(self) -> tuple[float, float, float, float]:
-        """Now, and seconds of CPU time so far: of everybody, of this process, stolen."""
-        node, own = psutil.cpu_times(), self._process.cpu_times()
-        stolen = getattr(node, "steal", 0.0)
-        # On Linux user and nice contain the guests' time already.
-        idle = node.idle + sum(getattr(node, name, 0.0) for name in ("iowait", "guest", "guest_nice"))
-        return time.perf_counter(), sum(node) - idle - stolen, own.user + own.system, stolen
-
-
-def _cpu_counters() -> Callable[[], dict[str, float | None]]:
-    """Clock, temperature and power of the first socket, where the system lets us read them."""
-    energy: list[tuple[float, float]] = []
-
-    def power() -> float | None:
-        """Mean power since the last reading, by RAPL's energy counter."""
-        with contextlib.suppress(OSError, ValueError):
-            energy.append((time.perf_counter(), int(_RAPL.read_text()) * 1e-6))
-        if len(energy) < 2:
-            return None
-        (then, joules), (now, more) = energy[-2:]
-        del energy[:-1]
-        # The counter wraps around every few minutes to hours.
-        return (more - joules) / (now - then) if more > joules else None
-
-    def read() -> dict[str, float | None]:
-        counters: dict[str, float | None] = {"power_w": power()}
-        # Only a governor's file is a reading: /proc/cpuinfo in a virtual machine shows the nominal clock.
-        with contextlib.suppress(OSError, ValueError):
-            counters["clock_mhz"] = int(_CPUFREQ.read_text()) / 1000
-        sensors: dict[str, Any] = getattr(psutil, "sensors_temperatures", dict)()
-        for chip in ("coretemp", "k10temp", "zenpower", "cpu_thermal"):
-            if sensors.get(chip):
-                counters["temperature_c"] = float(sensors[chip][0].current)
-        return counters
-
-    return read
+    seconds = now.at - before.at
+    other = max(0.0, now.busy - before.busy - (now.own - before.own)) / (seconds * cores)
+    steal = rise("stolen") / (seconds * cores)
+    queued, stalled, pages = (rise(name) / seconds for name in ("queued", "stalled", "paged"))
+    flags = []
+    if other > BUSY_SHARE:
+        flags.append(Flag("busy", f"{other:.0%} other load"))
+    if queued > QUEUED_SHARE:
+        flags.append(Flag("queued", f"waited for a core {min(queued, 1.0):.0%} of the time"))
+    if steal > STEAL_SHARE:
+        flags.append(Flag("steal", f"{steal:.0%}"))
+    if rise("quota_hits"):
+        flags.append(
+            Flag("throttled", f"cgroup quota in {rise('quota_hits') / max(rise('periods'), 1):.0%} of its periods")
+        )
+    if rise("hot"):
+        flags.append(Flag("throttled", "heat"))
+    if stalled > MEMORY_SHARE:
+        flags.append(Flag("memory", f"stalled {min(stalled, 1.0):.0%} of the time"))
+    elif pages > PAGES_PER_S:
+        flags.append(Flag("memory", f"{pages:,.0f} pages a second from or to the disk"))
+    return {"other_load": other, "steal": steal}, flags
 
 
-def _gpu_counters(index: int) -> Callable[[], dict[str, float | None]]:
-    """SM clock, temperature, power and throttling by NVML; nothing where it does not answer."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        handle: Any = pynvml.nvmlDeviceGetHandleByIndex(index)
-    except pynvml.NVMLError:
-        return dict
-    # Not the reasons that slow nobody down: idle, and clocks that somebody set.
-    harmless = (
-        pynvml.nvmlClocksThrottleReasonGpuIdle
-        | pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting
-        | pynvml.nvmlClocksThrottleReasonNone
-    )
-    asks: dict[str, Callable[[], float]] = {
-        "clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-        "temperature_c": lambda: float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
-        "power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-        "throttled": lambda: float(bool(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & ~harmless)),
-    }
-
-    def read() -> dict[str, float | None]:
-        counters: dict[str, float | None] = {}
-        for key, ask in asks.items():
-            with contextlib.suppress(pynvml.NVMLError):
-                counters[key] = ask()
-        return counters
-
-    return read
+def slowed(clock_mhz: float, highest_mhz: float) -> list[Flag]:
+    """A flag if the clock has fallen from the highest that was seen; none where there is no counter."""
+    drop = 1 - clock_mhz / highest_mhz if clock_mhz and highest_mhz else 0.0
+    return [Flag("clock", f"{drop:.0%} below the highest seen")] if drop > CLOCK_DROP else []

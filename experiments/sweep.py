@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import did_you_mean, read_json, read_yaml
-from experiments import hardware
+from experiments import backends, hardware
 from experiments.registry import COMMON, Experiment, get
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "preset.schema.json"
@@ -68,7 +68,8 @@ class Sweep:
                 self._complete({**case, **grid}, f"{self.place}[{number}]")
                 for values in itertools.product(*grid.values()):
                     params = {**case, **dict(zip(grid, values, strict=True))}
-                    found[Point.of(self.experiment.name, _resolved(params, device_kind))] = None
+                    for resolved in _resolved(params, device_kind):
+                        found[Point.of(self.experiment.name, resolved)] = None
         return list(found)
 
     def _complete(self, given: dict[str, Any], place: str) -> None:
@@ -84,18 +85,28 @@ class Sweep:
             raise StudyError(f"{place}: parameter {missing[0]!r} of {self.experiment.name} is missing")
 
 
-def _resolved(params: dict[str, Any], device_kind: str) -> dict[str, Any]:
-    """The parameters in numbers: 'all' threads, footprints as multiples of the last-level cache ('4xLLC')."""
+def _resolved(params: dict[str, Any], device_kind: str) -> list[dict[str, Any]]:
+    """The parameters in numbers: 'all' threads, '1..all' for 1, 2, 4, … all; footprints as multiples ('4xLLC')."""
     resolved = dict(params)
     for name, value in params.items():
         if name != "threads" and isinstance(value, str) and value.endswith("xLLC"):
             resolved[name] = int(value.removesuffix("xLLC")) * hardware.last_level_cache_bytes()
     asked = params.get("threads", 1)
     if device_kind != "cpu":
-        resolved["threads"] = 0  # a GPU's host only launches
-    else:
-        resolved["threads"] = hardware.usable_cores() if asked == "all" else int(asked)
-    return resolved
+        return [{**resolved, "threads": 0}]  # a GPU's host only launches
+    counts = _threads(asked, hardware.usable_cores())
+    if "backend" not in resolved:
+        return [{**resolved, "threads": threads} for threads in counts]
+    names = backends.expand(resolved["backend"])
+    return [{**resolved, "backend": name, "threads": threads} for name in names for threads in counts]
+
+
+def _threads(asked: int | str, cores: int) -> list[int]:
+    if asked == "all":
+        return [cores]
+    if asked == "1..all":
+        return [*(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores]
+    return [int(asked)]
 
 
 def preset_path(preset: str) -> Path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import cycle
 from typing import Annotated
 
 
@@ -44,6 +45,11 @@ class Dtype(StrEnum):
         return 4.0 * self.unit_roundoff + 2.0 * math.sqrt(k) * accumulator.unit_roundoff
 
 
+def largest(*errors: float) -> float:
+    """The largest error; nan if one of them is, where `max` may pass it over."""
+    return max(errors, key=lambda error: (math.isnan(error), error))
+
+
 # Parameters that a preset may also give relative to the machine: see experiments.sweep.
 Threads = Annotated[int, "all"]
 Footprint = Annotated[int, "xLLC"]
@@ -63,7 +69,9 @@ class Work:
     tolerance: largest error that counts as right.
     rate: if set, the metric is this many events over the time, in `rate_unit`,
         under the name `metric` (a clock, say), in place of a time.
+    per: if set, the metric is the time divided by this many steps (a latency), under the name `metric`.
     observe: measurements that are no timings, made once: {metric: (value, unit)}.
+        Work without run and phases is observed only.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -75,12 +83,20 @@ class Work:
     metric: str = "time"
     rate: float | None = None
     rate_unit: str = "s"
+    per: float | None = None
     observe: Callable[[], dict[str, tuple[float, str]]] | None = None
     calls: Sequence[Callable[[], object]] = field(init=False)
+    turns: Iterator[Callable[[], object]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.calls = (self.run,) if callable(self.run) else tuple(self.run)
-        if bool(self.calls) == bool(self.phases):
+        # Goes on from sample to sample: started afresh, single calls would all use the first operands.
+        self.turns = cycle(self.calls)
+        if self.calls and self.phases:
             raise TypeError("a Work has either run or phases")
+        if not self.calls and not self.phases and self.observe is None:
+            raise TypeError("a Work has something to run, or to observe")
+        if self.rate is not None and self.per is not None:
+            raise TypeError("a Work has either a rate or a time per step")
         if (self.check is None) != (self.tolerance is None):
             raise TypeError("a check needs a tolerance, and a tolerance a check")

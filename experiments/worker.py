@@ -22,8 +22,11 @@ from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
 from experiments.work import Unsupported, Work
 
-# A probe may cost this share of the point's budget before a larger one is not dared.
-PROBE_SHARE = 0.1
+# A point that is predicted to take this share of its budget is measured without another probe.
+SURE_SHARE = 0.1
+# A probe may cost this share of the point's budget, or these seconds, before a larger one is not dared:
+# the cheapest take little more than starting threads, and scaled up that looks like hours.
+PROBE_SHARE, PROBE_S = 0.3, 1.0
 # A call that is predicted to take this many times the point's budget is not made.
 OVERRUN = 2.0
 # The largest share of free memory that a point may ask for.
@@ -84,7 +87,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     if device.kind not in experiment.fits:
         raise Unsupported("no accelerator" if device.kind == "cpu" else f"{experiment.name} asks about CPUs only")
     params, policy = typed(experiment, order["params"]), Policy(**order["policy"])
-    if params.get("backend") != "llvm":  # own kernels start their own threads, and need no torch
+    if not str(params.get("backend")).startswith("llvm"):  # own kernels start their own threads, and need no torch
         device.set_threads(order["params"]["threads"])
     _fits_memory(experiment, order["params"], device)
     _fits_budget(experiment, params, device, policy)
@@ -92,7 +95,9 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     error, answer = _checked(work), _outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
-    measurement = measure(work, device, policy, watch.read)
+    timed = bool(work.calls or work.phases)
+    watch.begin()
+    measurement = measure(work, device, policy, watch.read) if timed else Measurement(calls=1)
     return {
         **answer,
         "series": _series(work, measurement),
@@ -115,7 +120,9 @@ def _series(work: Work, measurement: Measurement) -> list[dict[str, Any]]:
     found = []
     for phase, seconds in measurement.samples.items():
         name = f"{work.metric}.{phase}" if phase else work.metric
-        values = [work.rate / value for value in seconds] if work.rate else seconds
+        values = (
+            [work.rate / value for value in seconds] if work.rate else [value / (work.per or 1) for value in seconds]
+        )
         found.append({"metric": name, "unit": work.rate_unit, "values": values})
     return found
 
@@ -148,12 +155,15 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
     goal = _size(params)
     predicted = 0.0
     for cheaper in reversed(ladder):
-        if predicted * _size(cheaper) / goal > PROBE_SHARE * policy.budget_s:
+        if predicted * _size(cheaper) / goal > max(PROBE_SHARE * policy.budget_s, PROBE_S):
             break
         work = experiment.function(device, **cheaper)
-        once = [sum(device.time(work, 1)) for _ in range(3)]
+        # The first call may compile or allocate.
+        once = [sum(device.time(work, 1)) for _ in range(2)]
+        if sum(once) <= SURE_SHARE * policy.budget_s:
+            once.append(sum(device.time(work, 1)))
         predicted = min(once) * goal / _size(cheaper)
-        if predicted <= PROBE_SHARE * policy.budget_s:
+        if predicted <= SURE_SHARE * policy.budget_s:
             return
     if predicted > OVERRUN * policy.budget_s:
         raise Skipped(f"budget: one call is predicted to take {predicted:.3g} s, the point has {policy.budget_s:g} s")

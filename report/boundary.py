@@ -10,6 +10,8 @@ from report.wording import count, label_value, several
 
 # Most of what a reader can take in within a sentence.
 _MOST_VALUES = 6
+# Numbers that order named things; the thing's name says more.
+_NAMED_BY = {"flop": "run"}
 
 
 def boundary(cells: Cells, outcomes: Sequence[str], node_labels: Mapping[str, str]) -> str:
@@ -60,24 +62,32 @@ def _one_label(rows: Sequence[Mapping[str, Any]]) -> str | None:
         if len(values) != 2:
             return None
         first, second = sorted(values, key=["supports", "challenges", "undecided"].index)
-        how = _numbers if _numeric(rows, name) else _names
-        text = how(name, values, first, second)
+        if _numeric(rows, name):
+            text = _numbers({row[name]: _said(row, name) for row in rows}, values, first, second)
+        else:
+            text = _names(name, values, first, second)
         if text:
             return text
     return None
 
 
-def _numbers(name: str, values: Mapping[str, set[Any]], first: str, second: str) -> str | None:
-    """'holds from batch 256 on, fails up to batch 64', if the values do not interleave."""
+def _said(row: Mapping[str, Any], name: str) -> str:
+    """A numeric label of a row in words, or the name of what it orders."""
+    by = _NAMED_BY.get(name, name)
+    return label_value(by, row[by]) if by in row else label_value(name, row[name])
+
+
+def _numbers(said: Mapping[Any, str], values: Mapping[str, set[Any]], first: str, second: str) -> str | None:
+    """'holds from batch 256 on, fails up to batch 64', if the values do not interleave. said: the values in words."""
     low, high = (first, second) if max(values[first]) < min(values[second]) else (second, first)
     if max(values[low]) >= min(values[high]):
         return None
-    up = f"{_words(low)} up to {label_value(name, max(values[low]))}"
-    on = f"{_words(high)} from {label_value(name, min(values[high]))} on"
+    up = f"{_words(low)} up to {said[max(values[low])]}"
+    on = f"{_words(high)} from {said[min(values[high])]} on"
     if len(values[low]) == 1:
-        up = f"{_words(low)} at {label_value(name, max(values[low]))}"
+        up = f"{_words(low)} at {said[max(values[low])]}"
     if len(values[high]) == 1:
-        on = f"{_words(high)} at {label_value(name, min(values[high]))}"
+        on = f"{_words(high)} at {said[min(values[high])]}"
     return f"{up}, {on}" if low == first else f"{on}, {up}"
 
 

@@ -27,6 +27,10 @@ _CLOSED = {
     "baseline": ["core", "node"],
     "precision": ["equal", "best"],
     "phase": ["forward", "backward", "update"],
+    "kernel": ["chain", "chase", "branches", "states"],
+    "chains": ["one", "full"],
+    "method": ["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"],
+    "transfers": ["none", "excluded", "included"],
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -24,13 +24,17 @@ class MissingSourceError(Exception):
 
 @dataclass
 class Data:
-    """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id."""
+    """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id.
+
+    summarised: the summary, where it is at hand already; else it is made from the nodes' samples.
+    """
 
     nodes: Nodes
     reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    summarised: InitVar[pd.DataFrame | None] = None
 
-    def __post_init__(self) -> None:
-        self.table = summarise(self.nodes.samples())
+    def __post_init__(self, summarised: pd.DataFrame | None) -> None:
+        self.table = summarise(self.nodes.samples()) if summarised is None else summarised
 
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Cells:
         """Cells of one experiment's points that are ok; the point's parameters become labels.

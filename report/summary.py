@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report import stats
+from report import flags, stats
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
 # Points that share a variance: one experiment and metric on one device of one node.
 GROUP = ["node", "experiment", "device", "metric"]
-# Shares that are counted, not timed: equal values in every round are exact.
-COUNTED = {"repeat_share", "matmul_flop_share"}
+# What is counted or computed, not timed: equal values in every round are exact.
+COUNTED = {
+    "repeat_share", "matmul_flop_share", "differing_share", "flushed_share", "distinct_results", "fingerprint",
+    "spread_ulp", "spread_median_ulp", "spread_relative", "error_ulp",
+}  # fmt: skip
 
 COLUMNS = {
     "metric": "What was measured",
@@ -35,7 +38,8 @@ COLUMNS = {
     "bytes_per_s": "bytes / estimate, for times",
     "error": "Largest relative error of the result against float64",
     "tolerance": "Largest error that counts as right",
-    "flags": "What may have spoilt samples (busy, steal, throttled); exact: counted and equal in all rounds",
+    "flags": "What may have spoilt samples, in how many of them and the worst of it; unstable: rounds differ by more "
+    "than their own samples explain; exact: counted and equal in all rounds",
     "origin": "measured, or synthetic (tests only)",
 }
 
@@ -83,7 +87,7 @@ def _row(key: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
         "bytes": used["bytes"].median(),
         "error": used["error"].max(),
         "tolerance": used["tolerance"].max(),
-        "flags": " ".join(sorted({word for flags in used["flags"].unique() for word in flags.split()})),
+        "flags": flags.text([*flags.of_samples(used), *(flags.of_rounds(ok) if len(ok) else [])]),
         "origin": _commonest(used["origin"]),
         "_rounds": ok.groupby("round")["value"].median().to_numpy() if len(ok) else None,
     }
@@ -105,4 +109,5 @@ def _estimate(table: pd.DataFrame, index: pd.Index) -> None:
     table.loc[index, "log_se"] = found.se
     for position, exact in zip(index, found.exact, strict=True):
         if exact:
-            table.loc[position, "flags"] = f"{table.loc[position, 'flags']} exact".strip()
+            said = flags.read(str(table.loc[position, "flags"]))
+            table.loc[position, "flags"] = flags.text([*said, flags.Seen(flags.EXACT)])

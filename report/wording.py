@@ -138,9 +138,11 @@ def label_value(name: str, value: Any) -> str:
         return {"core": "against one core", "node": "against all cores"}.get(str(value), f"against {value}")
     if name in ("footprint", "size"):
         return f"{name} {with_unit(float(value), 'B')}"
+    if name == "flop":
+        return with_unit(float(value), "FLOP")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{name} {exactly(float(value))}"
-    if name in ("node", "dtype", "model", "op", "phase", "entry"):
+    if name in ("node", "dtype", "model", "op", "phase", "entry", "run"):
         return str(value)
     return f"{name.replace('_', ' ')} {value}"
 

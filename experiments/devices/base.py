@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from itertools import cycle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.work import Dtype, Unsupported, Work
@@ -82,8 +81,3 @@ class Device(ABC):
     def unsupported(self, backend: str) -> Unsupported:
         """The outcome for a backend that this kind of device does not have."""
         return Unsupported(f"backend {backend} does not run on {self.name}")
-
-
-def in_turn(work: Work) -> Iterator[Callable[[], object]]:
-    """The work's equivalent calls, one after the other, for ever."""
-    return cycle(work.calls)

@@ -1,4 +1,4 @@
-"""The CPU: all cores of the node, through PyTorch, oneDNN, NumPy's BLAS and own kernels."""
+"""The CPU: all cores of the node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from experiments import hardware
-from experiments.devices.base import Device, in_turn
+from experiments import backends, hardware
+from experiments.devices.base import Device
 from experiments.work import Dtype, Unsupported, Work
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class CpuDevice(Device):
     def __init__(self, name: str = "cpu") -> None:
         super().__init__(name)
         self._limits: Any = None
+        self._threads = 1
 
     @classmethod
     def detect(cls) -> tuple[list[str], str]:
@@ -44,6 +45,7 @@ class CpuDevice(Device):
 
         if threads == 0:
             return
+        self._threads = threads
         torch.set_num_threads(threads)
         # Kept: the limit ends when the object does. Covers NumPy's BLAS, which torch does not.
         self._limits = threadpool_limits(limits=threads, user_api="blas")
@@ -72,56 +74,16 @@ class CpuDevice(Device):
                     before, stamp = stamp, perf_counter_ns()
                     spent[index] += stamp - before
             return [total * 1e-9 / calls for total in spent]
-        todo = islice(in_turn(work), calls)
+        todo = islice(work.turns, calls)
         start = perf_counter_ns()
         for call in todo:
             call()
         return [(perf_counter_ns() - start) * 1e-9 / calls]
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
-        import torch
-
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
-        if backend == "torch":
-            out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype)
-            return lambda: torch.mm(a, b, out=out)
-        if backend == "onednn":
-            return _onednn(a, b)
-        if backend == "numpy":
-            return _numpy(a, b, dtype)
-        raise self.unsupported(backend)
-
-
-def _onednn(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """oneDNN's inner product, which picks the core's widest instructions on any vendor's CPU."""
-    import torch
-
-    if a.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        raise Unsupported(f"oneDNN has no {str(a.dtype).removeprefix('torch.')} product")
-    if not torch.backends.mkldnn.is_available():
-        raise Unsupported("this build of torch has no oneDNN")
-    weight = b.t().contiguous()
-    try:
-        linear = torch.ops.mkldnn._linear_pointwise
-        linear(a[:1], weight, None, "none", [], "")
-    except (AttributeError, RuntimeError) as missing:
-        raise Unsupported(f"oneDNN: {str(missing).splitlines()[0]}") from None
-    return lambda: linear(a, weight, None, "none", [], "")
-
-
-def _numpy(a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
-    import numpy as np
-    import torch
-
-    if dtype not in (Dtype.FLOAT32, Dtype.FLOAT64):
-        raise Unsupported(f"NumPy's BLAS has no {dtype} product")
-    left, right = a.numpy(), b.numpy()
-    out = np.empty((a.shape[0], b.shape[1]), dtype=left.dtype)
-    wrapped = torch.from_numpy(out)
-
-    def product() -> torch.Tensor:
-        np.matmul(left, right, out=out)
-        return wrapped
-
-    return product
+        library = backends.get(backend)
+        if library is None:
+            raise self.unsupported(backend)
+        return library.matmul(a, b, dtype, self._threads)

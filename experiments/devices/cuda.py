@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice, pairwise
@@ -9,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from experiments import hardware
-from experiments.devices.base import Device, in_turn
+from experiments.devices.base import Device
 from experiments.work import Dtype, Unsupported, Work
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class CudaDevice(Device):
         """The host's threads only launch; they are left alone."""
 
     def free_bytes(self) -> int:
+        # What the libraries keep for their next allocation is free for the next point.
+        self._torch.cuda.empty_cache()
+        if "cupy" in sys.modules:
+            sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
         return int(self._torch.cuda.mem_get_info(self.name)[0])
 
     @cached_property
@@ -72,7 +77,7 @@ class CudaDevice(Device):
             each = len(work.phases)
             spent = self._between([phase for _, phase in work.phases] * calls)
             return [sum(spent[index::each]) / calls for index in range(each)]
-        todo = list(islice(in_turn(work), calls))
+        todo = list(islice(work.turns, calls))
 
         def run() -> None:
             for call in todo:

@@ -1,4 +1,4 @@
-"""The models, each readable on one screen: MLP and CNN on digits, a GPT on text."""
+"""The models, each readable on one screen: MLP and CNN on digits, two GPTs on text."""
 
 from __future__ import annotations
 
@@ -111,6 +111,12 @@ class Gpt(nn.Module):
         return block * cls.BLOCKS + [cls.WIDTH * cls.VOCABULARY * cls.LENGTH]
 
 
+class Gpt2(Gpt):
+    """The same in the shape of GPT-2 small (Radford et al. 2019, table 2), on bytes and 256 of them."""
+
+    WIDTH, HEADS, BLOCKS, LENGTH = 768, 12, 12, 256
+
+
 @dataclass(frozen=True)
 class Entry:
     """A model, its data and its count of operations.
@@ -123,6 +129,11 @@ class Entry:
     batch: Callable[[int], tuple[Tensor, Tensor]]
     macs: Callable[[], list[int]]
     first_input_has_gradient: bool
+
+    def parameters(self) -> int:
+        """Number of weights, without making them."""
+        with torch.device("meta"):
+            return sum(p.numel() for p in self.model().parameters())
 
     def step_flop(self, batch: int) -> float:
         """FLOP of one training step in products and convolutions.
@@ -138,4 +149,5 @@ ZOO: dict[str, Entry] = {
     "mlp": Entry(Mlp, data.digits_batch, Mlp.macs, first_input_has_gradient=False),
     "cnn": Entry(Cnn, data.digits_batch, Cnn.macs, first_input_has_gradient=False),
     "gpt": Entry(Gpt, lambda size: data.text_batch(size, Gpt.LENGTH), Gpt.macs, first_input_has_gradient=True),
+    "gpt2": Entry(Gpt2, lambda size: data.text_batch(size, Gpt2.LENGTH), Gpt2.macs, first_input_has_gradient=True),
 }

@@ -1,13 +1,16 @@
-"""Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory."""
+"""Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory.
+
+`llvm-nt` stores past the caches: the most that main memory takes, and less than the caches do.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Literal
 
-from experiments import kernels
 from experiments.devices import Device
-from experiments.kernels import STREAM_ARRAYS, STREAM_SCALAR
+from experiments.kernels.compile import aligned
+from experiments.kernels.stream import STREAM_ARRAYS, STREAM_SCALAR, stream, stream_elements
 from experiments.registry import experiment
 from experiments.work import Dtype, Footprint, Threads, Unsupported, Work
 
@@ -21,7 +24,12 @@ def memory(footprint: int, **_: Any) -> float:
 
 @experiment("bandwidth", memory=memory)
 def bandwidth(
-    device: Device, op: Op, footprint: Footprint, dtype: Dtype, backend: Literal["llvm", "torch"], threads: Threads
+    device: Device,
+    op: Op,
+    footprint: Footprint,
+    dtype: Dtype,
+    backend: Literal["llvm", "llvm-nt", "torch"],
+    threads: Threads,
 ) -> Work:
     """One pass of `op` over arrays that take `footprint` bytes together.
 
@@ -29,7 +37,9 @@ def bandwidth(
     The footprint is the variable, so nothing is rotated or flushed.
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
-    return (_llvm if backend == "llvm" else _torch)(device, op, elements, dtype, threads)
+    if backend == "torch":
+        return _torch(device, op, elements, dtype, threads)
+    return _llvm(device, op, elements, dtype, threads, nontemporal=backend == "llvm-nt")
 
 
 def _expected(op: str, a: Any, b: Any) -> Any:
@@ -41,21 +51,22 @@ def _expected(op: str, a: Any, b: Any) -> Any:
     }[op]()
 
 
-def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads) -> Work:
+def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool) -> Work:
     """Own kernel over NumPy arrays; small footprints are gone over several times within one call."""
     import numpy as np
 
     if device.kind != "cpu":
         raise device.unsupported("llvm")
-    touched = kernels.stream_elements(elements, dtype, threads)
+    touched = stream_elements(elements, dtype, threads)
     if touched == 0:
         raise Unsupported(f"footprint too small for {threads} threads")
-    arrays = [kernels.aligned(elements, dtype) for _ in range(STREAM_ARRAYS[op])]
+    arrays = [aligned(elements, dtype) for _ in range(STREAM_ARRAYS[op])]
     _fill(arrays)
-    kernel = kernels.stream(op, dtype, arrays, threads)
+    kernel = stream(op, dtype, arrays, threads, nontemporal)
     moved = float(STREAM_ARRAYS[op] * touched * dtype.itemsize)
-    # Starting threads costs some 20 µs: a call must move enough for that not to show.
-    passes = max(1, int(64e6 / moved))
+    # Starting threads costs some 20 to 50 µs: a call must move enough for that not to show, at the
+    # rate of caches.
+    passes = max(1, int((1e9 * threads if threads > 1 else 64e6) / moved)) if moved < 64e6 * threads else 1
 
     def check() -> float:
         """On the inputs as they were drawn; by parts that stay in a cache."""

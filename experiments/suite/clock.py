@@ -16,11 +16,11 @@ from experiments.work import Threads, Work
 @experiment("clock", fits=("cpu",))
 def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Work:
     """`chain` dependent operations, rounded up to whole loops of the kernel."""
-    from experiments import kernels
+    from experiments.kernels import chain as chains
 
-    kernel, per_loop = kernels.chain()
+    kernel, per_loop = chains.chain()
     loops = -(-chain // per_loop)
-    right = kernels.chain_value(50)
+    right = chains.chain_value(50)
     return Work(
         run=lambda: kernel(loops),
         metric="clock",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Work
+from experiments.work import Dtype, Threads, Work, largest
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +35,7 @@ def gemm(
     n: int,
     k: int,
     dtype: Dtype,
-    backend: Literal["torch", "onednn", "numpy"],
+    backend: Library,
     threads: Threads,
 ) -> Work:
     """One product of (m, k) by (k, n).
@@ -66,7 +67,7 @@ def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: s
     rows = slice(0, min(m, 16))
     exact = a[rows].double() @ b.double()
     x = device.normal((n, 1), Dtype.FLOAT64)
-    return max(relative_error(c[rows], exact), relative_error(c @ x, a.double() @ (b.double() @ x)))
+    return largest(relative_error(c[rows], exact), relative_error(c @ x, a.double() @ (b.double() @ x)))
 
 
 def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:

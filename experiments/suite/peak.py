@@ -1,10 +1,12 @@
 """Peak rate of fused multiply-adds: the ceiling under which every product runs.
 
-`fma` uses the widest vectors that the core has, `scalar_fma` one number at a time.
+`fma` uses the widest vectors that the core has, `scalar_fma` one number at a time. In
+bfloat16 the instruction is a dot product of pairs, added to a float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from experiments.devices import Device
@@ -22,12 +24,21 @@ def peak(
     loops: int,
 ) -> Work:
     """`loops` rounds over independent accumulators that never leave the registers."""
-    from experiments import kernels
+    from experiments.kernels.compile import vector_bytes
+    from experiments.kernels.dot import dot
+    from experiments.kernels.fma import fma
 
+    if kernel == "fma" and dtype is Dtype.BFLOAT16:
+        run, per_loop = dot(threads)
+        return _work(run, per_loop, loops, Dtype.FLOAT32)
     if dtype not in (Dtype.FLOAT32, Dtype.FLOAT64):
         raise Unsupported(f"no {dtype} kernel for the peak rate")
-    lanes = kernels.vector_bytes() // dtype.itemsize if kernel == "fma" else 1
-    run, per_loop = kernels.fma(dtype, lanes, threads)
+    lanes = vector_bytes() // dtype.itemsize if kernel == "fma" else 1
+    run, per_loop = fma(dtype, lanes, threads)
+    return _work(run, per_loop, loops, dtype)
+
+
+def _work(run: Callable[[int], float], per_loop: int, loops: int, dtype: Dtype) -> Work:
     return Work(
         run=lambda: run(loops),
         flop=2.0 * per_loop * loops,

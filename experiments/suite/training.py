@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 # Steps in each round whose operators are compared, and those that are profiled.
 TRACED_STEPS = 8
 PROFILED_STEPS = 4
+# Where a step takes this many seconds, fewer must do.
+SLOW_S, FEWEST_STEPS = 0.25, 2
 # Relative error of all gradients together that a right step may show against float64:
 # rounding of some hundred operations in a row, each bounded as in Dtype.matmul_tolerance.
 TOLERANCE = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
@@ -27,32 +30,80 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
     return {**params, "batch": max(1, params["batch"] // 8)} if params["batch"] > 1 else None
 
 
-@experiment("training", smaller=smaller)
+def memory(model: str, dtype: str, **_: Any) -> float:
+    """Weights, gradients and Adam's two moments in float32; the check's weights and gradients in float64."""
+    from experiments.models.zoo import ZOO
+
+    return ZOO[model].parameters() * 8 * 4.0
+
+
+@experiment("training", smaller=smaller, memory=memory)
 def training(
     device: Device,
-    model: Literal["mlp", "cnn", "gpt"],
+    model: Literal["mlp", "cnn", "gpt", "gpt2"],
     batch: int,
     dtype: Dtype,
-    backend: Literal["torch"],
+    backend: Literal["torch", "onednn", "python", "scalar", "simd"],
     threads: Threads,
 ) -> Work:
     """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
+
+    backend: torch as it comes; torch tuned for a CPU (onednn: the products of linear
+    layers by oneDNN, Adam fused into one pass); or plain loops, interpreted or compiled
+    without or with vectors (MLP, one thread).
 
     Work: the FLOP of its products and convolutions, by formula (checked against
     `torch.utils.flop_counter` in the tests).
     """
     from experiments.models.zoo import ZOO
 
-    if dtype not in TOLERANCE:
+    if dtype not in TOLERANCE and backend != "python":
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
     entry = ZOO[model]
-    trainer = Trainer(entry.model().to(device.name), *entry.batch(batch), device, dtype)
+    if backend in ("python", "scalar", "simd"):
+        return _loops(device, model, batch, dtype, backend, threads)
+    built = _built(entry.model(), device, dtype, backend).to(device.name)
+    trainer = Trainer(built, *entry.batch(batch), device, dtype, fused=backend == "onednn")
     return Work(
         phases=[("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)],
         flop=entry.step_flop(batch),
         check=lambda: least_error(trainer, lambda: entry.batch(batch), TOLERANCE[dtype]),
         tolerance=TOLERANCE[dtype],
-        observe=trainer.observe,
+        # oneDNN's products bypass the operators that are counted.
+        observe=trainer.observe if backend == "torch" else None,
+    )
+
+
+def _built(model: torch.nn.Module, device: Device, dtype: Dtype, backend: str) -> torch.nn.Module:
+    """The model, its linear layers going through the library `backend`. Raises Unsupported."""
+    if backend == "torch":
+        return model
+    if device.kind != "cpu":
+        raise device.unsupported(backend)
+    if dtype is not Dtype.FLOAT32:
+        raise Unsupported(f"in {dtype}, PyTorch goes through oneDNN by itself")
+    from experiments.models.onednn import through_onednn
+
+    return through_onednn(model)
+
+
+def _loops(device: Device, model: str, batch: int, dtype: Dtype, how: str, threads: int) -> Work:
+    from experiments.models.loops import LoopTrainer
+    from experiments.models.zoo import ZOO, Mlp
+
+    if device.kind != "cpu":
+        raise device.unsupported(how)
+    if model != "mlp" or threads > 1:
+        raise Unsupported("the plain loops train the MLP, on one thread")
+    if dtype is not (Dtype.FLOAT64 if how == "python" else Dtype.FLOAT32):
+        raise Unsupported("interpreted loops work on Python's float64, compiled ones here on float32")
+    entry = ZOO[model]
+    trainer = LoopTrainer(how, Mlp(), entry.batch(batch), dtype)
+    return Work(
+        phases=[("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)],
+        flop=entry.step_flop(batch),
+        check=lambda: trainer.error(entry.batch(batch)),
+        tolerance=TOLERANCE[Dtype.FLOAT32],
     )
 
 
@@ -60,13 +111,19 @@ class Trainer:
     """A model with its optimiser, one batch on the device, and the three phases of a step."""
 
     def __init__(
-        self, model: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor, device: Device, dtype: Dtype
+        self,
+        model: torch.nn.Module,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        device: Device,
+        dtype: Dtype,
+        fused: bool = False,
     ) -> None:
         import torch
 
         self.model, self.device, self.dtype = model, device, dtype
         self.inputs, self.targets = inputs.to(device.name), targets.to(device.name).flatten()
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
+        self.optimiser = torch.optim.Adam(model.parameters(), lr=1e-4, fused=fused or None)
         if device.kind == "gpu":
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
@@ -101,8 +158,11 @@ class Trainer:
         """How alike the steps are, and the products' share of operations and of time."""
         from experiments.models import trace
 
-        repeats, flop_share = trace.repeat_share(self.step, TRACED_STEPS)
-        time_share = trace.product_time_share(self.step, self.device.kind, PROFILED_STEPS)
+        begun = time.perf_counter()
+        self.step()
+        slow = time.perf_counter() - begun > SLOW_S
+        repeats, flop_share = trace.repeat_share(self.step, FEWEST_STEPS if slow else TRACED_STEPS)
+        time_share = trace.product_time_share(self.step, self.device.kind, FEWEST_STEPS if slow else PROFILED_STEPS)
         return {
             "repeat_share": (repeats, "1"),
             "matmul_flop_share": (flop_share, "1"),

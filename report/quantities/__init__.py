@@ -13,7 +13,20 @@ from functools import cache
 from report.cells import Cells
 from report.evidence import Data
 
-MODULES = ("gemm", "memory", "training", "derived", "reference")
+MODULES = (
+    "gemm",
+    "memory",
+    "training",
+    "derived",
+    "reference",
+    "scaling",
+    "ladder",
+    "numerics",
+    "content",
+    "tabular",
+    "train_hours",
+    "sequential",
+)
 TIERS = ("measured", "derived", "documented")
 
 

@@ -90,29 +90,6 @@ def mac_per_cycle(data: Data) -> Cells:
 
 
 @quantity(
-    "gemm.scaling_efficiency",
-    unit="1",
-    needs={"experiments": ["gemm"], "device": "cpu"},
-    labels=_LABELS,
-    says="On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core",
-)
-def scaling_efficiency(data: Data) -> Cells:
-    """Rate with all threads over (threads x rate with one), same dtype and library.
-
-    For `best` the best shape and library of either side. A node that measured
-    one thread only has no cell.
-    """
-    rates = rate(data)
-    if not len(rates):
-        return rates
-    rates = rates.only(device="cpu")
-    many = rates.frame["threads"] > 1
-    one = rates.only(threads=1).without("threads")
-    shared = rates.at(many.to_numpy(bool))
-    return shared.scaled_by(1 / shared.frame["threads"].astype(float)) / one
-
-
-@quantity(
     "gemm.peak_share",
     unit="1",
     needs={"experiments": ["gemm", "peak"], "device": "cpu"},

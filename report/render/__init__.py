@@ -27,7 +27,7 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
     """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
 
     `renderer`: auto (Quarto where it is found and new enough, else pandoc), quarto
-    or pandoc. `data`: the folder that `report gather` wrote, for the central figures.
+    or pandoc. `data`: the folder that `report gather` wrote, for the measurements.
 
     Everything is made in a scratch folder and moved into place file by file, each
     whole: a render that is killed leaves the old report. Raises StudyError for a

@@ -11,10 +11,11 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report import wording
 from report.render import words
-from report.render.central import central_drawings, left_out_points
 from report.render.claim_figure import claim_drawing
 from report.render.figures import Drawing
+from report.render.flagged import flagged_points
 from report.render.markdown import identifier
+from report.render.measurements import left_out_points, sections
 from report.render.nodes import describe
 
 # A claim's table of cells is read to its end by nobody beyond this; verdicts.json holds every cell.
@@ -50,8 +51,8 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         if drawing:
             drawings.append(drawing)
         claims.append(_claim(verdict, known, drawing))
-    central = central_drawings(data, document["nodes"]) if data else []
-    drawings += central
+    measured = sections(data, document["nodes"]) if data else []
+    drawings += [shown.drawing for section in measured for shown in section.exhibits if shown.drawing]
     day = re.match(r"\d{4}-\d\d-\d\d", str(document["generated_utc"]))
     return {
         "total": len(claims),
@@ -67,8 +68,9 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "nodes": [describe(node) for node in document["nodes"]],
         "node_names": wording.several([str(node.get("label") or node["id"]) for node in document["nodes"]]),
         "left_out": left_out_points(data) if data else [],
+        "flagged": flagged_points(data) if data else [],
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
-        "central": central,
+        "measured": measured,
         "changed": [claim for claim in claims if claim["changes"]],
         "meaning": [
             {"name": name, "class": words.verdict_class(name), "means": words.MEANING[name]} for name in words.VERDICTS

@@ -13,7 +13,17 @@ from experiments.registry import experiment
 from experiments.work import Threads, Unsupported, Work
 
 How = Literal[
-    "right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints", "tells its environment"
+    "right",
+    "killed",
+    "hangs",
+    "raises",
+    "no memory",
+    "wrong",
+    "nan",
+    "unsupported",
+    "prints",
+    "tells its environment",
+    "is told",
 ]
 
 
@@ -34,7 +44,7 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
 
     if how == "unsupported":
         raise Unsupported("not on this planet")
-    if how == "tells its environment":
+    if how in ("tells its environment", "is told"):
         raise Unsupported(" ".join(os.environ))
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)

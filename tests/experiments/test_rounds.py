@@ -20,7 +20,13 @@ from experiments.sweep import Sweep
 from tests.experiments import broken_worker
 
 BROKEN = Experiment(
-    "broken", broken_worker.broken, _parameters(broken_worker.broken), smaller=None, memory=None, fits=("cpu",)
+    "broken",
+    broken_worker.broken,
+    _parameters(broken_worker.broken),
+    smaller=None,
+    memory=None,
+    fits=("cpu",),
+    environment=lambda params: {"CHOSEN_BY_POINT": "yes"} if params["how"] == "is told" else {},
 )
 FIRST = {"how": "right", "index": 1, "backend": "llvm"}
 
@@ -131,6 +137,16 @@ def test_inherited_variables_do_not_choose_a_librarys_kernels(monkeypatch: pytes
     names = reason.split()
     assert "PATH" in names
     assert not {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} & set(names)
+
+
+def test_variables_of_a_point_are_set_in_its_own_process_and_recorded() -> None:
+    measured = make(["tells its environment", "is told", "right", "is told"])
+    measured.run()
+    seen = by_how(measured)
+    assert "CHOSEN_BY_POINT" in seen["is told"][1].split()
+    assert "CHOSEN_BY_POINT" not in seen["tells its environment"][1].split()
+    assert measured.workers == 2
+    assert sorted(map(sorted, measured.environments)) == [[], ["CHOSEN_BY_POINT"]]
 
 
 def test_progress_is_shown_on_a_terminal_even_one_that_does_not_tell_its_size(tmp_path: Path) -> None:

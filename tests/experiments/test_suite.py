@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.devices.cpu import CpuDevice
 from experiments.models import data, trace
-from experiments.models.zoo import ZOO, Gpt
+from experiments.models.zoo import Gpt
 from experiments.registry import experiments, get, typed
 from experiments.suite import gemm as gemm_module
 from experiments.work import Dtype, Unsupported, Work
@@ -38,18 +38,51 @@ POINTS: list[tuple[str, dict[str, Any]]] = [
             "torch": ("float32", "float64", "bfloat16", "float16"),
             "onednn": ("float32", "bfloat16"),
             "numpy": ("float32", "float64"),
+            "python": ("float64",),
+            "scalar": ("float32", "float64"),
+            "simd": ("float32", "float64"),
         }.items()
         for dtype in dtypes
     ),
     *(
         ("bandwidth", {"op": op, "footprint": 100_000, "dtype": "float64", "backend": backend, "threads": 1})
         for op in ("copy", "scale", "add", "triad")
-        for backend in ("llvm", "torch")
+        for backend in ("llvm", "llvm-nt", "torch")
     ),
     *(
         ("training", {"model": model, "batch": 3, "dtype": dtype, "backend": "torch", "threads": 1})
-        for model in ZOO
+        for model in ("mlp", "cnn", "gpt")
         for dtype in ("float32", "bfloat16")
+    ),
+    *(
+        ("training", {"model": model, "batch": 3, "dtype": "float32", "backend": "onednn", "threads": 1})
+        for model in ("mlp", "cnn", "gpt")
+    ),
+    *(
+        ("training", {"model": "mlp", "batch": 3, "dtype": dtype, "backend": backend, "threads": 1})
+        for backend, dtype in (("python", "float64"), ("scalar", "float32"), ("simd", "float32"))
+    ),
+    *(
+        ("tabular", {"op": op, "rows": 3000, "transfers": "none", "backend": backend, "threads": 1})
+        for op, backend in (("sort", "numpy"), ("group_by", "pandas"), ("parse_csv", "python"))
+    ),
+    *(
+        ("numerics", {"method": method, "m": 9, "n": 7, "k": 40, "dtype": "float32", "backend": backend, "threads": 1})
+        for method, backend in (("cell_order", "scalar"), ("summation", "torch"), ("repeat", "torch"))
+    ),
+    *(
+        ("content", {"content": name, "m": 48, "n": 80, "k": 96, "dtype": "float32", "backend": "torch", "threads": 1})
+        for name in ("zeros", "normal", "denormal")
+    ),
+    *(
+        ("sequential", {**kind, "chains": chains, "backend": "numba", "threads": threads})
+        for kind in (
+            {"kernel": "chain", "footprint": 4, "data": "random"},
+            {"kernel": "chase", "footprint": 100_000, "data": "random"},
+            {"kernel": "branches", "footprint": 4096, "data": "predictable"},
+            {"kernel": "states", "footprint": 1 << 21, "data": "text"},
+        )
+        for chains, threads in (("one", 1), ("full", 2))
     ),
 ]
 
@@ -73,6 +106,7 @@ def test_the_tests_run_every_experiment_that_a_cpu_has() -> None:
         pytest.param(lambda out: out.index_fill_(0, torch.tensor(40), 0.0), id="a row past the sampled ones lost"),
         pytest.param(lambda out: out.mul_(1.001), id="scaled by a thousandth"),
         pytest.param(lambda out: out.index_fill_(1, torch.tensor(3), float("nan")), id="nan"),
+        pytest.param(lambda out: out.index_fill_(0, torch.tensor(40), float("nan")), id="nan past the sampled rows"),
         pytest.param(lambda out: out.bfloat16().float(), id="rounded to bfloat16"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json
-from experiments import hardware
+from experiments import backends, hardware
 from experiments.registry import experiments, get
 from experiments.sweep import PRESETS, SCHEMA, preset_path, preset_schema, read_preset, sweep
 
@@ -94,6 +94,20 @@ def test_words_relative_to_the_machine_become_numbers(monkeypatch: pytest.Monkey
     (point,) = sweep(content, "bandwidth", "test").points("cpu")
     assert point.columns["threads"] == 12
     assert point.columns["params"] == '{"footprint":4000,"op":"copy"}'
+
+
+@pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
+def test_threads_up_to_all_are_doubled(monkeypatch: pytest.MonkeyPatch, cores: int, counts: list[int]) -> None:
+    monkeypatch.setattr(hardware, "usable_cores", lambda: cores)
+    grid = {"dtype": ["float32"], "backend": ["torch"], "threads": ["1..all"]}
+    assert [point["threads"] for point in points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])] == counts
+
+
+def test_a_group_of_libraries_becomes_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "expand", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name]))
+    grid = {"dtype": ["float32"], "backend": ["torch", "openblas-*"], "threads": [1]}
+    found = points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
+    assert [point["backend"] for point in found] == ["torch", "openblas-a", "openblas-b"]
 
 
 def test_blocks_for_one_kind_of_device_stay_there() -> None:

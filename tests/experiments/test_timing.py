@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from experiments import timing
 from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
 from experiments.state import Reading
 from experiments.timing import Policy, half_width, measure
 from experiments.work import Work
@@ -143,3 +144,13 @@ def test_half_width_brackets_the_median_as_often_as_it_says() -> None:
 
 def test_fewer_than_six_values_have_no_interval() -> None:
     assert half_width([1.0] * 5) == math.inf
+
+
+def test_operands_go_on_from_sample_to_sample() -> None:
+    """A call a sample must not mean the same operands, and a warm cache, every time."""
+    used: list[int] = []
+    work = Work(run=[lambda index=index: used.append(index) for index in range(3)])
+    device = CpuDevice()
+    for calls in (1, 1, 2, 3):
+        device.time(work, calls)
+    assert used == [0, 1, 2, 0, 1, 2, 0]

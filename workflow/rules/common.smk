@@ -16,7 +16,7 @@ os.environ.update(
 os.environ.update(STUDY_COORDINATOR_PID=str(os.getpid()))
 
 # Raise this when rounds measured before must not be mixed with those measured after.
-PROTOCOL = 1
+PROTOCOL = 2
 # Bytes that a run may need for samples, tables and the report.
 ROOM = 300_000_000
 

@@ -309,7 +309,38 @@ def summary(seed: int = 1) -> pd.DataFrame:
             params={"direction": direction, "size": 4, "memory": "pinned"},
         )
         rows.append(lost | {"status": "unsupported", "reason": "no accelerator", "estimate": None, "n_rounds": 0})
-    return pd.DataFrame(rows)[[*POINT, *COLUMNS]]
+    return pd.DataFrame([*rows, *others(chance)])[[*POINT, *COLUMNS]]
+
+
+def others(chance: random.Random) -> list[dict[str, Any]]:
+    """A few points of every experiment that has a section of its own."""
+    rows = []
+    square = {"m": 1000, "n": 1000, "k": 1000}
+    for backend, dtype, rate in (("python", "float64", 3e7), ("scalar", "float32", 4e9), ("torch", "float32", 2e11)):
+        size = {**square, "m": 4} if backend == "python" else square
+        flop = 2.0 * size["m"] * 1e6
+        rows.append(
+            row(chance, "gemm", "time", flop / rate, backend=backend, dtype=dtype, threads=1, params=size, flop=flop)
+        )
+    for content in ("normal", "zeros", "denormal"):
+        at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"content": content, **square}}
+        rows.append(row(chance, "content", "time", 0.01 * chance.uniform(0.9, 1.1), flop=2e9, **at))
+    for method, spread in (("cell_order", 0.0), ("permuted", 0.0), ("split_k", 20.0), ("summation", 45.0)):
+        at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"method": method, **square}}
+        rows.append(row(chance, "numerics", "spread_ulp", spread, **at) | {"unit": "ulp"})
+    at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"method": "repeat", **square}}
+    rows.append(row(chance, "numerics", "distinct_results", 1.0, **at) | {"unit": "1"})
+    for op in ("filter", "group_by"):
+        for backend, count in ((name, n) for name in ("pandas", "polars") for n in (1000, 100_000)):
+            at = {"backend": backend, "threads": 1, "params": {"op": op, "rows": count, "transfers": "none"}}
+            rows.append(row(chance, "tabular", "time", count * 1e-8 * chance.uniform(0.5, 2), dtype="", **at))
+    for power in range(13, 28, 2):
+        at = {"kernel": "chase", "chains": "one", "data": "random", "footprint": 2**power}
+        rows.append(row(chance, "sequential", "step_time", 1e-9 * power, dtype="", threads=1, params=at))
+    for data in ("predictable", "random"):
+        at = {"kernel": "branches", "chains": "one", "data": data, "footprint": 16384}
+        rows.append(row(chance, "sequential", "step_time", 1e-9 * chance.random(), dtype="", threads=1, params=at))
+    return [{"backend": "numba", **one} for one in rows]
 
 
 def write(folder: Path, seed: int = 1) -> Path:

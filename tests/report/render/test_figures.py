@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from contract.errors import StudyError
-from report.render.central import central_drawings, left_out_points, read_summary
 from report.render.claim_figure import MOST_ROWS, claim_drawing
 from report.render.figures import keep, style
 from report.render.sweep import _apart
@@ -119,50 +117,6 @@ def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None
     shows = copy.deepcopy(drawing.shows)
     shows["panels"][0]["rows"][0]["estimate"] *= 1.5
     assert keep(replace(drawing, shows=shows), new, old)
-
-
-def test_central_figures_come_from_the_summary(make_document, data: Path) -> None:
-    drawings = {drawing.name: drawing for drawing in central_drawings(data, make_document()["nodes"])}
-    assert set(drawings) == {"gemm-1-cpu", "bandwidth-1-cpu", "training-rate-1-cpu", "training-phases-1-cpu"}
-    summary = read_summary(data)
-    products = summary[(summary["experiment"] == "gemm") & (summary["dtype"] == "float32")]
-    panel = next(one for one in drawings["gemm-1-cpu"].shows["panels"] if one["title"] == "float32")
-    drawn = sorted(rate for series in panel["series"] for rate in series["y"])
-    assert drawn == pytest.approx(sorted(products["flop_per_s"]))
-    for series in panel["series"]:
-        assert all(
-            low <= rate <= high for low, rate, high in zip(series["low"], series["y"], series["high"], strict=True)
-        )
-    joined = [series for series in panel["series"] if series["joined"]]
-    lone = [series for series in panel["series"] if not series["joined"]]
-    assert sum(len(series["xs"]) for series in lone) == int((products["m"] != products["n"]).sum())
-    assert joined
-    assert {limit["label"] for limit in panel["limits"]} == {"peak, 1 thread", "peak, 2 threads"}
-
-
-def test_caches_are_marked_for_as_many_cores_as_work(make_document, data: Path) -> None:
-    node = make_document()["nodes"][0]
-    caches = node["hardware"]["cpu"]["caches"]
-    drawing = next(one for one in central_drawings(data, [node]) if one.name == "bandwidth-1-cpu")
-    marks = {panel["title"]: {mark["label"]: mark["x"] for mark in panel["marks"]} for panel in drawing.shows["panels"]}
-    assert marks["llvm, 1 thread"]["L1d"] == caches["L1d"]["bytes"] / caches["L1d"]["instances"]
-    assert marks["llvm, 2 threads"]["L1d"] == caches["L1d"]["bytes"]
-    assert marks["llvm, 2 threads"]["L3"] == caches["L3"]["bytes"]
-
-
-def test_points_without_a_result_are_counted_with_their_reason(data: Path) -> None:
-    rows = left_out_points(data)
-    assert [(row["experiment"], row["status"], row["reason"], row["count"]) for row in rows] == [
-        ("transfer", "unsupported", "no accelerator", 2)
-    ]
-
-
-def test_a_folder_without_a_summary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="report gather"):
-        central_drawings(tmp_path, [])
-    (tmp_path / "summary.parquet").write_bytes(b"not parquet")
-    with pytest.raises(StudyError, match="gather again"):
-        central_drawings(tmp_path, [])
 
 
 @given(st.lists(st.floats(0, 1), max_size=12).map(sorted))

@@ -88,6 +88,14 @@ def test_every_figure_has_words_of_its_own(page: BeautifulSoup) -> None:
     assert len(set(alts)) == len(alts)
 
 
+def test_every_section_of_measurements_shows_something(page: BeautifulSoup) -> None:
+    parts = page.select("section#measurements > section")
+    assert len(parts) > 5
+    for part in parts:
+        assert part.h3.get_text(strip=True)
+        assert part.select("figure, table"), part["id"]
+
+
 def test_ids_are_unique_and_links_within_the_page_resolve(page: BeautifulSoup) -> None:
     ids = [element["id"] for element in page.find_all(id=True)]
     assert len(set(ids)) == len(ids)

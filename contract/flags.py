@@ -1,0 +1,79 @@
+"""What may have spoilt a sample: a closed list of names, each with what was seen.
+
+A sample's flags are one text, `busy: 31% other load; throttled: power cap`. Data
+measured before there were figures has bare names, separated by spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FLAGS = {
+    "busy": "other processes took a share of all cores",
+    "queued": "the measuring process, or another, waited for a core",
+    "steal": "the hypervisor withheld CPU time",
+    "throttled": "heat, a power limit or a quota held the device back",
+    "memory": "work stalled on a shortage of memory",
+    "clock": "the device's clock fell below the highest seen for this point",
+}
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One thing that was seen: its name and, in words with one figure at most, how much of it."""
+
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}" if self.detail else self.name
+
+    @property
+    def figure(self) -> float:
+        """The first number of the detail; 0 if it has none."""
+        found = _NUMBER.search(self.detail)
+        return float(found[0].replace(",", "")) if found else 0.0
+
+
+def parse(text: str) -> list[Flag]:
+    """The flags that a text holds, in either form. Raises ValueError for a name that is not in FLAGS."""
+    flags = []
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, colon, detail = part.partition(":")
+        flags += [Flag(name.strip(), detail.strip())] if colon else [Flag(word) for word in part.split()]
+    unknown = next((flag.name for flag in flags if flag.name not in FLAGS), None)
+    if unknown is not None:
+        raise ValueError(f"no flag {unknown!r}")
+    return flags
+
+
+def known(text: str) -> bool:
+    """Whether every flag in `text` is in the list."""
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def worst(flags: Iterable[Flag]) -> list[Flag]:
+    """Each name once, in the list's order, with its largest figure and every reason that has none."""
+    found = list(flags)
+    kept = []
+    for name in FLAGS:
+        same = [flag for flag in found if flag.name == name]
+        if not same:
+            continue
+        reasons = [flag.detail for flag in same if flag.detail and not flag.figure]
+        most = max(same, key=lambda flag: flag.figure)
+        said = dict.fromkeys([*reasons, most.detail] if most.figure else reasons)
+        kept.append(Flag(name, " and ".join(said)))
+    return kept
+
+
+def text(flags: Iterable[Flag]) -> str:
+    """The flags as the table holds them: `parse` reads it back."""
+    return "; ".join(map(str, flags))

@@ -1,0 +1,61 @@
+"""NumPy's product: OpenBLAS in its wheels, with the kernels it picks itself or those of a named core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experiments.backends.base import Backend
+from experiments.work import Dtype, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+# OpenBLAS's names of cores for which its builds carry kernels, of those that can do
+# fused multiply-adds (DYNAMIC_LIST in its Makefile.system, driver/others/dynamic*.c).
+CORE_TYPES_X86 = ("Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")
+CORE_TYPES_ARM = ("ARMV8", "NEOVERSEN1", "NEOVERSEV1", "NEOVERSEN2", "VORTEX")
+VARIABLE = "OPENBLAS_CORETYPE"
+
+
+class NumPy(Backend):
+    """`numpy.matmul`; `core`: the kernels that OpenBLAS is told to use ('' for its own choice)."""
+
+    def __init__(self, name: str, core: str = "") -> None:
+        super().__init__(name, {VARIABLE: core} if core else {})
+        self._core = core
+
+    def matmul(self, a: torch.Tensor, b: torch.Tensor, dtype: Dtype, threads: int) -> Callable[[], torch.Tensor]:
+        import numpy as np
+        import torch
+
+        if dtype not in (Dtype.FLOAT32, Dtype.FLOAT64):
+            raise Unsupported(f"NumPy's BLAS has no {dtype} product")
+        if self._core:
+            self._obeyed()
+        left, right = a.numpy(), b.numpy()
+        out = np.empty((a.shape[0], b.shape[1]), dtype=left.dtype)
+        wrapped = torch.from_numpy(out)
+
+        def product() -> torch.Tensor:
+            np.matmul(left, right, out=out)
+            return wrapped
+
+        return product
+
+    def _obeyed(self) -> None:
+        """Raise Unsupported unless OpenBLAS took the kernels that it was told to: it ignores what it cannot do."""
+        took = core_type()
+        if not took:
+            raise Unsupported("NumPy's BLAS is not OpenBLAS")
+        if took.lower() != self._core.lower():
+            raise Unsupported(f"this OpenBLAS has no {self._core} kernels for this CPU: it took {took}")
+
+
+def core_type() -> str:
+    """The core whose kernels NumPy's OpenBLAS uses in this process; '' if it is another BLAS."""
+    import numpy.linalg as _loads_it  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    pools = [pool for pool in threadpool_info() if pool["internal_api"] == "openblas"]
+    return str(pools[0].get("architecture") or "") if pools else ""

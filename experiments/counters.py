@@ -1,0 +1,227 @@
+"""What the system counts: totals that only rise, whose differences say what a window of time saw.
+
+Each reading is a few small files of the kernel (under a millisecond in all), made between samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from experiments import nvml
+
+ROOT = Path("/")
+_RAPL = "sys/class/powercap/intel-rapl:0/energy_uj"
+_PAGE = 4096
+# The kernel's names of the sensors inside processors.
+_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Seconds, unless said otherwise, since the machine or this process started; 0 where nothing counts.
+
+    at: the monotonic clock. busy, own, stolen: CPU time of everybody, of this
+    process, and withheld by the hypervisor, over all cores. queued: in which some
+    task waited for a core. stalled: in which some task waited for memory; None
+    where the kernel has no pressure stall information (PSI). paged: pages moved to
+    and from the disk for want of memory. periods, quota_hits: periods of cgroup quotas,
+    and those in which one stopped its tasks. hot: times that heat lowered the processor's clock.
+    """
+
+    at: float
+    busy: float = 0.0
+    own: float = 0.0
+    stolen: float = 0.0
+    queued: float = 0.0
+    stalled: float | None = None
+    paged: float = 0.0
+    periods: float = 0.0
+    quota_hits: float = 0.0
+    hot: float = 0.0
+
+
+def read_totals(process: psutil.Process) -> Totals:
+    """All totals now."""
+    node, own = psutil.cpu_times(), process.cpu_times()
+    stolen = getattr(node, "steal", 0.0)
+    # On Linux user and nice contain the guests' time already.
+    idle = node.idle + sum(getattr(node, name, 0.0) for name in ("iowait", "guest", "guest_nice"))
+    stalled = pressure("memory")
+    periods, hits = quota_periods()
+    return Totals(
+        at=time.perf_counter(),
+        busy=sum(node) - idle - stolen,
+        own=own.user + own.system,
+        stolen=stolen,
+        queued=pressure("cpu") or 0.0,
+        stalled=stalled,
+        paged=_pages() if stalled is None else 0.0,
+        periods=periods,
+        quota_hits=hits,
+        hot=heat_stops(),
+    )
+
+
+def number(path: Path) -> float | None:
+    """The number that a file of the kernel holds; None where there is none."""
+    try:
+        return float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def table(path: Path) -> dict[str, str]:
+    """A file of lines `key value`; empty where there is none."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
+
+
+@cache
+def cgroups(root: Path = ROOT) -> tuple[Path, ...]:
+    """Folders of this process's CPU cgroup and of those that contain it, innermost first; none outside Linux."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / controllers
+        inner = mount / place.lstrip("/")
+        # In a container the path may be the host's: what is mounted is then the container's own.
+        levels = [inner, *inner.parents]
+        found += [folder for folder in levels[: levels.index(mount) + 1] if (folder / "cpu.stat").exists()]
+    return tuple(found)
+
+
+def quota(root: Path = ROOT) -> float | None:
+    """The fewest cores that a cgroup of this process grants; None if none sets a limit."""
+    granted = []
+    for folder in cgroups(root):
+        words = (folder / "cpu.max").read_text(encoding="ascii").split() if (folder / "cpu.max").exists() else []
+        limit = number(folder / "cpu.cfs_quota_us") if not words else None
+        period = number(folder / "cpu.cfs_period_us")
+        if words and words[0] != "max":
+            limit, period = float(words[0]), float(words[1])
+        if limit and period and limit > 0:
+            granted.append(limit / period)
+    return min(granted, default=None)
+
+
+def quota_periods(root: Path = ROOT) -> tuple[float, float]:
+    """Periods in which quotas of this process's cgroups were counted, and those in which one stopped its tasks."""
+    seen = [table(folder / "cpu.stat") for folder in cgroups(root)]
+    return sum(float(one.get("nr_periods", 0)) for one in seen), sum(float(one.get("nr_throttled", 0)) for one in seen)
+
+
+def pressure(kind: str, root: Path = ROOT) -> float | None:
+    """Seconds in which some task waited for `kind` (cpu, memory), by PSI; None where the kernel has none.
+
+    Of this process's cgroup where it counts them: others that wait for each other on a
+    machine with many cores do not disturb this one.
+    Source: the kernel's Documentation/accounting/psi.rst.
+    """
+    for path in (*(folder / f"{kind}.pressure" for folder in cgroups(root)[:1]), root / "proc/pressure" / kind):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int(path.read_text(encoding="ascii").splitlines()[0].rpartition("total=")[2]) * 1e-6
+    return None
+
+
+def _pages() -> float:
+    """Pages that were swapped, or that this process waited for: the larger, since one holds part of the other."""
+    swap = psutil.swap_memory()
+    faults = 0
+    with contextlib.suppress(ImportError):
+        import resource
+
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    return max((swap.sin + swap.sout) / _PAGE, float(faults))
+
+
+def heat_stops(root: Path = ROOT) -> float:
+    """How often heat has lowered the clock of the first socket or its first core; 0 where nobody counts."""
+    folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
+    return sum(number(folder / f"{who}_throttle_count") or 0.0 for who in ("core", "package"))
+
+
+def sensor(root: Path = ROOT) -> Path | None:
+    """The file that holds the processor's temperature in thousandths of a degree."""
+    for chip in sorted((root / "sys/class/hwmon").glob("hwmon*")):
+        with contextlib.suppress(OSError):
+            if (chip / "name").read_text(encoding="ascii").strip() in _SENSORS and (chip / "temp1_input").exists():
+                return chip / "temp1_input"
+    return None
+
+
+def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Callable[[], Values]:
+    """A function that reads the processor's clock, temperature and power, where the system lets us."""
+    energy: list[tuple[float, float]] = []
+    # Found once: asking every sensor of the machine each time can take milliseconds.
+    thermometer = sensor(root)
+
+    def power() -> float | None:
+        """Mean power since the last reading, by RAPL's energy counter."""
+        joules = number(root / _RAPL)
+        if joules is None:
+            return None
+        energy.append((time.perf_counter(), joules * 1e-6))
+        if len(energy) < 2:
+            return None
+        (then, before), (now, after) = energy[-2:]
+        del energy[:-1]
+        # The counter wraps around every few minutes to hours.
+        return (after - before) / (now - then) if after > before else None
+
+    def read() -> Values:
+        # The core that this process just worked on: another may be asleep.
+        core = process.cpu_num() if hasattr(process, "cpu_num") else 0
+        # Only a governor's file is a reading: /proc/cpuinfo in a virtual machine shows the nominal clock.
+        kilohertz = number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
+        warmth = number(thermometer) if thermometer else None
+        return {
+            "clock_mhz": kilohertz / 1000 if kilohertz else None,
+            "temperature_c": warmth / 1000 if warmth is not None else None,
+            "power_w": power(),
+        }
+
+    return read
+
+
+def gpu_counters(device: str, library: Any = None) -> tuple[Callable[[], Values], Callable[[], Sequence[str]]]:
+    """Functions that read a GPU's SM clock, temperature and power, and why its clock is held back, by NVML.
+
+    Both say nothing where NVML does not answer. library: stands in for pynvml.
+    """
+    library = library or nvml.module()
+    try:
+        library.nvmlInit()
+        handle = nvml.handle(device, library)
+    except library.NVMLError:
+        return dict, list
+
+    def values() -> Values:
+        watts = nvml.ask(library, "nvmlDeviceGetPowerUsage", handle)
+        clock = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_SM)
+        warmth = nvml.ask(library, "nvmlDeviceGetTemperature", handle, library.NVML_TEMPERATURE_GPU)
+        return {
+            "clock_mhz": float(clock) if clock else None,
+            "temperature_c": float(warmth) if warmth is not None else None,
+            "power_w": watts / 1000 if watts is not None else None,
+        }
+
+    return values, lambda: nvml.throttling(handle, library)

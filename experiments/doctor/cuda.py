@@ -1,0 +1,113 @@
+"""Checks of what a GPU is reached by: card, driver, and the libraries built for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import nvml
+from experiments.doctor.finding import Finding, note, ok, warning
+from experiments.doctor.gpu import Card, of_card
+from experiments.doctor.processor import text
+
+_NVIDIA = "0x10de"
+_NOT_MEASURED = "The GPU is not measured."
+
+
+@dataclass(frozen=True)
+class Torch:
+    """How torch was built: versions of CUDA and HIP, None where it was built without, and whether it sees a GPU."""
+
+    version: str
+    cuda: str | None
+    hip: str | None
+    sees: bool
+
+
+def here() -> Torch:
+    """The torch that is installed."""
+    import torch
+
+    return Torch(torch.__version__, torch.version.cuda, torch.version.hip, torch.cuda.is_available())
+
+
+def plugged_in(root: Path) -> bool:
+    """Whether an NVIDIA GPU is on the PCI bus, with or without a driver."""
+    cards = (root / "sys/bus/pci/devices").glob("*")
+    return any(text(one / "vendor") == _NVIDIA and text(one / "class").startswith("0x03") for one in cards)
+
+
+def absent(refusal: str, torch: Torch, pci: bool) -> Finding:
+    """What it means that NVML shows no GPU. pci: a card is plugged in."""
+    if pci:
+        mend = "install NVIDIA's driver, or load it: sudo modprobe nvidia"
+        return warning("GPU", f"a card is there, but NVML says: {refusal}", _NOT_MEASURED, mend)
+    if torch.hip is not None:
+        return note("GPU", "AMD (ROCm)", "NVML does not know it: its state is neither checked nor recorded.")
+    return ok("GPU", f"none ({refusal}): the CPU is measured alone")
+
+
+def build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> Finding:
+    """Whether torch can use the GPU that is there.
+
+    latest: version of CUDA that the driver goes up to, None if unknown; hidden: CUDA_VISIBLE_DEVICES, if set.
+    """
+    goes = f"the driver goes up to {latest[0]}.{latest[1]}" if latest else "the driver does not say what it goes up to"
+    if torch.cuda is None:
+        where = f"https://download.pytorch.org/whl/cu{latest[0]}{latest[1]}" if latest else "…/whl/cu130"
+        mend = f"pip install --force-reinstall torch --index-url {where} (or the nearest below it)"
+        return warning("CUDA", f"torch {torch.version} was built without CUDA; {goes}", _NOT_MEASURED, mend)
+    if latest and int(torch.cuda.split(".")[0]) > latest[0]:
+        mend = f"update the driver, or install a build of torch for CUDA {latest[0]}"
+        return warning("CUDA", f"torch was built for CUDA {torch.cuda}; {goes}", "No kernel loads.", mend)
+    if not torch.sees and hidden is not None:
+        seen = f"torch sees no GPU: CUDA_VISIBLE_DEVICES is {hidden!r}"
+        return warning("CUDA", seen, _NOT_MEASURED, "unset CUDA_VISIBLE_DEVICES")
+    if not torch.sees:
+        mend = "python -c 'import torch; torch.zeros(1).cuda()' says why"
+        return warning("CUDA", "torch sees no GPU", _NOT_MEASURED, mend)
+    return ok("CUDA", f"torch was built for {torch.cuda}; {goes}")
+
+
+def cupy(found: bool, cuda: str) -> Finding:
+    """Whether the second library on the GPU is installed. cuda: the version that torch was built for."""
+    if found:
+        return ok("CuPy", "installed")
+    major = cuda.split(".")[0]
+    return note("CuPy", "not installed", "Points with CuPy are left out.", f"pip install cupy-cuda{major}x")
+
+
+def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:
+    """All checks of GPUs, or of torch's one `device`. library, torch: stand in for what is installed."""
+    library, torch = library or nvml.module(), torch or here()
+    try:
+        library.nvmlInit()
+        count = int(library.nvmlDeviceGetCount())
+    except library.NVMLError as refusal:
+        count, found = 0, [absent(str(refusal), torch, plugged_in(root))]
+    else:
+        found = [] if count else [absent("NVML sees none", torch, plugged_in(root))]
+    if count:
+        supported = nvml.ask(library, "nvmlSystemGetCudaDriverVersion_v2")
+        latest = (supported // 1000, supported % 1000 // 10) if supported else None
+        driver = nvml.ask(library, "nvmlSystemGetDriverVersion")
+        found += [
+            ok("driver", f"{driver}, {count} GPU(s)"),
+            build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")),
+        ]
+        if torch.cuda is not None:
+            found.append(cupy(importlib.util.find_spec("cupy") is not None, torch.cuda))
+    cards = range(count) if device is None else [device]
+    for card in cards:
+        try:
+            handle = library.nvmlDeviceGetHandleByIndex(card) if device is None else nvml.handle(device, library)
+        except library.NVMLError:
+            seen = f"there is no {device}: NVML sees {count} GPU(s)"
+            found.append(warning("GPU", seen, _NOT_MEASURED, "nvidia-smi -L lists those there are"))
+            continue
+        index = nvml.ask(library, "nvmlDeviceGetIndex", handle)
+        found += of_card(Card(int(index or 0), handle, library), several=count > 1)
+    return found

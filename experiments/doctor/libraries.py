@@ -1,0 +1,115 @@
+"""Checks of the libraries: whether they use what the processor has, and what the environment makes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from experiments import environment
+from experiments.doctor.finding import Finding, note, ok, warning
+
+# Variables that reach the measuring process and change what is measured there.
+_SPOILS = {
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
+    "NVIDIA_TF32_OVERRIDE": "float32 products are forced to TF32 or kept from it",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "float32 products are computed in TF32",
+    "LD_PRELOAD": "a library is put before others",
+    "MALLOC_PERTURB_": "memory is filled whenever it is allocated and freed",
+    "PYTHONDEVMODE": "the interpreter checks itself",
+    "PYTHONMALLOC": "the interpreter's memory is managed in another way",
+}
+# OpenBLAS's names of cores whose kernels use 512-bit vectors.
+_WIDE_CORES = ("skylakex", "cooperlake", "sapphirerapids", "zen4", "zen5")
+
+
+def inherited(names: Sequence[str]) -> Finding:
+    """Variables that would choose kernels. names: those that are set."""
+    if not names:
+        return ok("variables", "none that would choose kernels")
+    return note(
+        "variables",
+        f"{', '.join(names)} would choose kernels or threads",
+        "They are left out of the measuring processes, where libraries choose for themselves; your own programs "
+        "may run differently.",
+        f"unset {' '.join(names)}",
+    )
+
+
+def spoiling(variables: Mapping[str, str]) -> Finding | None:
+    """Variables that slow down or change the work itself."""
+    found = [name for name in _SPOILS if variables.get(name)]
+    if not found:
+        return None
+    return warning(
+        "debugging",
+        f"set: {', '.join(found)}",
+        "; ".join(_SPOILS[name] for name in found) + ": in the measuring processes as well.",
+        f"unset {' '.join(found)}",
+    )
+
+
+def openblas(core: str, simd: Sequence[str]) -> Finding | None:
+    """Whether NumPy's OpenBLAS takes kernels for this processor's vectors. core: its name for the core, '' if none."""
+    if not core:
+        return note("NumPy's BLAS", "not OpenBLAS", "Its kernels are chosen in ways that cannot be seen from here.")
+    if "avx512f" in simd and core.lower() not in _WIDE_CORES:
+        return note(
+            "NumPy's BLAS",
+            f"OpenBLAS uses kernels for {core}, this processor has AVX-512",
+            "NumPy's products by themselves use narrower vectors; kernels for wider ones are measured beside them.",
+            "in your own programs, try OPENBLAS_CORETYPE=SkylakeX",
+        )
+    return ok("NumPy's BLAS", f"OpenBLAS uses kernels for {core}")
+
+
+def torch_capability(capability: str, simd: Sequence[str]) -> Finding:
+    """Whether PyTorch's own loops use the processor's vectors. capability: as torch names it."""
+    wanted = "AVX512" if "avx512f" in simd else "AVX2" if "avx2" in simd else ""
+    if wanted and not capability.startswith(wanted):
+        return note(
+            "torch's loops",
+            f"use {capability}, this processor has {wanted}",
+            "What is not a matrix product runs with narrower vectors.",
+            "unset ATEN_CPU_CAPABILITY, or install a build of torch for this processor",
+        )
+    return ok("torch's loops", f"use {capability}")
+
+
+def onednn(available: bool) -> Finding:
+    """Whether the best products of a CPU are at hand."""
+    if available:
+        return ok("oneDNN", "in this build of torch")
+    return warning(
+        "oneDNN",
+        "missing from this build of torch",
+        "It is often the best that a CPU has: without it a GPU's advantage looks larger than it is.",
+        "pip install torch (the official builds for x86 and Arm have it)",
+    )
+
+
+def bfloat16(simd: Sequence[str]) -> Finding:
+    """Whether the processor multiplies in bfloat16."""
+    units = [name for name in simd if name in ("amx_bf16", "avx512_bf16", "bf16", "svebf16", "sme")]
+    if units:
+        return ok("bfloat16", ", ".join(units))
+    return note("bfloat16", "no instructions for it", "Points in bfloat16 go through float32.")
+
+
+def examine(simd: Sequence[str]) -> list[Finding | None]:
+    """All checks of this module, with the libraries as the measuring processes see them."""
+    names = list(environment.inherited())
+    for name in names:
+        # As for `probe`: what libraries choose by themselves is asked, and they read these as they are loaded.
+        del os.environ[name]
+    import torch
+
+    from experiments.backends.openblas import core_type
+
+    return [
+        inherited(names),
+        spoiling(os.environ),
+        openblas(core_type(), simd),
+        torch_capability(torch.backends.cpu.get_cpu_capability(), simd),
+        onednn(torch.backends.mkldnn.is_available()),
+        bfloat16(simd),
+    ]

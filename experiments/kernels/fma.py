@@ -1,0 +1,84 @@
+"""Fused multiply-adds on registers alone: the peak rate of a core's arithmetic."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from experiments.kernels.compile import IR_TYPE, Team, aligned, compile_ir, has_fma
+from experiments.work import Dtype, Unsupported, largest
+
+# Accumulators in flight: enough to cover the latency of an FMA (4 cycles) on two
+# pipes, few enough for the 16 registers of AVX2.
+ACCUMULATORS = 12
+
+
+def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
+    """A loop of independent x = x*b + c on registers alone; the sums are stored so that they are used."""
+    scalar, suffix = IR_TYPE[dtype]
+    vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
+    fma = f"@llvm.fma.v{lanes}{suffix}" if lanes > 1 else f"@llvm.fma.{suffix}"
+    each = range(accumulators)
+    starts = "\n".join(f"  %x{i} = phi {vector} [%d, %entry], [%y{i}, %loop]" for i in each)
+    body = "\n".join(f"  %y{i} = call {vector} {fma}({vector} %x{i}, {vector} %b, {vector} %c)" for i in each)
+    stores = "\n".join(
+        f"  %p{i} = getelementptr {vector}, ptr %out, i64 {i + 3}\n  store {vector} %y{i}, ptr %p{i}" for i in each
+    )
+    return f"""
+declare {vector} {fma}({vector}, {vector}, {vector})
+define void @kernel(i64 %n, ptr %out) {{
+entry:
+  %b = load {vector}, ptr %out
+  %q = getelementptr {vector}, ptr %out, i64 1
+  %c = load {vector}, ptr %q
+  %o = getelementptr {vector}, ptr %out, i64 2
+  %d = load {vector}, ptr %o
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+{starts}
+{body}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+{stores}
+  ret void
+}}"""
+
+
+def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], Any], int]:
+    """(kernel(n) -> largest relative error of its results, multiply-adds per n over all threads).
+
+    Raises Unsupported where the core has no fused multiply-add.
+    """
+    import numpy as np
+
+    if not has_fma():
+        raise Unsupported("this CPU has no fused multiply-add")
+    address, _ = compile_ir(fma_ir(dtype, lanes))
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
+    random = np.random.default_rng()
+    memory = []
+    for _ in range(threads):
+        # x = c - x goes back and forth between two random values: bits toggle as they do
+        # in real data, and nothing grows, settles or becomes denormal.
+        block = aligned((ACCUMULATORS + 3) * lanes, dtype)
+        block[:lanes] = -1.0
+        block[lanes : 3 * lanes] = random.normal(size=2 * lanes)
+        memory.append(block)
+    team = Team(threads)
+
+    def run(n: int) -> float:
+        team.run([partial(function, n, block.ctypes.data) for block in memory])
+        worst = 0.0
+        for block in memory:
+            _, c, d = block[: 3 * lanes].astype(np.float64).reshape(3, lanes)
+            right = c - d if n % 2 else d
+            results = block[3 * lanes :].reshape(ACCUMULATORS, lanes)
+            worst = largest(worst, float(np.max(np.abs(results - right)) / np.max(np.abs(np.stack([c, d])))))
+        return worst
+
+    return run, ACCUMULATORS * lanes * threads

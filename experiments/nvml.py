@@ -1,0 +1,66 @@
+"""NVIDIA's management library: what a GPU says of itself, and nothing where it does not.
+
+Functions take the library as an argument, so that a stand-in can take its place where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Reasons that hold a clock back and somebody should know of. Not those that slow
+# nobody down: an idle GPU, and clocks that somebody set.
+_REASONS = {
+    "nvmlClocksThrottleReasonSwPowerCap": "power limit",
+    "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
+    "nvmlClocksThrottleReasonSyncBoost": "kept in step with another GPU",
+    "nvmlClocksThrottleReasonSwThermalSlowdown": "heat",
+    "nvmlClocksThrottleReasonHwThermalSlowdown": "heat (hardware slowdown)",
+    "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
+    "nvmlClocksThrottleReasonDisplayClockSetting": "display clock",
+}
+
+
+def module() -> Any:
+    """pynvml: importable without a driver."""
+    import pynvml
+
+    return pynvml
+
+
+def ask(library: Any, question: str, *words: Any) -> Any:
+    """The answer to one question; None if this GPU, driver or version of the library has none."""
+    try:
+        return getattr(library, question)(*words)
+    except (library.NVMLError, AttributeError):
+        return None
+
+
+def handle(device: str, library: Any) -> Any:
+    """NVML's handle of torch's device `cuda:N`. Raises NVMLError if there is none.
+
+    The two number GPUs differently where CUDA_VISIBLE_DEVICES is set: the identity decides.
+    """
+    index = int(device.partition(":")[2] or 0)
+    identity = _identity(index)
+    if identity:
+        try:
+            return library.nvmlDeviceGetHandleByUUID(identity)
+        except library.NVMLError:
+            pass
+    return library.nvmlDeviceGetHandleByIndex(index)
+
+
+def _identity(index: int) -> str:
+    """The GPU's UUID as torch knows it; '' where it does not (CPU builds, old versions)."""
+    import torch
+
+    if torch.version.cuda is None or not torch.cuda.is_available() or index >= torch.cuda.device_count():
+        return ""
+    identity = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return f"GPU-{identity}" if identity is not None else ""
+
+
+def throttling(handle: Any, library: Any) -> list[str]:
+    """Why the GPU's clock is held back now, in words; empty if it is not."""
+    mask = ask(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle) or 0
+    return [words for name, words in _REASONS.items() if mask & getattr(library, name, 0)]

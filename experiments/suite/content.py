@@ -1,0 +1,118 @@
+"""What is in the matrices: rate and power of one product on zeros, ones, whole numbers, normal and other data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from experiments.backends import Library
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.suite.gemm import MOST_COPIES, memory, relative_error, smaller
+from experiments.work import Dtype, Threads, Work, largest
+
+if TYPE_CHECKING:
+    import torch
+
+Content = Literal["zeros", "ones", "integers", "normal", "sparse", "denormal"]
+
+LARGEST_INTEGER = 3
+CHECKED = slice(0, 16)  # rows that are checked cell by cell
+DENSITY = 0.1  # of sparse data: the share that is not zero
+
+
+@experiment("content", smaller=smaller, memory=memory)
+def content(
+    device: Device,
+    content: Content,
+    m: int,
+    n: int,
+    k: int,
+    dtype: Dtype,
+    backend: Library,
+    threads: Threads,
+) -> Work:
+    """One product of (m, k) by (k, n), both filled with `content`, as `gemm` measures it.
+
+    `denormal` fills the first operand with values below the format's smallest normal
+    number, and the second with normal data: products of two such numbers would all be zero.
+    Some units read denormal numbers as zero (Intel's and AMD's bfloat16 instructions
+    are made so): `flushed_share` is the share of cells that come out zero and are not.
+
+    Work: 2*m*n*k FLOP, whatever the content. Unsupported: formats that the library or the device lacks.
+    """
+    elements = m * k + k * n + m * n
+    a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
+    copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
+
+    def fresh() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """New operands and their product, in float64."""
+        a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
+        return a.double(), b.double(), device.matmul(backend, a, b, dtype)().double()
+
+    def check() -> float:
+        """Some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
+
+        Its vector is of one sign: against ones and whole numbers others would cancel.
+        """
+        import torch
+
+        a, b, c = fresh()
+        x = torch.randint(1, 5, (n, 1), device=device.name).double()
+        pairs = [(c[CHECKED], a[CHECKED] @ b), (c @ x, a @ (b @ x))]
+        return largest(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
+
+    def flushed() -> dict[str, tuple[float, str]]:
+        a, b, c = fresh()
+        lost = (c[CHECKED] == 0) & (a[CHECKED] @ b != 0)
+        return {"flushed_share": (float(lost.double().mean()), "1")}
+
+    return Work(
+        run=[device.matmul(backend, left, right, dtype) for left, right in operands],
+        flop=2.0 * m * n * k,
+        bytes=float(elements * dtype.itemsize),
+        check=check,
+        tolerance=dtype.matmul_tolerance(k),
+        observe=flushed if content == "denormal" else None,
+    )
+
+
+def _second(content: Content) -> Content:
+    return "normal" if content == "denormal" else content
+
+
+def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtype) -> torch.Tensor:
+    """A matrix with this content, in the format's place in memory."""
+    import torch
+
+    made, place = device.torch_dtype(dtype), device.name
+    if content == "normal":
+        return device.normal(shape, dtype)
+    if content == "zeros":
+        return torch.zeros(shape, dtype=made, device=place)
+    if content == "ones":
+        return torch.ones(shape, dtype=made, device=place)
+    if content == "integers":
+        return torch.randint(0, LARGEST_INTEGER + 1, shape, device=place).to(made)
+    chance = torch.rand(shape, dtype=torch.float64, device=place)
+    if content == "sparse":
+        return device.normal(shape, dtype) * (chance < DENSITY)
+    # Short of the smallest normal number by so much that rounding cannot reach it.
+    return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made)
+
+
+def error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:
+    """Relative error (Frobenius norm); where the exact result is zero, 0 if every cell is and infinite if not.
+
+    may_flush: a result of zeros is right too. nan, which no tolerance admits, if the result has one.
+    """
+    import torch
+
+    size = float(exact.abs().max())
+    if (may_flush or size == 0) and not result.any():
+        return 0.0
+    if size == 0:
+        return math.nan if torch.isnan(result).any() else math.inf
+    # Scaled, for the squares of denormal numbers are zero.
+    return relative_error(result / size, exact / size)

@@ -1,0 +1,259 @@
+"""Order and rounding: how far results of one matrix product spread when only the order of the work changes.
+
+The order of the cells (`cell_order`, `permuted`), the order of the additions inside a
+cell (`summation`, `split_k`), and what a library makes of both when its threads
+change (`threads`), beside another library (`libraries`), and from call to call (`repeat`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.backends import Library
+from experiments.devices import Device
+from experiments.kernels import orders
+from experiments.registry import experiment
+from experiments.suite.gemm import relative_error
+from experiments.work import Dtype, Threads, Unsupported, Work, largest
+
+if TYPE_CHECKING:
+    import torch
+
+Method = Literal["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"]
+
+RANDOM_ORDERS = 3
+PARTS = (2, 4, 8, 16)
+REPEATS = 20
+# Cells whose errors are looked at: float64's reference takes some 20 operations for each term.
+REFERENCE_CELLS = 8192
+# Inputs of the fingerprint are the same in every process, on every device.
+FINGERPRINT_SEED = 20_05
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product's operands, and what is to compute it."""
+
+    device: Device
+    a: torch.Tensor
+    b: torch.Tensor
+    dtype: Dtype
+    backend: str
+    threads: int
+
+    def product(self, a: torch.Tensor, b: torch.Tensor, backend: str = "") -> torch.Tensor:
+        """a @ b by the library, in memory of its own: libraries write every result into the same place."""
+        return self.device.matmul(backend or self.backend, a, b, self.dtype)().clone()
+
+
+def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
+    """Operands twice and every result that is kept; the comparison's float64 copies of them."""
+    operands, results = m * k + k * n, max(REPEATS, RANDOM_ORDERS + len(PARTS))
+    return operands * (2 * Dtype(dtype).itemsize + 8.0) + m * n * (results * Dtype(dtype).itemsize + 5 * 8.0)
+
+
+@experiment("numerics", memory=memory)
+def numerics(
+    device: Device,
+    method: Method,
+    m: int,
+    n: int,
+    k: int,
+    dtype: Dtype,
+    backend: Library,
+    threads: Threads,
+) -> Work:
+    """Results of (m, k) by (k, n) in the orders of `method`, compared cell by cell; nothing is timed.
+
+    Metrics: `spread_ulp` and `spread_median_ulp`, the largest and the median over the
+    cells of the difference between the two orders that lie furthest apart there;
+    `spread_relative`, the Frobenius norm of these differences over that of the result;
+    `differing_share`, the share of cells of which some order changes a bit;
+    `error_ulp`, the largest error of any order, on up to REFERENCE_CELLS cells;
+    for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
+
+    Units in the last place (ulp) are those of the result's format at the result's root
+    mean square. A cell's error goes with the size of its terms, not with that of their
+    sum: where they cancel, it is any number of the cell's own last places (Goldberg 1991,
+    "What every computer scientist should know about floating-point arithmetic", section
+    on cancellation; Higham 2002, "Accuracy and Stability of Numerical Algorithms",
+    section 3.1). The unit doubles where the root mean square passes a power of 2, for
+    random normal data at k = 4^i: shapes well away from there make rounds comparable.
+
+    backend: the library; `scalar` for the plain loop of `cell_order`; `torch` for the
+    single operations of `summation`; for `libraries` the one beside PyTorch's product.
+    Unsupported: formats that library or device lack, and comparisons without a second side.
+    """
+    a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
+    results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
+    exact = a.double() @ b.double()
+    # Orders of our own round every sum to the format; a library keeps float32 at least.
+    rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
+
+    def observe() -> dict[str, tuple[float, str]]:
+        found = spread(results, ulp(exact, results[0].dtype))
+        found["error_ulp"] = (_worst_error(a, b, results, exact), "1")
+        if method == "repeat":
+            found["distinct_results"] = (float(len({digest(one) for one in results})), "1")
+            found["fingerprint"] = (float(_fingerprint(device, m, n, k, dtype, backend)), "1")
+        # A result with nan or infinity has failed its check; what can be said of it is kept.
+        return {metric: (value, unit) for metric, (value, unit) in found.items() if math.isfinite(value)}
+
+    return Work(
+        observe=observe,
+        check=lambda: largest(*[relative_error(one.double(), exact) for one in results]),
+        tolerance=dtype.matmul_tolerance(k) + 2 * math.sqrt(rounded) * dtype.unit_roundoff,
+    )
+
+
+def _cell_order(case: Case) -> list[torch.Tensor]:
+    if case.backend != "scalar":
+        raise Unsupported(f"the order of the cells inside {case.backend} is its own: backend scalar is the plain loop")
+    if case.dtype is Dtype.TF32:
+        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+    every = orders.cell_orders(case.a.shape[0], case.b.shape[1])
+    alone = orders.visited(case.a, case.b, every["rows"], 1)
+    return [alone, *(orders.visited(case.a, case.b, cells, max(1, case.threads)) for cells in every.values())]
+
+
+def _permuted(case: Case) -> list[torch.Tensor]:
+    """As it stands; with rows of A and columns of B reversed, and at random, and the cells put back in place."""
+    import torch
+
+    m, n = case.a.shape[0], case.b.shape[1]
+    moves = [(torch.arange(m).flip(0), torch.arange(n).flip(0))]
+    moves += [(torch.randperm(m), torch.randperm(n)) for _ in range(RANDOM_ORDERS)]
+    found = [case.product(case.a, case.b)]
+    for move in moves:
+        rows, columns = (order.to(case.a.device) for order in move)
+        moved = case.product(case.a[rows], case.b[:, columns].contiguous())
+        found.append(moved[rows.argsort()][:, columns.argsort()])
+    return found
+
+
+def _summation(case: Case) -> list[torch.Tensor]:
+    """Forwards, backwards, at random, pairwise and blocked."""
+    import torch
+
+    if case.backend != "torch":
+        raise Unsupported("sums in a given order are made of PyTorch's single operations: backend torch")
+    if case.dtype is Dtype.TF32:
+        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+    k = case.a.shape[1]
+    sequences = [list(range(k)), list(range(k - 1, -1, -1))]
+    sequences += [torch.randperm(k).tolist() for _ in range(RANDOM_ORDERS)]
+    inside = (orders.pairwise, orders.blocked)
+    return [
+        *(orders.summed(case.a, case.b, terms) for terms in sequences),
+        *(add(case.a, case.b) for add in inside),
+    ]
+
+
+def _split_k(case: Case) -> list[torch.Tensor]:
+    """Whole, and as sums of partial products: what becomes of a sum that is shared among devices."""
+    parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
+    whole = case.product(case.a, case.b)
+    return [whole, *(orders.split(case.product, case.a, case.b, each) for each in parts)]
+
+
+def _threads(case: Case) -> list[torch.Tensor]:
+    if case.threads < 2:
+        raise Unsupported("there is no second number of threads to compare with")
+    found = []
+    for count in (1, case.threads):
+        case.device.set_threads(count)
+        found.append(case.product(case.a, case.b))
+    return found
+
+
+def _libraries(case: Case) -> list[torch.Tensor]:
+    if case.backend == "torch":
+        raise Unsupported("PyTorch's product is what the other libraries are held against")
+    return [case.product(case.a, case.b, name) for name in ("torch", case.backend)]
+
+
+def _repeat(case: Case) -> list[torch.Tensor]:
+    call = case.device.matmul(case.backend, case.a, case.b, case.dtype)
+    return [call().clone() for _ in range(REPEATS)]
+
+
+_METHODS: dict[str, Callable[[Case], list[Any]]] = {
+    "cell_order": _cell_order,
+    "permuted": _permuted,
+    "summation": _summation,
+    "split_k": _split_k,
+    "threads": _threads,
+    "libraries": _libraries,
+    "repeat": _repeat,
+}
+
+
+def ulp(values: torch.Tensor, form: torch.dtype) -> float:
+    """One unit in the last place of a number of format `form` at the root mean square of `values`."""
+    import torch
+
+    size = float(values.double().square().mean().sqrt())
+    return float(torch.finfo(form).eps) * 2.0 ** math.floor(math.log2(size))
+
+
+def spread(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, str]]:
+    """How far at least two results of one shape lie apart, in units of `unit` and as shares: see `numerics`."""
+    import torch
+
+    first = results[0]
+    low, high = first.double(), first.double()
+    changed = torch.zeros(first.shape, dtype=torch.bool, device=first.device)
+    for other in results[1:]:
+        low, high = torch.minimum(low, other.double()), torch.maximum(high, other.double())
+        changed |= _bits(other) != _bits(first)
+    apart = high - low
+    return {
+        "spread_ulp": (float(apart.max()) / unit, "1"),
+        "spread_median_ulp": (float(apart.median()) / unit, "1"),
+        "spread_relative": (float(torch.linalg.norm(apart) / torch.linalg.norm(first.double())), "1"),
+        "differing_share": (float(changed.double().mean()), "1"),
+    }
+
+
+def _bits(result: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return result.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[result.itemsize])
+
+
+def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], exact: torch.Tensor) -> float:
+    """Largest error of any result in ulp, on rows drawn at random.
+
+    The reference is float64; where that is the format itself, a product in twice its precision.
+    """
+    import torch
+
+    rows = torch.randperm(a.shape[0])[: max(1, REFERENCE_CELLS // b.shape[1])].to(a.device)
+    right = orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
+    off = [float((one[rows].double() - right).abs().max()) for one in results]
+    return largest(*off) / ulp(exact, results[0].dtype)
+
+
+def digest(result: torch.Tensor) -> int:
+    """A number below 2^48 that results share if all their bits are equal, and else only by a rare chance."""
+    import torch
+
+    content = result.contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
+
+
+def _fingerprint(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: str) -> int:
+    """Digest of the product of operands that never change, by which processes are compared."""
+    import numpy as np
+    import torch
+
+    random = np.random.default_rng(FINGERPRINT_SEED)
+    a, b = (
+        torch.from_numpy(random.standard_normal(shape)).to(device.torch_dtype(dtype)).to(device.name)
+        for shape in ((m, k), (k, n))
+    )
+    return digest(device.matmul(backend, a, b, dtype)())

@@ -1,0 +1,146 @@
+"""How long published training runs would take on a node: a ladder of runs, from minutes to for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from report.cells import Cells, concat
+from report.evidence import Data
+from report.quantities import quantity
+from report.quantities.ladder import LOOPS
+from report.quantities.training import baselines
+
+_HOUR = 3600.0
+# FLOP of training by multiply-add: two forward, four backward (gradients of inputs and of weights).
+_TRAINING = 6
+
+# The study's models whose measured rate stands for that of a family.
+FAMILIES = {"convolutional": ["cnn"], "transformer": ["gpt", "gpt2"]}
+
+Figure = Callable[[str], float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published training run.
+
+    name: what the report calls it. id: what its figures in data/reference begin with.
+    flop: its total FLOP, from a function that gives its figures by name.
+    """
+
+    name: str
+    id: str
+    family: str
+    flop: Callable[[Figure], float]
+
+
+def _blocks(figure: Figure) -> float:
+    """Parameters of transformer blocks, embeddings left out. Source: Kaplan et al. 2020, equation 2.1."""
+    return 12 * figure("layers") * figure("width") ** 2
+
+
+def _characters(figure: Figure) -> float:
+    return _TRAINING * _blocks(figure) * figure("iterations") * figure("sequences") * figure("context")
+
+
+def _bert(figure: Figure) -> float:
+    short = figure("short_share")
+    length = short * figure("short_tokens") + (1 - short) * figure("long_tokens")
+    return _TRAINING * _blocks(figure) * figure("steps") * figure("sequences") * length
+
+
+def _gpt2(figure: Figure) -> float:
+    return _TRAINING * figure("parameters") * figure("steps") * figure("tokens_per_step")
+
+
+def _tokens(figure: Figure) -> float:
+    return _TRAINING * figure("parameters") * figure("tokens")
+
+
+def _epochs(figure: Figure) -> float:
+    return _TRAINING * figure("mac") * figure("images") * figure("epochs")
+
+
+def _iterations(figure: Figure) -> float:
+    return _TRAINING * figure("mac") * figure("iterations") * figure("batch")
+
+
+def _counted(figure: Figure) -> float:
+    return figure("flop")
+
+
+RUNS = (
+    Run("nanoGPT on Shakespeare (CPU settings)", "nanogpt-cpu", "transformer", _characters),
+    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _counted),
+    Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _characters),
+    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _counted),
+    Run("AlexNet on ImageNet", "alexnet", "convolutional", _epochs),
+    Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _iterations),
+    Run("GPT-2 (124M) on FineWeb", "gpt2-124m", "transformer", _gpt2),
+    Run("BERT base", "bert-base", "transformer", _bert),
+    Run("Pythia-1.4B", "pythia-1.4b", "transformer", _tokens),
+    Run("Llama 3.1 405B", "llama31-405b", "transformer", lambda figure: figure("training_flop")),
+)
+
+
+def total_flop(run: Run, data: Data) -> float:
+    """Total FLOP of a run. Raises MissingSourceError for a figure that is missing or not verified.
+
+    Transformers: 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention
+    scores left out). Convolutional networks: 6 x multiply-adds x images. Otherwise
+    the source's own count.
+    """
+    return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
+
+
+def best_rates(data: Data) -> Cells:
+    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
+
+    Over models of the family, batch sizes, number formats and libraries; `detail`
+    says which it was. The plain loops of the ladder are left out.
+    """
+    cells = data.summary("training", value="flop_per_s")
+    if not len(cells):
+        return cells
+    cells = cells.at((~cells.frame["backend"].isin(LOOPS)).to_numpy(bool))
+    cpu = baselines(cells)
+    cells = concat([cpu.only(baseline="node") if len(cpu) else cpu, cells.only(device="gpu")])
+    found = []
+    for family, models in FAMILIES.items():
+        these = cells.only(model=models)
+        if len(these):
+            these = these.label(batch=[f"batch {size}" for size in these.frame["batch"]])
+            by = [name for name in ("node", "device", "threads", "baseline") if name in these.labels]
+            found.append(these.best(by, of=["model", "batch", "dtype", "backend"]).label(family=family))
+    return concat(found) if found else Cells.empty()
+
+
+@quantity(
+    "ladder.hours_to_train",
+    unit="h",
+    tier="derived",
+    needs={"experiments": ["training"], "device": "any"},
+    labels=("run", "flop", "threads", "baseline"),
+    says="On {node}, a published training run ({labels}) would take {value}",
+)
+def hours_to_train(data: Data) -> Cells:
+    """Total FLOP of a published training run over the device's best measured training rate of its family.
+
+    The rate is that of the study's own, small model of the same family at its best
+    batch size, number format and library (see `best_rates`), the most favourable to
+    the device; it stands in for the large model's. Reading the data, memory and what
+    a large model needs beyond it are left out. flop: the total, to three digits.
+    baseline: node, on a CPU.
+    """
+    rates = best_rates(data)
+    if not len(rates):
+        return rates
+    found = []
+    for run in RUNS:
+        flop = total_flop(run, data)
+        these = rates.only(family=run.family).without("family")
+        if len(these):
+            hours = these.frame.assign(estimate=flop / _HOUR / these.frame["estimate"].astype(float))
+            found.append(Cells.from_estimates(hours).label(run=run.name, flop=float(f"{flop:.3g}")))
+    return concat(found) if found else Cells.empty()

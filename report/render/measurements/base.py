@@ -1,0 +1,204 @@
+"""What every family of measurements is given, and what it gives back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contract.errors import StudyError
+from report.cells import Cells
+from report.evidence import Data
+from report.nodes import Node, Nodes, empty_samples
+from report.quantities import quantities
+from report.render.figures import Drawing
+
+# A cell of a table that has nothing to say.
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in words. align: one letter a column, l or r; widths: of the columns, to any scale."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    widths: Sequence[int]
+
+    def filled(self) -> Table:
+        """The table without columns that say nothing, widths in per cent."""
+        kept = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
+        total = sum(self.widths[i] for i in kept)
+        shares = [round(100 * self.widths[i] / total) for i in kept]
+        shares[0] += 100 - sum(shares)
+        return Table(
+            self.caption,
+            [self.head[i] for i in kept],
+            [[row[i] for i in kept] for row in self.rows],
+            "".join(self.align[i] for i in kept),
+            shares,
+        )
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """What a family shows of one node: what a reader should see, point by point, with a figure, a table or both.
+
+    wide: the figure has panels side by side and takes the whole width of the page.
+    """
+
+    reading: Sequence[str] = ()
+    drawing: Drawing | None = None
+    table: Table | None = None
+    wide: bool = False
+
+    def finished(self) -> Exhibit:
+        """The same with its table filled."""
+        return replace(self, table=self.table.filled()) if self.table else self
+
+
+@dataclass(frozen=True)
+class View:
+    """One node's evidence.
+
+    rows: the summary's rows of this node that are ok, with the points' parameters as columns.
+    place: the node's number in the report, from 1. alone: no other node is in the report.
+    """
+
+    node: str
+    place: int
+    label: str
+    record: Mapping[str, Any]
+    rows: pd.DataFrame
+    data: Data
+    alone: bool = True
+
+    def devices(self) -> list[str]:
+        """Devices that have measured something: the CPU first."""
+        return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
+
+    def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
+        """The points of one experiment and metric, on one device or on all."""
+        rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
+        return rows[rows["device"] == device].copy() if device else rows.copy()
+
+    def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Cells:
+        """The same as cells, which carry their intervals through arithmetic; labels as wanted."""
+        return self.pick(self.data.summary(experiment, metric, value), **wanted)
+
+    def quantity(self, name: str, **wanted: Any) -> Cells:
+        """The cells of a quantity on this node; none if the quantity is not known."""
+        known = quantities().get(name)
+        return self.pick(known.cells(self.data), **wanted) if known else Cells.empty()
+
+    def pick(self, cells: Cells, **wanted: Any) -> Cells:
+        """The cells of this node with these labels; none if they are not labelled so."""
+        if not len(cells) or not {"node", *wanted} <= set(cells.labels):
+            return Cells.empty()
+        return cells.only(node=self.node, **wanted)
+
+    def where(self, device: str = "cpu") -> str:
+        """The node, and the device unless that is its processor, for captions."""
+        return self.label if device == "cpu" else f"{self.label}, {device}"
+
+    def name(self, figure: str, device: str = "") -> str:
+        """The name of a figure's files."""
+        return "-".join(filter(None, [figure, str(self.place), device])).replace(":", "-")
+
+    def say(self, text: str, device: str = "cpu") -> str:
+        """A sentence that says where it holds, if that is not plain: which of several nodes, which accelerator."""
+        places = [*([] if self.alone else [self.label]), *([] if device == "cpu" else [device])]
+        if not places:
+            return text
+        first = text[0].lower() if text[1:2].islower() or text[1:2] == " " else text[0]
+        return f"On {', '.join(places)}, {first}{text[1:]}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A section of the measurements. show: from one node's evidence to what it has to show; nothing without data."""
+
+    key: str
+    title: str
+    show: Callable[[View], Iterable[Exhibit]]
+
+
+@dataclass
+class Gathered(Nodes):
+    """The nodes of a gathered folder; their samples are read when a quantity asks for them."""
+
+    folder: Path = Path()
+
+    @cached_property
+    def _samples(self) -> pd.DataFrame:
+        path = self.folder / "samples.parquet"
+        return pd.read_parquet(path) if path.is_file() else empty_samples()
+
+    def samples(self) -> pd.DataFrame:
+        return self._samples
+
+
+@dataclass
+class Section:
+    """A family with what all nodes have to show."""
+
+    key: str
+    title: str
+    exhibits: list[Exhibit] = field(default_factory=list)
+
+
+def read_summary(data: Path) -> pd.DataFrame:
+    """The summary table with the points' parameters as columns. Raises StudyError if it is not there."""
+    table = _read(data)
+    params = pd.DataFrame([json.loads(text) for text in table["params"]], index=table.index)
+    return table.join(params[[name for name in params.columns if name not in table.columns]])
+
+
+def _read(data: Path) -> pd.DataFrame:
+    path = data / "summary.parquet"
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file: write it with `python -m report gather`") from None
+    except (OSError, ValueError) as broken:
+        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
+
+
+def left_out_points(data: Path) -> list[dict[str, Any]]:
+    """Points without a result, counted by node, experiment, device, status and reason. Raises StudyError."""
+    table = _read(data)
+    lost = table[table["status"] != "ok"]
+    keys = ["node", "experiment", "device", "status", "reason"]
+    return [
+        {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
+        for key, group in lost.groupby(keys, sort=True)
+    ]
+
+
+def views(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[View]:
+    """Each node's evidence in the order of `nodes` (those of the verdicts). Raises StudyError."""
+    rows = read_summary(data)
+    records = {str(node["id"]): dict(node) for node in nodes}
+    order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
+    known = Gathered([Node(record, "", empty_samples()) for record in records.values()], [], data)
+    evidence = Data(known, summarised=rows)
+    ok = rows[rows["status"] == "ok"]
+    return [
+        View(
+            node,
+            place,
+            str(records.get(node, {}).get("label") or node),
+            records.get(node, {}),
+            ok[ok["node"] == node],
+            evidence,
+            alone=len(order) == 1,
+        )
+        for place, node in enumerate(order, start=1)
+    ]

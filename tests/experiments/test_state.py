@@ -1,0 +1,261 @@
+"""What the machine does before and during a sample ends up beside it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.flags import FLAGS, Flag, parse, text, worst
+from experiments import counters, nvml, state
+from experiments.counters import Totals, Values
+from experiments.state import WINDOW_S, Watch, between, slowed
+from tests.experiments.nvml_standin import Library
+
+CALM = Totals(at=0.0, stalled=0.0)
+
+
+def words(**rises: float) -> list[str]:
+    """The flags of one second on four cores in which the totals rose so much."""
+    return [str(flag) for flag in between(CALM, replace(CALM, at=1.0, **rises), cores=4)[1]]
+
+
+@pytest.mark.parametrize(
+    ("rises", "flags"),
+    [
+        ({"busy": 3.24, "own": 2.0}, ["busy: 31% other load"]),
+        ({"busy": 2.3, "own": 2.0}, []),
+        ({"stolen": 1.24}, ["steal: 31%"]),
+        ({"stolen": 0.04}, []),
+        ({"queued": 0.12}, ["queued: waited for a core 12% of the time"]),
+        ({"periods": 3.0, "quota_hits": 2.0}, ["throttled: cgroup quota in 67% of its periods"]),
+        ({"periods": 3.0}, []),
+        ({"hot": 1.0}, ["throttled: heat"]),
+        ({"stalled": 0.12}, ["memory: stalled 12% of the time"]),
+        ({"stalled": 0.01}, []),
+        ({"paged": 1200.0}, ["memory: 1,200 pages a second from or to the disk"]),
+        ({"paged": 100.0}, []),
+        ({"busy": 4.0, "stolen": 1.0}, ["busy: 100% other load", "steal: 25%"]),
+    ],
+)
+def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flags: list[str]) -> None:
+    assert words(**rises) == flags
+
+
+@given(st.builds(Totals, *[st.floats(0, 1e6)] * 5, st.none() | st.floats(0, 1e6), *[st.floats(0, 1e6)] * 4))
+def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -> None:
+    now = Totals(**{**asdict(later), "at": CALM.at + 0.25 + later.at})
+    values, flags = between(CALM, now, cores=4)
+    assert all(value is not None and value >= 0 for value in values.values())
+    assert parse(text(flags)) == flags
+
+
+@pytest.mark.parametrize(("clock", "flags"), [(2460, ["clock: 18% below the highest seen"]), (2900, []), (0, [])])
+def test_a_lower_clock_is_told(clock: float, flags: list[str]) -> None:
+    assert list(map(str, slowed(clock, 3000))) == flags
+
+
+class Machine:
+    """A machine whose clock and counters stand still until a test moves them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.totals, self.megahertz = CALM, 0.0
+        monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: self.totals.at))
+        monkeypatch.setattr(state.os, "cpu_count", lambda: 4)
+        monkeypatch.setattr(counters, "read_totals", lambda _: self.totals)
+        monkeypatch.setattr(counters, "cpu_counters", lambda _: self._counters)
+
+    def _counters(self) -> Values:
+        return {"clock_mhz": self.megahertz or None}
+
+    def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
+        busy = self.totals.busy + other_cores * seconds
+        self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy)
+        self.megahertz = megahertz
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machine: Machine) -> None:
+    watch = Watch("cpu")
+    watch.begin()
+    readings = []
+    for _ in range(3):
+        machine.passes(WINDOW_S / 2, other_cores=2)
+        readings.append(watch.read())
+    machine.passes(WINDOW_S, other_cores=0)
+    calm = watch.read()
+    assert [reading.flags for reading in readings[:2]] == ["busy: 50% other load"] * 2
+    assert readings[0].other_load == pytest.approx(0.5)
+    # The third began a window that was quiet for most of its time.
+    assert readings[2].other_load == calm.other_load == pytest.approx(0.5 / 3)
+
+
+def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
+    watch = Watch("cpu")
+    machine.passes(2.0, other_cores=2)
+    watch.begin()
+    flags = []
+    for _ in range(2):
+        machine.passes(WINDOW_S)
+        flags.append(watch.read().flags)
+    assert flags == ["busy: 50% other load", ""]
+
+
+def test_a_point_of_one_window_has_the_state_before_it(machine: Machine) -> None:
+    watch = Watch("cpu")
+    machine.passes(2.0, other_cores=2)
+    watch.begin()
+    machine.passes(WINDOW_S / 10)
+    assert watch.read().other_load == pytest.approx(0.5)
+
+
+def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
+    watch = Watch("cpu")
+    flags = []
+    for point in ((3000, 3000, 2400), (2400, 2400)):
+        watch.begin()
+        for megahertz in point:
+            machine.passes(WINDOW_S, megahertz=megahertz)
+            flags.append(watch.read().flags)
+    assert flags == ["", "", "clock: 20% below the highest seen", "", ""]
+
+
+def test_a_real_machine_is_read() -> None:
+    watch = Watch("cpu")
+    watch.begin()
+    reading = watch.read()
+    assert reading.elapsed_s >= 0
+    assert set(vars(reading)) == {
+        "elapsed_s", "clock_mhz", "temperature_c", "power_w", "other_load", "steal", "flags",
+    }  # fmt: skip
+
+
+def test_flags_merge_to_the_worst_of_each_name() -> None:
+    seen = [Flag("steal", "3%"), Flag("busy", "9% other load"), Flag("steal", "12%"), Flag("throttled", "heat")]
+    seen += [Flag("throttled", "power limit"), Flag("throttled", "heat")]
+    assert text(worst(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
+
+
+@given(
+    st.lists(
+        st.builds(
+            Flag, st.sampled_from(sorted(FLAGS)), st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
+        ),
+        max_size=6,
+    )
+)
+def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
+    assert parse(text(flags)) == flags
+
+
+def test_flags_of_the_first_edition_are_read() -> None:
+    assert parse("busy steal") == [Flag("busy"), Flag("steal")]
+    assert parse("") == []
+    with pytest.raises(ValueError, match="no flag 'buzy'"):
+        parse("buzy: 3%")
+
+
+Tree = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Writes files of the kernel under a root of the test's own."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(content)
+        return tmp_path
+
+    return write
+
+
+def psi(microseconds: int) -> str:
+    return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7\n"
+
+
+def test_quotas_of_every_level_count(tree: Tree) -> None:
+    root = tree(
+        {
+            "proc/self/cgroup": "0::/user/study\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
+            "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
+            "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
+            "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
+            "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
+        }
+    )
+    assert counters.quota(root) == 2.5
+    assert counters.quota_periods(root) == (14, 4)
+
+
+def test_an_older_cgroup_inside_a_container_is_found(tree: Tree) -> None:
+    folder = "sys/fs/cgroup/cpu,cpuacct"
+    root = tree(
+        {
+            "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
+            f"{folder}/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
+            f"{folder}/cpu.cfs_quota_us": "50000\n",
+            f"{folder}/cpu.cfs_period_us": "100000\n",
+        }
+    )
+    assert counters.quota(root) == 0.5
+    assert counters.quota_periods(root) == (8, 2)
+
+
+def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
+    assert counters.pressure("memory", tmp_path / "nothing") is None
+    root = tree({"proc/pressure/memory": psi(3_000_000)})
+    assert counters.pressure("memory", root) == 3.0
+    files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "", "sys/fs/cgroup/a/memory.pressure": psi(50)}
+    counters.cgroups.cache_clear()
+    assert counters.pressure("memory", tree(files)) == pytest.approx(50e-6)
+
+
+def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
+    root = tree(
+        {
+            **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
+            "sys/class/hwmon/hwmon0/name": "nvme\n",
+            "sys/class/hwmon/hwmon1/name": "k10temp\n",
+            "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
+        }
+    )
+    process = SimpleNamespace(cpu_num=lambda: 1)
+    seen = counters.cpu_counters(process, root)()  # type: ignore[arg-type]
+    assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
+
+
+def test_a_gpu_says_why_it_is_held_back() -> None:
+    import pynvml
+
+    mask = pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    values, reasons = counters.gpu_counters("cuda:0", Library({"CurrentClocksThrottleReasons": mask}))
+    assert values() == {"clock_mhz": 1980.0, "temperature_c": 41.0, "power_w": 80.0}
+    assert list(reasons()) == ["power limit", "heat (hardware slowdown)"]
+    _, idle = counters.gpu_counters("cuda:0", Library({}))
+    assert list(idle()) == []
+
+
+def test_a_gpu_without_a_driver_says_nothing() -> None:
+    values, reasons = counters.gpu_counters("cuda:0", Library(broken=True))
+    assert (values(), list(reasons())) == ({}, [])
+
+
+@pytest.mark.parametrize(("identity", "watts"), [("GPU-b", 300.0), ("GPU-unknown", 80.0), ("", 80.0)])
+def test_the_gpu_that_torch_counts_is_found_by_its_identity(
+    monkeypatch: pytest.MonkeyPatch, identity: str, watts: float
+) -> None:
+    monkeypatch.setattr(nvml, "_identity", lambda index: identity)
+    values, _ = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
+    assert values()["power_w"] == watts

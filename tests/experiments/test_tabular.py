@@ -1,0 +1,367 @@
+"""Every library does what its operations say, a wrong result is noticed, and nothing is mislabelled."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.devices.cpu import CpuDevice
+from experiments.registry import get
+from experiments.suite import tabular as suite
+from experiments.tabular import LIBRARIES, Library, open_library
+from experiments.tabular.base import ON_TABLES, ON_TEXT
+from experiments.tabular.data import case, differing
+from experiments.work import Unsupported, Work
+
+CPU = CpuDevice()
+# A device of the other kind, whose memory is the host's.
+GPU: Any = SimpleNamespace(kind="gpu", name="cpu", unsupported=lambda name: Unsupported(f"{name} does not run here"))
+ON_CPU = [name for name, library in LIBRARIES.items() if "cpu" in library.fits]
+DOES = [(name, op) for name in ON_CPU for op in (*ON_TABLES, *ON_TEXT) if op not in LIBRARIES[name].without]
+ON_TABLES_THERE = sorted({name for name, op in DOES if op in ON_TABLES})
+
+
+def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any) -> Work:
+    """A point with the threads that the library has in this process."""
+    if "threads" not in more:
+        more["threads"] = open_library(backend, device, op).threads if device is CPU else 0
+    more = {"transfers": "none" if device is CPU else "included", **more}
+    return get("tabular").function(device, op=op, rows=rows, backend=backend, **more)
+
+
+def error(made: Work) -> float:
+    assert made.check is not None
+    return made.check()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 3000])
+@pytest.mark.parametrize(("name", "op"), DOES)
+def test_a_right_result_passes_its_check(name: str, op: str, rows: int) -> None:
+    made = work(op, name, rows)
+    for call in made.calls:
+        call()
+    assert error(made) <= suite.TOLERANCE
+
+
+def test_what_a_library_lacks_is_said_and_everything_else_is_there() -> None:
+    for name, library in LIBRARIES.items():
+        for op in (*ON_TABLES, *ON_TEXT):
+            defined = getattr(library, op) is not getattr(Library, op)
+            assert defined != (op in library.without), (name, op)
+
+
+@pytest.mark.parametrize(
+    ("op", "backend", "words"),
+    [
+        ("filter", "python", "no tables"),
+        ("parse_json", "numpy", "no reader of JSON"),
+        ("parse_csv", "torch", "reads no text"),
+        ("sort", "cupy", "cupy does not run on cpu"),
+    ],
+)
+def test_what_a_library_lacks_is_unsupported(op: str, backend: str, words: str) -> None:
+    with pytest.raises(Unsupported, match=words):
+        work(op, backend, threads=1)
+
+
+def in_library(name: str, table: dict[str, np.ndarray], *others: dict[str, np.ndarray], op: str) -> dict[str, Any]:
+    library = open_library(name, CPU, op)
+    return library.columns(getattr(library, op)(*(library.load(one) for one in (table, *others))))
+
+
+# Few distinct numbers, so that keys and values repeat; whole ones, so that sums are exact.
+SMALL = st.integers(-4, 4)
+TABLES = st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("name", ON_TABLES_THERE)
+@given(rows=TABLES)
+@settings(max_examples=30, deadline=None)
+def test_filter_and_sort_do_as_plain_python_does(name: str, rows: list[tuple[int, int]]) -> None:
+    values = [float(value) for _, value in rows]
+    table = {"row": np.arange(len(rows)), "value": np.array(values)}
+    kept = in_library(name, table, op="filter")
+    assert list(zip(kept["row"], kept["value"], strict=True)) == [(i, v) for i, v in enumerate(values) if v > 0]
+    ordered = in_library(name, table, op="sort")
+    assert list(ordered["value"]) == sorted(values)
+    assert sorted(ordered["row"]) == list(range(len(rows)))
+    assert [values[row] for row in ordered["row"]] == list(ordered["value"])
+
+
+@pytest.mark.parametrize("name", ON_TABLES_THERE)
+@given(rows=TABLES)
+@settings(max_examples=30, deadline=None)
+def test_groups_are_added_up_as_plain_python_does(name: str, rows: list[tuple[int, int]]) -> None:
+    groups: dict[int, list[int]] = defaultdict(list)
+    for key, value in rows:
+        groups[key].append(value)
+    table = {"key": np.array([key for key, _ in rows]), "value": np.array([float(value) for _, value in rows])}
+    found = in_library(name, table, op="group_by")
+    got = {int(k): (t, m) for k, t, m in zip(found["key"], found["total"], found["mean"], strict=True)}
+    assert len(found["key"]) == len(groups)
+    assert got == {key: (sum(values), pytest.approx(sum(values) / len(values))) for key, values in groups.items()}
+
+
+@pytest.mark.parametrize("name", ON_TABLES_THERE)
+@given(left=st.lists(SMALL, min_size=1, max_size=40), right=st.sets(SMALL, min_size=1))
+@settings(max_examples=30, deadline=None)
+def test_tables_are_joined_as_plain_python_does(name: str, left: list[int], right: set[int]) -> None:
+    keys = sorted(right, key=lambda key: (key * 5) % 9)
+    weight = {key: key / 3 for key in keys}
+    found = in_library(
+        name,
+        {"key": np.array(left), "row": np.arange(len(left))},
+        {"key": np.array(keys), "weight": np.array([weight[key] for key in keys])},
+        op="join",
+    )
+    got = sorted(zip(found["row"].tolist(), found["key"].tolist(), found["weight"].tolist(), strict=True))
+    assert got == [(row, key, weight[key]) for row, key in enumerate(left) if key in weight]
+
+
+@pytest.mark.parametrize("op", ON_TEXT)
+@given(rows=st.integers(1, 60), seed=st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_the_text_says_exactly_the_numbers_that_are_expected(op: str, rows: int, seed: int) -> None:
+    made = case(op, rows, np.random.default_rng(seed))
+    library = open_library("python", CPU, op)
+    assert made.error(library.columns(getattr(library, op)(*made.inputs))) == 0.0
+
+
+def changed(column: str, change: Any) -> Any:
+    """A result with one column changed."""
+    return lambda result: {**result, column: change(result[column].copy())}
+
+
+def put(position: int, value: float) -> Any:
+    def change(column: np.ndarray) -> np.ndarray:
+        column[position] = value
+        return column
+
+    return change
+
+
+def of_every(change: Any) -> Any:
+    return lambda result: {name: change(column) for name, column in result.items()}
+
+
+def shorter(column: np.ndarray) -> np.ndarray:
+    return column[:-1]
+
+
+FAULTS = [
+    pytest.param("filter", of_every(shorter), id="filter: a row lost"),
+    pytest.param("filter", of_every(lambda column: column[::-1]), id="filter: another order"),
+    pytest.param("filter", changed("value", put(5, math.nan)), id="filter: nan"),
+    pytest.param("filter", changed("row", put(5, 0)), id="filter: a wrong row"),
+    pytest.param("sort", of_every(lambda column: np.roll(column, 1)), id="sort: the largest first"),
+    pytest.param("sort", changed("row", lambda row: np.roll(row, 1)), id="sort: rows torn apart"),
+    pytest.param("sort", changed("row", put(3, 10**6)), id="sort: a row that is not there"),
+    pytest.param("sort", of_every(shorter), id="sort: a row lost"),
+    pytest.param("sort", of_every(lambda column: column[[0, *range(len(column) - 1)]]), id="sort: a row twice"),
+    pytest.param("sort", changed("value", put(-1, math.nan)), id="sort: nan"),
+    pytest.param("group_by", changed("total", lambda total: total * (1 + 1e-9)), id="group_by: totals off by 1e-9"),
+    pytest.param("group_by", changed("mean", put(0, math.nan)), id="group_by: nan"),
+    pytest.param("group_by", changed("key", put(0, -1)), id="group_by: a wrong key"),
+    pytest.param("group_by", of_every(shorter), id="group_by: a group lost"),
+    pytest.param("join", of_every(shorter), id="join: a pair lost"),
+    pytest.param("join", changed("weight", lambda weight: np.roll(weight, 1)), id="join: wrong partners"),
+    pytest.param("join", lambda result: {"key": result["key"], "row": result["row"]}, id="join: a column lost"),
+    pytest.param("parse_csv", changed("id", put(0, 0)), id="parse_csv: a wrong number"),
+    pytest.param("parse_csv", changed("value", lambda value: value.astype("f4")), id="parse_csv: rounded to float32"),
+    pytest.param("parse_csv", changed("name", lambda name: np.char.upper(name)), id="parse_csv: another word"),
+]
+
+
+@pytest.mark.parametrize(("op", "fault"), FAULTS)
+def test_a_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str, fault: Any) -> None:
+    library = LIBRARIES["numpy"]
+    right = library.columns
+    monkeypatch.setattr(library, "columns", lambda self, table: fault(right(self, table)))
+    made = work(op, "numpy")
+    assert not error(made) <= suite.TOLERANCE
+
+
+def test_a_single_wrong_row_of_the_largest_table_exceeds_the_tolerance() -> None:
+    assert suite.TOLERANCE < 1 / 1e8
+    assert differing({"a": [1, 2, 3, 5]}, {"a": np.array([1, 2, 3, 4])}) == 0.25
+    assert differing({"a": [1]}, {"a": np.array([1, 2])}) == math.inf
+
+
+@pytest.mark.parametrize("op", ON_TABLES)
+@pytest.mark.parametrize("name", ON_TABLES_THERE)
+def test_no_call_makes_the_next_one_easier(name: str, op: str) -> None:
+    """Tables stay as they are, above all unsorted, and no result is a view of one."""
+    made = case(op, 500, np.random.default_rng(0))
+    before = [{column: values.copy() for column, values in one.items()} for one in made.inputs]
+    library = open_library(name, CPU, op)
+    tables = [library.load(one) for one in made.inputs]
+    results = [library.columns(getattr(library, op)(*tables)) for _ in range(2)]
+    for table, kept, given_ in zip(tables, before, made.inputs, strict=True):
+        now = library.columns(table)
+        for column, values in kept.items():
+            assert np.array_equal(now[column], values)
+            assert all(not np.shares_memory(part, given_[column]) for part in results[0].values())
+    assert [made.error(result) <= suite.TOLERANCE for result in results] == [True, True]
+
+
+def test_short_tables_take_turns_and_long_ones_do_not() -> None:
+    assert len(work("sort", "numpy", 1000).calls) == suite.MOST_TABLES
+    assert len(work("sort", "numpy", suite.MOST_ROWS).calls) == 1
+
+
+def test_tables_are_as_described() -> None:
+    random = np.random.default_rng(1)
+    (table,) = case("group_by", 20_000, random).inputs
+    assert len(np.unique(table["key"])) == 200
+    (few,) = case("group_by", 300, random).inputs
+    assert len(np.unique(few["key"])) == 10
+    left, right = case("join", 20_000, random).inputs
+    assert len(np.unique(right["key"])) == len(right["key"]) == 2000
+    assert np.isin(left["key"], right["key"]).mean() == pytest.approx(0.8, abs=0.05)
+    (series,) = case("filter", 20_000, random).inputs
+    assert np.mean(series["value"] > 0) == pytest.approx(0.5, abs=0.05)
+    (text,) = case("parse_csv", 5, random).inputs
+    assert text.startswith(b"id,value,name\n") and text.count(b"\n") == 6
+
+
+@pytest.mark.parametrize("name", ["pandas", "numpy", "polars"])
+def test_threads_that_a_library_does_not_have_are_not_written_down(name: str) -> None:
+    there = open_library(name, CPU, "filter").threads
+    with pytest.raises(Unsupported, match=f"{name} works with {there} threads in this process, not with {there + 3}"):
+        work("filter", name, threads=there + 3)
+
+
+def test_polars_gets_its_threads_when_its_process_starts() -> None:
+    started_with = get("tabular").environment
+    assert started_with({"backend": "polars", "threads": 3}) == {"POLARS_MAX_THREADS": "3"}
+    assert started_with({"backend": "pandas", "threads": 1}) == {}
+
+
+@pytest.mark.parametrize(("device", "transfers"), [(CPU, "included"), (CPU, "excluded"), (GPU, "none")])
+def test_a_cpu_has_no_transfers_and_a_gpu_always_says(device: Any, transfers: str) -> None:
+    with pytest.raises(Unsupported, match=f"transfers {transfers}"):
+        work("filter", "torch", device=device, transfers=transfers, threads=1)
+
+
+def test_a_table_without_rows_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="at least one row"):
+        work("filter", "numpy", 0)
+
+
+@pytest.mark.parametrize("transfers", ["excluded", "included"])
+@pytest.mark.parametrize("op", ON_TABLES)
+def test_tensors_come_from_the_host_and_go_back_only_if_transfers_count(op: str, transfers: str) -> None:
+    made = work(op, "torch", device=GPU, transfers=transfers)
+    result: Any = made.calls[0]()
+    assert {type(column) is np.ndarray for column in result.values()} == {transfers == "included"}
+    assert error(made) <= suite.TOLERANCE
+
+
+class OnDevice(np.ndarray):
+    """Stands in for CuPy's arrays: computes as NumPy does, and refuses arrays of the host as CuPy does."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        refuse(inputs)
+        plain = [one.view(np.ndarray) if isinstance(one, OnDevice) else one for one in inputs]
+        return np.asarray(getattr(ufunc, method)(*plain, **more)).view(OnDevice)
+
+    def __getitem__(self, index: Any) -> Any:
+        refuse([index])
+        return super().__getitem__(index)
+
+    def take(self, indices: Any, *more: Any, **named: Any) -> Any:
+        refuse([indices])
+        return super().take(indices, *more, **named)
+
+
+def refuse(given_: Any) -> None:
+    for one in given_:
+        if isinstance(one, (list, tuple)):
+            refuse(one)
+        elif isinstance(one, np.ndarray) and not isinstance(one, OnDevice):
+            raise TypeError("Implicit conversion of a host array to a device array is not allowed")
+
+
+class Cupy(ModuleType):
+    """NumPy under CuPy's name, with a border between host and device."""
+
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.used: list[int] = []
+        self.cuda = SimpleNamespace(Device=lambda number: SimpleNamespace(use=lambda: self.used.append(number)))
+
+    def __getattr__(self, name: str) -> Any:
+        known = getattr(np, name)
+        if not callable(known) or isinstance(known, type):
+            return known
+
+        def function(*given_: Any, **more: Any) -> Any:
+            refuse([*given_, *more.values()])
+            result = known(*given_, **more)
+            return result.view(OnDevice) if isinstance(result, np.ndarray) else result
+
+        return function
+
+    def asarray(self, host: np.ndarray) -> OnDevice:
+        assert type(host) is np.ndarray
+        return host.copy().view(OnDevice)
+
+    def asnumpy(self, there: OnDevice) -> np.ndarray:
+        assert isinstance(there, OnDevice)
+        return np.array(there)
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
+    module = Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+CUDA: Any = SimpleNamespace(kind="gpu", name="cuda:1", unsupported=GPU.unsupported)
+
+
+@pytest.mark.parametrize("transfers", ["excluded", "included"])
+@pytest.mark.parametrize("op", ON_TABLES)
+def test_the_code_for_cupy_is_right_and_stays_on_the_device(cupy: Cupy, op: str, transfers: str) -> None:
+    made = work(op, "cupy", 3000, CUDA, transfers=transfers)
+    result: Any = made.calls[0]()
+    assert {isinstance(column, OnDevice) for column in result.values()} == {transfers == "excluded"}
+    assert error(made) <= suite.TOLERANCE
+    assert set(cupy.used) == {1}
+
+
+@pytest.mark.parametrize("op", ON_TEXT)
+def test_cupy_reads_no_text(op: str) -> None:
+    with pytest.raises(Unsupported, match="reads no text"):
+        work(op, "cupy", device=CUDA)
+
+
+def test_a_library_that_is_not_installed_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(Unsupported, match="cupy is not installed"):
+        work("sort", "cupy", device=CUDA)
+
+
+def test_pandas_does_not_run_on_a_gpu() -> None:
+    with pytest.raises(Unsupported, match="pandas does not run"):
+        work("sort", "pandas", device=CUDA)
+
+
+def test_more_rows_need_more_memory_and_probes_end() -> None:
+    for op in (*ON_TABLES, *ON_TEXT):
+        assert suite.memory(op=op, rows=10**8) > suite.memory(op=op, rows=10**7) > 0
+    sizes = []
+    step: dict[str, Any] | None = {"op": "sort", "rows": 10**6, "threads": 1}
+    while step is not None:
+        sizes.append(step["rows"])
+        step = suite.smaller(step)
+    assert sizes == [10**6, 10**5, 10**4, 10**3]

@@ -1,0 +1,94 @@
+"""Steps are found where a curve was built to have them, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from report.staircase import steps
+
+OCTAVES = (12, 28)  # 4 KiB to 256 MiB
+
+
+@st.composite
+def staircases(draw: Any) -> tuple[Any, Any, list[float]]:
+    """A curve of 1 to 4 rises, sharp or over an octave, at 1 to 3 points an octave, and the middles of its rises.
+
+    Plateaus are two octaves wide or more, as caches are; a rise is by a factor of 1.8 to 8.
+    """
+    density, spread = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([0.0, 1.0]))
+    count = draw(st.integers(1, 4))
+    gap = 2.0 + spread
+    room = OCTAVES[1] - OCTAVES[0] - gap * (count + 1)
+    shares = np.array([draw(st.floats(0.0, 1.0)) for _ in range(count + 1)])
+    slack = room * shares[:count] / max(shares.sum(), 1e-9)
+    middles = OCTAVES[0] + np.cumsum(gap + slack)
+    heights = [draw(st.floats(np.log(1.8), np.log(8))) for _ in range(count)]
+    x = np.linspace(*OCTAVES, density * (OCTAVES[1] - OCTAVES[0]) + 1)
+    y = np.zeros(len(x))
+    for middle, height in zip(middles, heights, strict=True):
+        y += height * (np.clip((x - middle) / spread + 0.5, 0, 1) if spread else x > middle)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    noise = draw(st.sampled_from([0.0, 0.01, 0.02]))
+    return 2.0**x, np.exp(y + random.normal(0, noise, len(x))) * 1e-9, [float(m) for m in middles]
+
+
+@settings(deadline=None)
+@given(staircases())
+def test_every_rise_is_found_within_the_sweeps_resolution(curve: tuple[Any, Any, list[float]]) -> None:
+    x, y, middles = curve
+    found = steps(x, y)
+    assert len(found) == len(middles)
+    apart = np.log2(x[1] / x[0])
+    for step, middle in zip(found, middles, strict=True):
+        assert np.log2(step.high / step.low) == pytest.approx(apart)
+        # Noise may move a point at the very middle of a slow rise to its other side.
+        assert np.log2(step.low) - apart <= middle <= np.log2(step.high) + apart
+    assert [step.level for step in found] == sorted(step.level for step in found)
+
+
+@settings(deadline=None)
+@given(st.floats(1e-10, 1e-6), st.integers(2, 60), st.floats(0.0, 0.02), st.floats(0.0, 0.02), st.integers(0, 99))
+def test_a_flat_curve_has_no_steps_even_if_it_drifts(
+    level: float, points: int, noise: float, drift: float, seed: int
+) -> None:
+    """A drift of 2% an octave: a third more at the end than at the beginning."""
+    x = 2.0 ** np.linspace(*OCTAVES, points)
+    random = np.random.default_rng(seed)
+    y = level * np.exp(random.normal(0, noise, points) + drift * np.linspace(0, OCTAVES[1] - OCTAVES[0], points))
+    assert steps(x, y) == []
+
+
+@settings(deadline=None)
+@given(st.integers(0, 32), st.floats(1.5, 10.0))
+def test_one_disturbed_point_neither_makes_nor_moves_a_step(place: int, factor: float) -> None:
+    x = 2.0 ** np.linspace(*OCTAVES, 33)
+    y = np.where(x > 2.0**20, 4.0, 1.0)
+    right = steps(x, y)
+    y[place] *= factor
+    found = steps(x, y)
+    assert len(found) == len(right) == 1
+    # Next to the step a disturbed point cannot be told from a part of the rise.
+    assert abs(np.log2(found[0].low / right[0].low)) <= 0.5
+
+
+def test_points_that_are_known_badly_make_no_step() -> None:
+    x = 2.0 ** np.arange(12.0, 20.0)
+    y = np.where(x > 2.0**15, 1.7, 1.0)
+    assert len(steps(x, y)) == 1
+    assert len(steps(x, y, np.full(8, np.nan))) == 1
+    assert steps(x, y, np.full(8, 0.5)) == []
+
+
+def test_a_curve_that_never_levels_out_again_gives_no_end_to_its_level() -> None:
+    x = 2.0 ** np.arange(12.0, 20.0)
+    assert steps(x, np.where(x > 2.0**17, x / 2.0**17, 1.0)) == []
+
+
+@pytest.mark.parametrize("points", [0, 1])
+def test_too_few_points_have_no_steps(points: int) -> None:
+    assert steps(np.full(points, 4096.0), np.ones(points)) == []
