@@ -217,6 +217,8 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**environment.clean(), **self._variables},
+                # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
+                process_group=0,
             )
         return self._child
 

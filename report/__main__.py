@@ -1,8 +1,16 @@
 """`python -m report`."""
 
 import sys
+from collections.abc import Sequence
 
 from contract.errors import run_command
-from report.cli import main
+
+
+def main(argv: Sequence[str] | None) -> int:
+    """The command line, loaded here so that an interrupt while it loads is put into words too."""
+    from report.cli import main as cli
+
+    return cli(argv)
+
 
 sys.exit(run_command(main))
