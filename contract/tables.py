@@ -21,6 +21,8 @@ from contract.flags import FLAGS, known
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
+# Columns that earlier data lack: there they are read as empty.
+LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
 
 
@@ -71,8 +73,18 @@ SAMPLES = pa.DataFrameSchema(
         "tolerance": _column("float64", "Largest error that counts as right", _NOT_NEGATIVE, unit="1", null=True),
         "elapsed_s": _column("float64", "Time since the round began", _NOT_NEGATIVE, unit="s", null=True),
         "clock_mhz": _column("float64", "Clock that the device's counter showed", _POSITIVE, unit="MHz", null=True),
+        "memory_clock_mhz": _column(
+            "float64", "Clock of the device's memory that its counter showed", _POSITIVE, unit="MHz", null=True
+        ),
         "temperature_c": _column("float64", "Temperature of the device", unit="°C", null=True),
         "power_w": _column("float64", "Power that the device drew", _NOT_NEGATIVE, unit="W", null=True),
+        "utilisation": _column(
+            "float64",
+            "Share of the time in which anything at all ran on a GPU, as its driver counts it",
+            _NOT_NEGATIVE,
+            unit="1",
+            null=True,
+        ),
         "other_load": _column(
             "float64",
             "CPU time that others took of the node, as a share of all cores",
@@ -190,7 +202,9 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{path}: written under version {about.get('schema')} of the data dictionary, "
             f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
         )
-    return validate(contents.to_pandas(), str(path)), about
+    table = contents.to_pandas()
+    earlier = {name: float("nan") for name in LATER if name not in table.columns}
+    return validate(table.assign(**earlier), str(path)), about
 
 
 _KINDS = {"float64": "number", "int64": "whole number"}

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from contract.flags import Flag
 from experiments import nvml
 
 ROOT = Path("/")
@@ -168,18 +169,36 @@ def sensor(root: Path = ROOT) -> Path | None:
     return None
 
 
-def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Callable[[], Values]:
-    """A function that reads the processor's clock, temperature and power, where the system lets us."""
+@dataclass(frozen=True)
+class Counters:
+    """What is asked of one device, each answer as things are when it is asked.
+
+    values: its clocks, temperature, power and utilisation. flags: what disturbs it.
+    joules: energy since some moment in the past, None where nothing counts it.
+    """
+
+    values: Callable[[], Values] = dict
+    flags: Callable[[], Sequence[Flag]] = list
+    joules: Callable[[], float | None] = lambda: None
+
+
+def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
+    """The processor's clock, temperature, power and energy, where the system lets us."""
     energy: list[tuple[float, float]] = []
     # Found once: asking every sensor of the machine each time can take milliseconds.
     thermometer = sensor(root)
 
+    def joules() -> float | None:
+        """RAPL's energy counter of the first socket."""
+        counted = number(root / _RAPL)
+        return counted * 1e-6 if counted is not None else None
+
     def power() -> float | None:
-        """Mean power since the last reading, by RAPL's energy counter."""
-        joules = number(root / _RAPL)
-        if joules is None:
+        """Mean power since the last reading."""
+        counted = joules()
+        if counted is None:
             return None
-        energy.append((time.perf_counter(), joules * 1e-6))
+        energy.append((time.perf_counter(), counted))
         if len(energy) < 2:
             return None
         (then, before), (now, after) = energy[-2:]
@@ -199,29 +218,42 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Callable[[], Val
             "power_w": power(),
         }
 
-    return read
+    return Counters(values=read, joules=joules)
 
 
-def gpu_counters(device: str, library: Any = None) -> tuple[Callable[[], Values], Callable[[], Sequence[str]]]:
-    """Functions that read a GPU's SM clock, temperature and power, and why its clock is held back, by NVML.
+def gpu_counters(device: str, library: Any = None) -> Counters:
+    """A GPU's clocks, temperature, power, use and energy, and what disturbs it, by NVML.
 
-    Both say nothing where NVML does not answer. library: stands in for pynvml.
+    Says nothing where NVML does not answer. library: stands in for pynvml.
     """
     library = library or nvml.module()
     try:
         library.nvmlInit()
         handle = nvml.handle(device, library)
     except library.NVMLError:
-        return dict, list
+        return Counters()
 
     def values() -> Values:
         watts = nvml.ask(library, "nvmlDeviceGetPowerUsage", handle)
         clock = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_SM)
+        memory = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_MEM)
         warmth = nvml.ask(library, "nvmlDeviceGetTemperature", handle, library.NVML_TEMPERATURE_GPU)
+        use = nvml.ask(library, "nvmlDeviceGetUtilizationRates", handle)
         return {
             "clock_mhz": float(clock) if clock else None,
+            "memory_clock_mhz": float(memory) if memory else None,
             "temperature_c": float(warmth) if warmth is not None else None,
             "power_w": watts / 1000 if watts is not None else None,
+            "utilisation": use.gpu / 100 if use is not None else None,
         }
 
-    return values, lambda: nvml.throttling(handle, library)
+    def flags() -> list[Flag]:
+        found = [Flag("throttled", reason) for reason in nvml.throttling(handle, library)]
+        others = nvml.other_processes(handle, library)
+        return [*found, Flag("busy", f"{others} other on the GPU")] if others else found
+
+    def joules() -> float | None:
+        counted = nvml.ask(library, "nvmlDeviceGetTotalEnergyConsumption", handle)
+        return counted * 1e-3 if counted is not None else None
+
+    return Counters(values, flags, joules)

@@ -5,6 +5,7 @@ Functions take the library as an argument, so that a stand-in can take its place
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 # Reasons that hold a clock back and somebody should know of. Not those that slow
@@ -64,3 +65,22 @@ def throttling(handle: Any, library: Any) -> list[str]:
     """Why the GPU's clock is held back now, in words; empty if it is not."""
     mask = ask(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle) or 0
     return [words for name, words in _REASONS.items() if mask & getattr(library, name, 0)]
+
+
+def processes(handle: Any, library: Any) -> set[int]:
+    """Numbers of the processes that use the GPU, as far as the driver shows them from where we are."""
+    running = [
+        *(ask(library, "nvmlDeviceGetComputeRunningProcesses", handle) or []),
+        *(ask(library, "nvmlDeviceGetGraphicsRunningProcesses", handle) or []),
+    ]
+    return {one.pid for one in running}
+
+
+def other_processes(handle: Any, library: Any) -> int:
+    """How many processes besides this one use the GPU.
+
+    In a container the driver may know this process by another number: then one of them is taken to be this one.
+    """
+    found = processes(handle, library)
+    own = os.getpid()
+    return len(found - {own}) if own in found else max(len(found) - 1, 0)

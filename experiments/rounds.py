@@ -59,7 +59,7 @@ class Round:
 
     def run(self) -> None:
         """Measure all points. Raises Abandoned when the workflow that asked has been killed."""
-        points = self.sweep.points(self.device_kind)
+        points = [point for point in self.sweep.points(self.device_kind) if self.number <= point.rounds]
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
         present = _coordinator()
@@ -91,7 +91,7 @@ class Round:
                         self._note(point, {"status": "skipped", "reason": left})
                         continue
                     worker = workers.started_with(self.sweep.experiment.environment(dict(point.params)))
-                    self._note(point, worker.measure(self._order(point), self.sweep.point_s))
+                    self._note(point, worker.measure(self._order(point), point.point_s))
             wanted()
         finally:
             self.workers = workers.stop()
@@ -108,7 +108,7 @@ class Round:
             "experiment": sweep.experiment.name,
             "device": self.device,
             "params": dict(point.params),
-            "policy": {"target": sweep.target, "budget_s": sweep.point_s, "max_samples": sweep.max_samples},
+            "policy": {"target": sweep.target, "budget_s": point.point_s, "max_samples": sweep.max_samples},
         }
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
@@ -125,26 +125,36 @@ class Round:
             "calls": 0,
             "status": answer["status"],
             "reason": "" if answer["status"] == "ok" else answer["reason"],
-            "stop_reason": answer.get("stop_reason", ""),
+            "stop_reason": "",
             "flags": "",
             "origin": "measured",
         }
-        if "series" not in answer:
+        if "parts" not in answer:
             self.rows.append(base)
             return
-        shared = {key: answer[key] for key in ("flop", "bytes", "error", "tolerance")}
-        base |= {**shared, "calls": answer["calls"]}
-        self.warmup_s += answer["warmup_s"]
-        self.timed_s += answer["timed_s"]
-        for series in answer["series"]:
-            for index, (value, reading) in enumerate(zip(series["values"], answer["readings"], strict=True)):
+        base |= {key: answer[key] for key in ("error", "tolerance", "flop", "bytes")}
+        for part in answer["parts"]:
+            self._note_part(part, base)
+        for metric, (value, unit) in answer["observed"].items():
+            self.rows.append(base | {"metric": metric, "unit": unit, "value": value, "calls": 1})
+
+    def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
+        """Rows of one of the works that were measured at a point."""
+        if part["status"] != "ok":
+            self.rows.append(base | {key: part[key] for key in ("metric", "status", "reason")})
+            return
+        base = base | {key: part[key] for key in ("flop", "bytes", "calls", "stop_reason")}
+        self.warmup_s += part["warmup_s"]
+        self.timed_s += part["timed_s"]
+        for series in part["series"]:
+            for index, (value, reading) in enumerate(zip(series["values"], part["readings"], strict=True)):
                 self.rows.append(
                     base
                     | reading
                     | {"metric": series["metric"], "unit": series["unit"], "sample": index, "value": value}
                 )
-        for metric, (value, unit) in answer["observed"].items():
-            self.rows.append(base | {"metric": metric, "unit": unit, "value": value, "calls": 1, "stop_reason": ""})
+        if part["energy"]:
+            self.rows.append(base | part["energy"])
 
 
 class _Workers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -38,12 +37,30 @@ class Reading:
     """What was seen around one sample; None where no counter exists."""
 
     elapsed_s: float
-    clock_mhz: float | None
-    temperature_c: float | None
-    power_w: float | None
-    other_load: float | None
-    steal: float | None
-    flags: str
+    clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    utilisation: float | None = None
+    other_load: float | None = None
+    steal: float | None = None
+    flags: str = ""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Joules of the device since some moment: by its own counter, and by its power over the windows' time."""
+
+    counted: float | None
+    summed: float
+
+
+@dataclass(frozen=True)
+class Used:
+    """Joules that were used, and how they are known: energy (counted) or energy_from_power."""
+
+    joules: float
+    method: str
 
 
 @dataclass(frozen=True)
@@ -60,12 +77,8 @@ class Watch:
     def __init__(self, device: str) -> None:
         self._begun = time.perf_counter()
         self._process = psutil.Process()
-        self._device: Callable[[], Values]
-        self._throttling: Callable[[], Sequence[str]]
-        if device == "cpu":
-            self._device, self._throttling = counters.cpu_counters(self._process), list
-        else:
-            self._device, self._throttling = counters.gpu_counters(device)
+        self._device = counters.cpu_counters(self._process) if device == "cpu" else counters.gpu_counters(device)
+        self._summed = 0.0
         self._totals = self._read_totals()
         self._highest_mhz = 0.0
         self._state = State({})
@@ -87,7 +100,7 @@ class Watch:
 
         It is the last window's until this one is closed, by a later call: then the reading is brought up to date.
         """
-        reading = Reading(time.perf_counter() - self._begun, None, None, None, None, None, "")
+        reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, self._before))
         self._before = ()
         if not self._window_is_over():
@@ -99,6 +112,20 @@ class Watch:
         self._waiting.clear()
         return reading
 
+    def energy(self) -> Energy:
+        """What the device has used until now."""
+        running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.at)
+        return Energy(self._device.joules(), self._summed + running)
+
+    def energy_since(self, then: Energy) -> Used | None:
+        """What the device has used since `then`; None where nothing tells it, or a counter began anew."""
+        now = self.energy()
+        if now.counted is not None and then.counted is not None:
+            joules, method = now.counted - then.counted, "energy"
+        else:
+            joules, method = now.summed - then.summed, "energy_from_power"
+        return Used(joules, method) if joules > 0 else None
+
     def _tell(self, reading: Reading, before: tuple[Flag, ...]) -> None:
         """Write the last window's state into a reading."""
         vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))
@@ -109,10 +136,11 @@ class Watch:
     def _close(self) -> None:
         before, self._totals = self._totals, self._read_totals()
         values, seen = between(before, self._totals, os.cpu_count() or 1)
-        device, reasons = self._device(), self._throttling()
+        device = self._device.values()
+        self._summed += (device.get("power_w") or 0.0) * (self._totals.at - before.at)
         clock = device.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)
-        flags = [*seen, *(Flag("throttled", reason) for reason in reasons), *slowed(clock, self._highest_mhz)]
+        flags = [*seen, *self._device.flags(), *slowed(clock, self._highest_mhz)]
         self._state = State({**device, **values}, tuple(worst(flags)))
 
     def _read_totals(self) -> Totals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,28 @@ from experiments.registry import COMMON, Experiment, get
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "preset.schema.json"
 PRESETS = Path(__file__).parents[1] / "workflow" / "config" / "presets"
 
+# What a block of a preset may say of its points.
+_LIMITS = ("point_s", "rounds", "value")
+
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of an experiment's parameters."""
+    """One combination of an experiment's parameters.
+
+    point_s: seconds for its warm-up and samples. rounds: it is measured in so many of the
+    first rounds. value: 1 if a comparison cannot do without it, 2 if it adds to one, 3 if it is a detail.
+    """
 
     experiment: str
     params: tuple[tuple[str, Any], ...]
+    point_s: float = field(default=0.0, compare=False)
+    rounds: int = field(default=1_000, compare=False)
+    value: int = field(default=2, compare=False)
 
     @classmethod
-    def of(cls, experiment: str, params: dict[str, Any]) -> Point:
+    def of(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:
         """The point with these parameters, in whatever order."""
-        return cls(experiment, tuple(sorted(params.items())))
+        return cls(experiment, tuple(sorted(params.items())), **limits)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -59,18 +69,20 @@ class Sweep:
 
         Raises StudyError naming the block that lacks a parameter, or has one too many.
         """
-        found: dict[Point, None] = {}
+        found: dict[Point, Point] = {}
         for number, block in enumerate(self.blocks):
             if block.get("on", device_kind) != device_kind:
                 continue
+            limits = {"point_s": self.point_s} | {key: block[key] for key in _LIMITS if key in block}
             grid = block.get("grid", {})
             for case in block.get("cases", [{}]):
                 self._complete({**case, **grid}, f"{self.place}[{number}]")
                 for values in itertools.product(*grid.values()):
                     params = {**case, **dict(zip(grid, values, strict=True))}
                     for resolved in _resolved(params, device_kind):
-                        found[Point.of(self.experiment.name, resolved)] = None
-        return list(found)
+                        point = Point.of(self.experiment.name, resolved, **limits)
+                        found.setdefault(point, point)
+        return list(found.values())
 
     def _complete(self, given: dict[str, Any], place: str) -> None:
         wanted = self.experiment.parameters
@@ -179,6 +191,12 @@ def preset_schema() -> dict[str, Any]:
             "type": "object",
             "properties": {
                 "on": {"enum": ["cpu", "gpu"], "description": "only on this kind of device"},
+                "value": {
+                    "enum": [1, 2, 3],
+                    "description": "1: a comparison needs it; 2: adds to one (also without this key); 3: a detail",
+                },
+                "rounds": {"type": "integer", "minimum": 1, "description": "measured in so many of the first rounds"},
+                "point_s": limits["point_s"],
                 "cases": {
                     "type": "array",
                     "minItems": 1,

@@ -68,9 +68,12 @@ def half_width(values: list[float]) -> float:
     return (ordered[high] - ordered[low]) / 2 / middle if middle > 0 else math.inf
 
 
-def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy) -> int:
-    """Calls in a row per sample: the clock's own cost stays below its share, and the samples span theirs."""
-    long_enough = max(overhead_s / OVERHEAD_SHARE, LEAST_SHARE * policy.budget_s / policy.max_samples)
+def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy, share: float = LEAST_SHARE) -> int:
+    """Calls in a row per sample: the clock's own cost stays below its share, and the samples span theirs.
+
+    share: of the budget, that as many samples as are kept will take.
+    """
+    long_enough = max(overhead_s / OVERHEAD_SHARE, share * policy.budget_s / policy.max_samples)
     return max(1, math.ceil(long_enough / max(one_call_s, 1e-9)))
 
 
@@ -84,8 +87,10 @@ def measure(
     """Measure one point on `device` within `policy`. Raises whatever the work raises."""
     names = [name for name, _ in work.phases] or [""]
     begun = now()
-    calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy)
-    _warm_up(work, device, calls, begun + policy.budget_s / 3, now)
+    # What lasts is watched from cold on: how it warms up is the question.
+    share, warm_up = (1.0, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
+    calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy, share)
+    _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
     result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)
     totals: list[float] = []
     widths: dict[int, float] = {}
@@ -99,7 +104,7 @@ def measure(
         result.readings.append(read_state())
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
-            if now() - started >= LEAST_SHARE * policy.budget_s:
+            if not work.lasting and now() - started >= LEAST_SHARE * policy.budget_s:
                 result.stop_reason = _enough(widths, next_check, policy.target)
             if result.stop_reason:
                 break

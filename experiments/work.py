@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle
-from typing import Annotated
+from typing import Annotated, Literal
 
 
 class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
@@ -22,17 +22,19 @@ class Dtype(StrEnum):
     TF32 = "tf32"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
+    FLOAT8 = "float8_e4m3fn"
+    INT8 = "int8"
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return {"float64": 8, "float32": 4, "tf32": 4}.get(self.value, 2)
+        return {"float64": 8, "float32": 4, "tf32": 4, "float8_e4m3fn": 1, "int8": 1}.get(self.value, 2)
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error of rounding to nearest: half the spacing at 1."""
-        bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11}
-        return 2.0 ** -bits[self.value]
+        """Largest relative error of rounding to nearest: half the spacing at 1; 0 for whole numbers."""
+        bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11, "float8_e4m3fn": 4}
+        return 2.0 ** -bits[self.value] if self is not Dtype.INT8 else 0.0
 
     def matmul_tolerance(self, k: int) -> float:
         """Largest Frobenius-norm error, relative, that a right product of depth `k` may show.
@@ -72,6 +74,14 @@ class Work:
     per: if set, the metric is the time divided by this many steps (a latency), under the name `metric`.
     observe: measurements that are no timings, made once: {metric: (value, unit)}.
         Work without run and phases is observed only.
+    clock: the device's own (on a GPU: events around the call, which leave out what
+        the host does meanwhile), or the host's, from the call until the device has
+        finished: what somebody waits for. With phases on the host's clock, each is the
+        time until its callable returns, and the last one waits for the device.
+    graph: the call may be captured in a graph of the device. Where it is short, it is
+        timed a second time as one, without the host, under the name `graph_time`.
+    beside: further works, each with a `metric` of its own, that are measured at the same point.
+    lasting: use the whole budget, however soon the answer is good enough.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -85,6 +95,10 @@ class Work:
     rate_unit: str = "s"
     per: float | None = None
     observe: Callable[[], dict[str, tuple[float, str]]] | None = None
+    clock: Literal["device", "host"] = "device"
+    graph: bool = False
+    beside: Sequence[Work] = ()
+    lasting: bool = False
     calls: Sequence[Callable[[], object]] = field(init=False)
     turns: Iterator[Callable[[], object]] = field(init=False)
 
@@ -98,5 +112,7 @@ class Work:
             raise TypeError("a Work has something to run, or to observe")
         if self.rate is not None and self.per is not None:
             raise TypeError("a Work has either a rate or a time per step")
+        if len({one.metric for one in (self, *self.beside)}) <= len(self.beside):
+            raise TypeError("works at one point need metrics of different names")
         if (self.check is None) != (self.tolerance is None):
             raise TypeError("a check needs a tolerance, and a tolerance a check")

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ SURE_SHARE = 0.1
 PROBE_SHARE, PROBE_S = 0.3, 1.0
 # A call that is predicted to take this many times the point's budget is not made.
 OVERRUN = 2.0
+# A call shorter than this is timed in a graph as well, if it can be captured, and so many calls make one.
+GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
+# Energy counters are brought up to date some ten times a second.
+ENERGY_AFTER_S = 0.5
 # The largest share of free memory that a point may ask for.
 MEMORY_SHARE = 0.6
 
@@ -95,13 +100,56 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     error, answer = _checked(work), _outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
-    timed = bool(work.calls or work.phases)
     watch.begin()
-    measurement = measure(work, device, policy, watch.read) if timed else Measurement(calls=1)
     return {
         **answer,
-        "series": _series(work, measurement),
+        "parts": _parts(work, device, policy, watch),
         "observed": work.observe() if work.observe else {},
+        "flop": work.flop,
+        "bytes": work.bytes,
+        # JSON has no infinity and no nan: a result that has one is wrong by definition.
+        "error": error if error is not None and error < float("inf") else None,
+        "tolerance": work.tolerance,
+    }
+
+
+def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
+    """The work itself, what is to be measured beside it, and the same in a graph; they share the point's budget."""
+    lacking = ""
+    works = [one for one in (work, *work.beside) if one.calls or one.phases]
+    if work.graph and sum(device.time(work, 1)) < GRAPH_BELOW_S:
+        try:
+            works.append(_captured(work, device))
+        except Unsupported as reason:
+            lacking = str(reason)
+    share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
+    parts = [_part(one, device, share, watch) for one in works]
+    if lacking and device.kind != "cpu":
+        parts.append({**_outcome("unsupported", lacking), "metric": GRAPH_METRIC})
+    return parts
+
+
+def _captured(work: Work, device: Device) -> Work:
+    """Calls of the work in one graph, enough of them that starting it does not show."""
+    calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
+    return Work(run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes)
+
+
+def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
+    """Samples of one work, and the energy of one call where something counts it."""
+    begun = watch.energy()
+    measurement = measure(work, device, policy, watch.read)
+    series, calls = _series(work, measurement), measurement.calls * len(measurement.readings)
+    used = watch.energy_since(begun) if measurement.timed_s >= ENERGY_AFTER_S else None
+    if used:
+        # Of the time that was sampled: warm-up draws as much.
+        joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / calls
+        name = used.method if work.metric == "time" else f"{work.metric}.{used.method}"
+        energy = {"metric": name, "unit": "J", "value": joules / (work.per or 1)}
+    return {
+        "status": "ok",
+        "series": series,
+        "energy": energy if used else None,
         "readings": [vars(reading) for reading in measurement.readings],
         "calls": measurement.calls,
         "stop_reason": measurement.stop_reason,
@@ -109,9 +157,6 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         "timed_s": measurement.timed_s,
         "flop": work.flop,
         "bytes": work.bytes,
-        # JSON has no infinity and no nan: a result that has one is wrong by definition.
-        "error": error if error is not None and error < float("inf") else None,
-        "tolerance": work.tolerance,
     }
 
 

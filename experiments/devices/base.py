@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.work import Dtype, Unsupported, Work
@@ -47,9 +49,64 @@ class Device(ABC):
     def free_bytes(self) -> int:
         """Memory that can be allocated now."""
 
-    @abstractmethod
     def time(self, work: Work, calls: int) -> list[float]:
         """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them."""
+        measured = self.between if work.clock == "device" else self.on_host
+        if work.phases:
+            each = len(work.phases)
+            spent = measured([phase for _, phase in work.phases] * calls)
+            return [sum(spent[index::each]) / calls for index in range(each)]
+        todo = list(islice(work.turns, calls))
+        wait = work.clock == "host" and self.kind != "cpu"
+
+        def run() -> None:
+            for call in todo:
+                call()
+                if wait:
+                    self.synchronise()
+
+        return [measured([run])[0] / calls]
+
+    @abstractmethod
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        """Seconds that the device spends on each launch, by its own clock, one after the other."""
+
+    def on_host(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        """Seconds until each launch returns, by the host's clock; the device has nothing to do at the start."""
+        self.synchronise()
+        stamps = [perf_counter_ns()]
+        for launch in launches:
+            launch()
+            stamps.append(perf_counter_ns())
+        return [(end - start) * 1e-9 for start, end in pairwise(stamps)]
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all that was launched."""
+
+    def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        """The calls, captured: one launch that does all of them in a row without the host.
+
+        Raises Unsupported where the device has no such thing, or the calls cannot be captured.
+        """
+        raise Unsupported(f"{self.name} has no graphs")
+
+    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+        """Launch the calls so that the device may do them at the same time; what is launched later waits for all."""
+        for call in calls:
+            call()
+
+    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+        """A copy in host memory that the device may read by itself (page-locked)."""
+        return data.clone()
+
+    def exact(self, data: torch.Tensor) -> torch.Tensor:
+        """The data in float64, where float64 can be computed with."""
+        return data.double()
+
+    @classmethod
+    def peers(cls, name: str) -> list[str]:
+        """Names of the other devices of this kind."""
+        return [other for other in cls.detect()[0] if other != name]
 
     @property
     @abstractmethod

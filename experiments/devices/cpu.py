@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import islice
 from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from experiments import backends, hardware
 from experiments.devices.base import Device
-from experiments.work import Dtype, Unsupported, Work
+from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -64,25 +63,14 @@ class CpuDevice(Device):
             gaps.append(perf_counter_ns() - start)
         return max(median(gaps), 1) * 1e-9
 
-    def time(self, work: Work, calls: int) -> list[float]:
-        if work.phases:
-            spent = [0] * len(work.phases)
-            for _ in range(calls):
-                stamp = perf_counter_ns()
-                for index, (_, phase) in enumerate(work.phases):
-                    phase()
-                    before, stamp = stamp, perf_counter_ns()
-                    spent[index] += stamp - before
-            return [total * 1e-9 / calls for total in spent]
-        todo = islice(work.turns, calls)
-        start = perf_counter_ns()
-        for call in todo:
-            call()
-        return [(perf_counter_ns() - start) * 1e-9 / calls]
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        return self.on_host(launches)
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+        if dtype in (Dtype.FLOAT8, Dtype.INT8):
+            raise Unsupported(f"no CPU library of this study multiplies in {dtype}")
         library = backends.get(backend)
         if library is None:
             raise self.unsupported(backend)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from experiments import hardware
 from experiments.devices.base import Device
-from experiments.work import Dtype, Unsupported, Work
+from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +27,7 @@ class CudaDevice(Device):
 
         super().__init__(name)
         self._torch = torch
+        self._streams: list[Any] = []
         torch.cuda.set_device(name)
 
     @classmethod
@@ -70,23 +71,9 @@ class CudaDevice(Device):
     @cached_property
     def overhead_s(self) -> float:
         """Median time between two events with nothing between them, in seconds."""
-        return max(median(self._between([lambda: None])[0] for _ in range(50)), 1e-7)
+        return max(median(self.between([lambda: None])[0] for _ in range(50)), 1e-7)
 
-    def time(self, work: Work, calls: int) -> list[float]:
-        if work.phases:
-            each = len(work.phases)
-            spent = self._between([phase for _, phase in work.phases] * calls)
-            return [sum(spent[index::each]) / calls for index in range(each)]
-        todo = list(islice(work.turns, calls))
-
-        def run() -> None:
-            for call in todo:
-                call()
-
-        return [self._between([run])[0] / calls]
-
-    def _between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
-        """Seconds that the device spends on each launch, by events queued between them."""
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
         cuda = self._torch.cuda
         events = [cuda.Event(enable_timing=True) for _ in range(len(launches) + 1)]
         cuda.synchronize()
@@ -96,6 +83,42 @@ class CudaDevice(Device):
             event.record()
         cuda.synchronize()
         return [start.elapsed_time(end) * 1e-3 for start, end in pairwise(events)]
+
+    def synchronise(self) -> None:
+        self._torch.cuda.synchronize()
+
+    def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        cuda = self._torch.cuda
+        # Libraries set themselves up at the first call, which a graph may not hold.
+        aside = cuda.Stream()
+        aside.wait_stream(cuda.current_stream())
+        captured = cuda.CUDAGraph()
+        try:
+            with cuda.stream(aside):
+                for call in calls:
+                    call()
+            cuda.current_stream().wait_stream(aside)
+            with cuda.graph(captured):
+                for call in calls:
+                    call()
+        except RuntimeError as refusal:
+            raise Unsupported(f"cannot be captured in a graph: {str(refusal).splitlines()[0]}") from None
+        replay: Callable[[], object] = captured.replay
+        return replay
+
+    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+        cuda = self._torch.cuda
+        self._streams += [cuda.Stream() for _ in range(len(calls) - len(self._streams))]
+        here = cuda.current_stream()
+        for call, stream in zip(calls, self._streams, strict=False):
+            stream.wait_stream(here)
+            with cuda.stream(stream):
+                call()
+        for stream in self._streams[: len(calls)]:
+            here.wait_stream(stream)
+
+    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+        return data.pin_memory()
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         torch = self._torch

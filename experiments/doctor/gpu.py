@@ -102,8 +102,7 @@ def throttled(card: Card) -> Finding:
 
 def others(card: Card) -> Finding:
     """Whether other processes use the GPU, by name only."""
-    running = [*(card.ask("ComputeRunningProcesses") or []), *(card.ask("GraphicsRunningProcesses") or [])]
-    pids = {one.pid for one in running} - {os.getpid()}
+    pids = nvml.processes(card.handle, card.library) - {os.getpid()}
     names = sorted({_name(card.library, pid) for pid in pids})
     use, memory = card.ask("UtilizationRates"), card.ask("MemoryInfo")
     seen = [f"{len(pids)} ({', '.join(names)})" if pids else "none"]

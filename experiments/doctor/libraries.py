@@ -10,9 +10,6 @@ from experiments.doctor.finding import Finding, note, ok, warning
 
 # Variables that reach the measuring process and change what is measured there.
 _SPOILS = {
-    "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
-    "NVIDIA_TF32_OVERRIDE": "float32 products are forced to TF32 or kept from it",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "float32 products are computed in TF32",
     "LD_PRELOAD": "a library is put before others",
     "MALLOC_PERTURB_": "memory is filled whenever it is allocated and freed",
     "PYTHONDEVMODE": "the interpreter checks itself",

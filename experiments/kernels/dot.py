@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import llvmlite.binding as llvm
 
-from experiments.kernels.compile import Team, aligned, compile_ir
-from experiments.kernels.fma import ACCUMULATORS
-from experiments.work import Dtype, Unsupported, largest
+from experiments.kernels.compile import aligned
+from experiments.kernels.fma import ACCUMULATORS, repeated
+from experiments.work import Dtype, Unsupported
 
 LANES, PAIR = 16, 2  # float32 sums in a register, and the products that an instruction adds to each
 _DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
@@ -71,8 +70,6 @@ def dot(threads: int) -> tuple[Callable[[int], float], int]:
     lacking = supported()
     if lacking:
         raise Unsupported(lacking)
-    address, _ = compile_ir(dot_ir())
-    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
     random = np.random.default_rng()
     memory = []
     for _ in range(threads):
@@ -83,18 +80,13 @@ def dot(threads: int) -> tuple[Callable[[int], float], int]:
         block[:LANES] = random.normal(size=LANES)
         block[LANES : 4 * LANES].view(np.uint16)[:] = np.concatenate([b, c, c ^ 0x8000])
         memory.append(block)
-    team = Team(threads)
 
-    def run(n: int) -> float:
-        team.run([partial(function, n, block.ctypes.data) for block in memory])
-        worst = 0.0
-        for block in memory:
-            halves = block[LANES : 3 * LANES].view(np.uint16).astype(np.uint32) << 16
-            b, c = halves.view(np.float32).astype(np.float64).reshape(2, LANES, PAIR)
-            start, terms = block[:LANES].astype(np.float64), b * c
-            size = np.abs(start) + np.abs(terms).sum(axis=1)
-            results = block[4 * LANES :].reshape(ACCUMULATORS, LANES)
-            worst = largest(worst, float(np.max(np.abs(results - (start + terms.sum(axis=1))) / size)))
-        return worst
+    def error(block: Any, _: int) -> float:
+        halves = block[LANES : 3 * LANES].view(np.uint16).astype(np.uint32) << 16
+        b, c = halves.view(np.float32).astype(np.float64).reshape(2, LANES, PAIR)
+        start, terms = block[:LANES].astype(np.float64), b * c
+        size = np.abs(start) + np.abs(terms).sum(axis=1)
+        results = block[4 * LANES :].reshape(ACCUMULATORS, LANES)
+        return float(np.max(np.abs(results - (start + terms.sum(axis=1))) / size))
 
-    return run, 2 * ACCUMULATORS * LANES * PAIR * threads
+    return repeated(dot_ir(), memory, error), 2 * ACCUMULATORS * LANES * PAIR * threads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,7 +49,23 @@ end:
 }}"""
 
 
-def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], Any], int]:
+def repeated(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
+    """kernel(n): n turns of this loop on each block of memory, a thread each; returns their largest error(block, n)."""
+    address, _ = compile_ir(ir)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
+    team = Team(len(memory))
+
+    def run(n: int) -> float:
+        team.run([partial(function, n, block.ctypes.data) for block in memory])
+        worst = 0.0
+        for block in memory:
+            worst = largest(worst, error(block, n))
+        return worst
+
+    return run
+
+
+def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float], int]:
     """(kernel(n) -> largest relative error of its results, multiply-adds per n over all threads).
 
     Raises Unsupported where the core has no fused multiply-add.
@@ -58,8 +74,6 @@ def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], Any], i
 
     if not has_fma():
         raise Unsupported("this CPU has no fused multiply-add")
-    address, _ = compile_ir(fma_ir(dtype, lanes))
-    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
     random = np.random.default_rng()
     memory = []
     for _ in range(threads):
@@ -69,16 +83,11 @@ def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], Any], i
         block[:lanes] = -1.0
         block[lanes : 3 * lanes] = random.normal(size=2 * lanes)
         memory.append(block)
-    team = Team(threads)
 
-    def run(n: int) -> float:
-        team.run([partial(function, n, block.ctypes.data) for block in memory])
-        worst = 0.0
-        for block in memory:
-            _, c, d = block[: 3 * lanes].astype(np.float64).reshape(3, lanes)
-            right = c - d if n % 2 else d
-            results = block[3 * lanes :].reshape(ACCUMULATORS, lanes)
-            worst = largest(worst, float(np.max(np.abs(results - right)) / np.max(np.abs(np.stack([c, d])))))
-        return worst
+    def error(block: Any, n: int) -> float:
+        _, c, d = block[: 3 * lanes].astype(np.float64).reshape(3, lanes)
+        right = c - d if n % 2 else d
+        results = block[3 * lanes :].reshape(ACCUMULATORS, lanes)
+        return float(np.max(np.abs(results - right)) / np.max(np.abs(np.stack([c, d]))))
 
-    return run, ACCUMULATORS * lanes * threads
+    return repeated(fma_ir(dtype, lanes), memory, error), ACCUMULATORS * lanes * threads

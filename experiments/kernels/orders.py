@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from experiments.kernels import cuda
 from experiments.kernels.compile import Team
 from experiments.work import Unsupported
 
@@ -79,15 +80,11 @@ def _compiled() -> Callable[..., None]:
 
 
 def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: torch.Tensor, real: str) -> None:
-    try:
-        import cupy
-    except ImportError:
-        raise Unsupported("the plain loop on a GPU needs CuPy") from None
-    kernel = cupy.RawKernel(VISIT_CUDA, "visit", options=(f"-DREAL={real}",))
+    import numpy as np
+
     (n, k), count, threads = bt.shape, cells.numel(), 128
-    places = tuple(tensor.data_ptr() for tensor in (a, bt, c, cells))
-    with cupy.cuda.Device(a.get_device()):
-        kernel((-(-count // threads),), (threads,), (*places, count, n, k))
+    launch = cuda.kernel(VISIT_CUDA, "visit", f"cuda:{a.get_device()}", (f"-DREAL={real}",))
+    launch(-(-count // threads), threads, a, bt, c, cells, *map(np.int64, (count, n, k)))
 
 
 def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:

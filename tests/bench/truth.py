@@ -163,7 +163,7 @@ def _pair(point: Point, project: Child, peer: Child, limits: Limits, peer_first:
         answer = project.ask(order)
         if answer["status"] != "ok":
             return f"the project: {answer['reason']}"
-        values = next(series["values"] for series in answer["series"] if series["metric"] == "time")
+        values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
         return float(answer["flop"] or answer["bytes"]) / median(values)
 
     def by_peer() -> float | str:

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.tables import SAMPLES, dictionary, read_samples, validate, write_samples
+from contract.tables import LATER, SAMPLES, dictionary, read_samples, validate, write_samples
 
 ROW: dict[str, Any] = {
     "node": "n", "run": "r", "round": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",
     "dtype": "float32", "threads": 1, "params": '{"m":1}', "metric": "time", "sample": 0, "value": 1e-3, "unit": "s",
     "calls": 1, "flop": 2.0, "bytes": 1.0, "status": "ok", "reason": "", "stop_reason": "budget", "error": 1e-7,
-    "tolerance": 1e-6, "elapsed_s": 0.1, "clock_mhz": None, "temperature_c": None, "power_w": None,
-    "other_load": 0.0, "steal": 0.0, "flags": "", "origin": "synthetic",
+    "tolerance": 1e-6, "elapsed_s": 0.1, "clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None,
+    "power_w": None, "utilisation": None, "other_load": 0.0, "steal": 0.0, "flags": "", "origin": "synthetic",
 }  # fmt: skip
 
 
@@ -39,6 +40,16 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     read, about = read_samples(path)
     pd.testing.assert_frame_equal(read, validate(written, "written"))
     assert about["seed"] == 7
+
+
+def test_columns_that_earlier_data_lack_are_read_as_empty(tmp_path: Path) -> None:
+    path, earlier = tmp_path / "new.parquet", tmp_path / "old.parquet"
+    write_samples(path, table({"utilisation": 0.5}), {})
+    contents = parquet.read_table(path)
+    parquet.write_table(contents.drop_columns(list(LATER)), earlier)
+    read, _ = read_samples(earlier)
+    assert read[list(LATER)].isna().all(axis=None)
+    assert read["value"].tolist() == [1e-3]
 
 
 @pytest.mark.parametrize(

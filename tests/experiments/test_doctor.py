@@ -218,7 +218,7 @@ def test_memory_power_and_room(finding: Finding | None, expected: str) -> None:
         (libraries.inherited([]), "ok"),
         (libraries.inherited(["OPENBLAS_CORETYPE"]), "note"),
         (libraries.spoiling({"PATH": "/bin"}), "left out"),
-        (libraries.spoiling({"CUDA_LAUNCH_BLOCKING": "1"}), "warning"),
+        (libraries.spoiling({"LD_PRELOAD": "libx.so"}), "warning"),
         (libraries.openblas("SkylakeX", ["avx2", "avx512f"]), "ok"),
         (libraries.openblas("Haswell", ["avx2"]), "ok"),
         (libraries.openblas("Haswell", ["avx2", "avx512f"]), "note"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -68,9 +69,9 @@ class Machine:
         monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: self.totals.at))
         monkeypatch.setattr(state.os, "cpu_count", lambda: 4)
         monkeypatch.setattr(counters, "read_totals", lambda _: self.totals)
-        monkeypatch.setattr(counters, "cpu_counters", lambda _: self._counters)
+        monkeypatch.setattr(counters, "cpu_counters", lambda _: counters.Counters(self._values))
 
-    def _counters(self) -> Values:
+    def _values(self) -> Values:
         return {"clock_mhz": self.megahertz or None}
 
     def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
@@ -135,7 +136,8 @@ def test_a_real_machine_is_read() -> None:
     reading = watch.read()
     assert reading.elapsed_s >= 0
     assert set(vars(reading)) == {
-        "elapsed_s", "clock_mhz", "temperature_c", "power_w", "other_load", "steal", "flags",
+        "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load", "steal",
+        "flags",
     }  # fmt: skip
 
 
@@ -232,24 +234,47 @@ def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
         }
     )
     process = SimpleNamespace(cpu_num=lambda: 1)
-    seen = counters.cpu_counters(process, root)()  # type: ignore[arg-type]
+    seen = counters.cpu_counters(process, root).values()  # type: ignore[arg-type]
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
 
-def test_a_gpu_says_why_it_is_held_back() -> None:
+def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     import pynvml
 
     mask = pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    values, reasons = counters.gpu_counters("cuda:0", Library({"CurrentClocksThrottleReasons": mask}))
-    assert values() == {"clock_mhz": 1980.0, "temperature_c": 41.0, "power_w": 80.0}
-    assert list(reasons()) == ["power limit", "heat (hardware slowdown)"]
-    _, idle = counters.gpu_counters("cuda:0", Library({}))
-    assert list(idle()) == []
+    others = [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
+    seen = counters.gpu_counters(
+        "cuda:0",
+        Library(
+            {
+                "CurrentClocksThrottleReasons": mask,
+                "ComputeRunningProcesses": others,
+                "TotalEnergyConsumption": 2500,
+                "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
+            }
+        ),
+    )
+    assert seen.values() == {
+        "clock_mhz": 1980.0,
+        "memory_clock_mhz": 1980.0,
+        "temperature_c": 41.0,
+        "power_w": 80.0,
+        "utilisation": 0.97,
+    }
+    said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
+    assert [str(flag) for flag in seen.flags()] == said
+    assert seen.joules() == 2.5
+
+
+def test_a_calm_gpu_has_no_flag_and_one_process_in_a_container_is_taken_to_be_this_one() -> None:
+    calm = counters.gpu_counters("cuda:0", Library({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
+    assert list(calm.flags()) == []
+    assert calm.joules() is None
 
 
 def test_a_gpu_without_a_driver_says_nothing() -> None:
-    values, reasons = counters.gpu_counters("cuda:0", Library(broken=True))
-    assert (values(), list(reasons())) == ({}, [])
+    silent = counters.gpu_counters("cuda:0", Library(broken=True))
+    assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
 @pytest.mark.parametrize(("identity", "watts"), [("GPU-b", 300.0), ("GPU-unknown", 80.0), ("", 80.0)])
@@ -257,5 +282,5 @@ def test_the_gpu_that_torch_counts_is_found_by_its_identity(
     monkeypatch: pytest.MonkeyPatch, identity: str, watts: float
 ) -> None:
     monkeypatch.setattr(nvml, "_identity", lambda index: identity)
-    values, _ = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
-    assert values()["power_w"] == watts
+    seen = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
+    assert seen.values()["power_w"] == watts

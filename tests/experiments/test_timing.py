@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from experiments.state import Reading
 from experiments.timing import Policy, half_width, measure
 from experiments.work import Work
 
-CALM = Reading(0.0, None, None, None, 0.0, 0.0, "")
+CALM = Reading(0.0)
 
 
 class SimulatedDevice(Device):
@@ -48,6 +48,9 @@ class SimulatedDevice(Device):
         return 1
 
     def matmul(self, *_: Any) -> Callable[[], Any]:
+        raise AssertionError
+
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
         raise AssertionError
 
     def now(self) -> float:

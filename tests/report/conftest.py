@@ -78,7 +78,8 @@ class SyntheticNode:
                             "flop": float(flop), "bytes": float(bytes),
                             "status": status, "reason": reason, "stop_reason": "converged" if status == "ok" else "",
                             "error": 0.0, "tolerance": 1e-6, "elapsed_s": 1.0, "clock_mhz": float("nan"),
-                            "temperature_c": float("nan"), "power_w": float("nan"), "other_load": 0.0, "steal": 0.0,
+                            "memory_clock_mhz": float("nan"), "temperature_c": float("nan"), "power_w": float("nan"),
+                            "utilisation": float("nan"), "other_load": 0.0, "steal": 0.0,
                             "flags": "", "origin": self.origin,
                         }
                     )  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from experiments.kernels.cuda import module
 from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
-from experiments.work import Unsupported
 
 BLOCK = 256
 
@@ -93,23 +92,13 @@ KERNEL(states, unsigned char) {{
 """
 
 
-@cache
-def module() -> Any:
-    """The kernels, which CuPy compiles for each GPU that they run on. Raises Unsupported without CuPy."""
-    try:
-        import cupy
-    except ImportError:
-        raise Unsupported("CuPy is not installed: pip install cupy-cuda13x, or the one for your CUDA") from None
-    return cupy.RawModule(code=SOURCE)
-
-
 class CudaChains(Chains):
     """One chain on each GPU thread, on the default stream, where PyTorch's events lie as well."""
 
     backend = "cupy"
 
     def __init__(self, device: str, kernel: str, table: Any, chains: int) -> None:
-        compiled = module()
+        compiled = module(SOURCE)
         import cupy
 
         cupy.cuda.Device(int(device.removeprefix("cuda:"))).use()
