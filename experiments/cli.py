@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
@@ -47,11 +48,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
     run.add_argument("--round", type=int, default=1, help="number of the round, from 1")
     run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
+    run.add_argument("--plan", type=Path, help="what `plan` wrote: points that it leaves out are recorded as skipped")
     run.add_argument("--seed", type=int, default=0, help="seed of the points' order")
     run.add_argument(
         "--log", type=Path, help="file for what libraries print and for tracebacks (default: standard error)"
     )
     run.set_defaults(run=_run)
+
+    plan = commands.add_parser(
+        "plan", help="what a preset measures here, how long it takes, and what a budget leaves out"
+    )
+    plan.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
+    plan.add_argument("--budget", type=float, metavar="MINUTES", help="in place of the preset's own")
+    plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
+    plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
+    plan.add_argument("--cores", type=int, help="as if there were so many cores")
+    plan.add_argument("--out", type=Path, help="file to write, for `run --plan`")
+    plan.set_defaults(run=_plan)
 
     seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
     seal.add_argument("--probe", type=Path, required=True, help="what `probe` wrote")
@@ -123,6 +136,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from contract.tables import write_samples
     from experiments import environment, hardware, rounds
+    from experiments import plan as planned
     from experiments.devices import find
     from experiments.lock import node_lock
     from experiments.sweep import preset_path, read_preset, sweep
@@ -138,7 +152,8 @@ def _run(arguments: argparse.Namespace) -> int:
         pass
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
-    round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, log=arguments.log)
+    left_out, why = planned.left_out(arguments.plan, arguments.name, arguments.device)
+    round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, arguments.log, left_out, why)
     # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
     choosing = [name for name in environment.inherited() if not name.endswith("_THREADS")]
     if choosing:
@@ -165,6 +180,37 @@ def _run(arguments: argparse.Namespace) -> int:
         }
         write_samples(arguments.out, rounds.table(round_, hardware.node_id(), uuid.uuid4().hex[:12]), about)
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from experiments import hardware, plan
+    from experiments.sweep import preset_path, read_preset
+
+    preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
+    devices = _described(arguments.node)
+    if arguments.gpu:
+        devices = [one for one in devices if one["kind"] == "cpu"]
+        devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
+    cores = arguments.cores or hardware.usable_cores()
+    minutes = arguments.budget or plan.budget_min(preset, devices)
+    made = plan.full_plan(preset, source, devices, cores)
+    if minutes:
+        made = plan.within(made, minutes * 60)
+    if arguments.out:
+        write_json(arguments.out, plan.record(made, minutes))
+    print(plan.told(made, minutes), file=sys.stderr if arguments.out else sys.stdout)
+    return 0
+
+
+def _described(node: Path | None) -> list[dict[str, Any]]:
+    """The devices of a node's record, or of this machine."""
+    from contract.node import read_node
+    from experiments.devices import detect
+
+    if node:
+        devices: list[dict[str, Any]] = read_node(node)["devices"]
+        return devices
+    return [device.describe() for device in detect()[0]]
 
 
 def _seal(arguments: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ class Experiment:
     parameters: dict[str, Any]
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None
     memory: Callable[..., float] | None
+    flop: Callable[..., float] | None
     fits: tuple[str, ...]
     environment: Callable[[dict[str, Any]], dict[str, str]]
 
@@ -52,6 +53,7 @@ def experiment(
     *,
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     memory: Callable[..., float] | None = None,
+    flop: Callable[..., float] | None = None,
     fits: tuple[str, ...] = ("cpu", "gpu"),
     environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
@@ -60,6 +62,7 @@ def experiment(
     smaller: from a point's parameters to those of a cheaper one of the same kind
         (None at the end); the runner predicts a point's time from it before it dares.
     memory: bytes that a point needs, from its parameters.
+    flop: operations of one call, from a point's parameters, where they tell how long it takes.
     fits: kinds of device on which the question makes sense.
     environment: variables with which the process that measures a point is started,
         from the point's parameters; without it, those of its `backend`.
@@ -72,7 +75,7 @@ def experiment(
         if name in _REGISTRY:
             raise TypeError(f"experiment {name!r} is registered twice")
         _REGISTRY[name] = Experiment(
-            name, function, _parameters(function), smaller, memory, fits, environment or of_backend
+            name, function, _parameters(function), smaller, memory, flop, fits, environment or of_backend
         )
         return function
 

@@ -48,6 +48,8 @@ class Round:
     number: int
     seed: int
     log: Path | None = None
+    left_out: frozenset[Point] = frozenset()
+    why_left_out: str = ""
     # -u: a line that waits in a buffer would look like a hang.
     command: Sequence[str] = (sys.executable, "-u", "-m", "experiments.worker")
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -86,6 +88,9 @@ class Round:
             ) as bar:
                 for point in bar:
                     wanted()
+                    if point in self.left_out:
+                        self._note(point, {"status": "skipped", "reason": self.why_left_out})
+                        continue
                     if time.perf_counter() - begun > self.sweep.round_s:
                         left = f"budget: this round's {self.sweep.round_s:g} s are used up"
                         self._note(point, {"status": "skipped", "reason": left})

@@ -227,6 +227,12 @@ def preset_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "rounds": {"type": "integer", "minimum": 1, "description": "processes in which each point is measured"},
+            "budget_min": {
+                "type": "object",
+                "properties": {"cpu": {"type": "number", "minimum": 1}, "gpu": {"type": "number", "minimum": 1}},
+                "additionalProperties": False,
+                "description": "minutes that a run may take, on a machine without and with a GPU",
+            },
             **limits,
             "experiments": {
                 "type": "object",

@@ -25,6 +25,7 @@ BROKEN = Experiment(
     _parameters(broken_worker.broken),
     smaller=None,
     memory=None,
+    flop=None,
     fits=("cpu",),
     environment=lambda params: {"CHOSEN_BY_POINT": "yes"} if params["how"] == "is told" else {},
 )
@@ -87,6 +88,23 @@ def test_points_past_the_rounds_budget_are_skipped_with_the_reason() -> None:
     measured.run()
     assert {status for status, _ in outcomes(measured).values()} == {"skipped"}
     assert all("budget" in reason for _, reason in outcomes(measured).values())
+
+
+def test_what_a_plan_leaves_out_is_a_row_with_the_reason_and_is_not_measured() -> None:
+    measured = make(["right", "killed"])
+    (gone,) = [point for point in measured.sweep.points("cpu") if dict(point.params)["how"] == "killed"]
+    measured.left_out, measured.why_left_out = frozenset({gone}), "plan: left out to fit 5 min"
+    measured.run()
+    assert by_how(measured) == {"right": ("ok", ""), "killed": ("skipped", "plan: left out to fit 5 min")}
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, {"right", "raises"}), (2, {"right"})])
+def test_a_block_of_the_first_rounds_is_not_in_later_ones(number: int, expected: set[str]) -> None:
+    measured = make(["right"])
+    measured.sweep.blocks.append({"rounds": 1, "cases": [{**FIRST, "how": "raises", "index": 0}]})
+    measured.number = number
+    measured.run()
+    assert set(by_how(measured)) == expected
 
 
 def test_a_round_whose_workflow_is_gone_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:

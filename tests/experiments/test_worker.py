@@ -41,7 +41,7 @@ def known(limit: float) -> Experiment:
     def quarter(params: dict[str, Any]) -> dict[str, Any] | None:
         return {"n": params["n"] // 4} if params["n"] >= 4 else None
 
-    return Experiment("known", build, {"n": int}, quarter, None, ("cpu",), lambda params: {})
+    return Experiment("known", build, {"n": int}, quarter, None, None, ("cpu",), lambda params: {})
 
 
 @pytest.mark.parametrize("n", [10**6, 10**9])

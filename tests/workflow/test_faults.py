@@ -117,6 +117,7 @@ def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
             ("--config", "renderer=word"),
             "configuration: renderer: 'word' is not allowed. Allowed: auto, quarto, pandoc",
         ),
+        (("--config", "budget_min=0.01"), "a budget of 0.01 min: what the comparisons need takes about"),
         (("--config", "seed=many"), "configuration: seed: 'many' is not of type integer"),
         (("--config", "preset=fulll"), "no preset 'fulll'. Presets: full, quick"),
         (("--config", "preset=typo.yaml"), "typo.yaml, line 9: experiments.gemm.sweep.0.grid.dtype.0: 'float23'"),

@@ -65,7 +65,7 @@ RESULTS = config["results"].rstrip("/")
 # Snakemake keeps its own notes in the working directory.
 for folder in (RESULTS, "."):
     writable(folder)
-PLAN = json.loads(
+SWEEPS = json.loads(
     tell_or_stop(
         "experiments",
         "check",
@@ -76,7 +76,10 @@ PLAN = json.loads(
         f"{RESULTS}/node.json",
     )
 )
-ROUNDS = range(1, PLAN["rounds"] + 1)
+# What `experiments plan` is asked; without a record it looks at this machine.
+PLAN_WORDS = ["--preset", config["preset"]]
+if config["budget_min"]:
+    PLAN_WORDS += ["--budget", str(config["budget_min"])]
 
 
 def hold_run_lock():
@@ -106,6 +109,22 @@ def this_node():
         return json.load(file)
 
 
+def this_plan():
+    """Rounds, and what a budget leaves out on this machine."""
+    with checkpoints.plan.get().output[0].open() as file:
+        return json.load(file)
+
+
+def rounds():
+    return range(1, this_plan()["rounds"] + 1)
+
+
+def left_out(wildcards):
+    """What the plan leaves out of one job: when that changes, the job is measured again."""
+    device = wildcards.device.replace("-", ":")
+    return this_plan()["left_out"].get(f"{wildcards.experiment}.{device}", [])
+
+
 def jobs(round):
     """The rounds to measure on this machine: every experiment on every device it asks about.
 
@@ -116,7 +135,7 @@ def jobs(round):
     kinds = {device["kind"] for device in node["devices"]}
     found = []
     for device in node["devices"]:
-        for experiment, points in PLAN["experiments"].items():
+        for experiment, points in SWEEPS["experiments"].items():
             stands_in = points["cpu"] == 0 and "gpu" not in kinds
             if points[device["kind"]] or stands_in:
                 name = device["id"].replace(":", "-")

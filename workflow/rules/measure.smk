@@ -13,6 +13,7 @@ rule measure:
     input:
         # ancient: a node that is described again is not another node.
         node=ancient(f"{RESULTS}/node.json"),
+        plan=ancient(f"{RESULTS}/plan.json"),
         # Round 1 of every experiment comes before round 2 of any.
         earlier=lambda wildcards: (
             ancient(
@@ -34,11 +35,12 @@ rule measure:
         protocol=PROTOCOL,
         preset=config["preset"],
         seed=config["seed"],
-        sweep=lambda wildcards: PLAN["digests"][wildcards.experiment],
+        sweep=lambda wildcards: SWEEPS["digests"][wildcards.experiment],
+        left_out=left_out,
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment} --device {params.device} "
-        "--round {wildcards.round} --preset {params.preset} --seed {params.seed} "
+        "--round {wildcards.round} --preset {params.preset} --plan {input.plan} --seed {params.seed} "
         "--out {output} --log {log}"
 
 
@@ -58,8 +60,8 @@ rule finish_round:
 rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
-        rounds=lambda wildcards: [file for round in ROUNDS for file in jobs(round)],
-        last=f"{RESULTS}/nodes/{{node}}/.round.{ROUNDS[-1]}",
+        rounds=lambda wildcards: [file for round in rounds() for file in jobs(round)],
+        last=lambda wildcards: f"{RESULTS}/nodes/{wildcards.node}/.round.{rounds()[-1]}",
     output:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:

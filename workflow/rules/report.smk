@@ -8,7 +8,7 @@ rule report:
         templates=sorted(
             str(path) for path in Path("report/templates").rglob("*") if path.is_file()
         ),
-        code=code("render/*.py", "wording.py"),
+        code=code("render/**/*.py", "wording.py"),
     output:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
