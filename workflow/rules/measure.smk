@@ -70,3 +70,9 @@ rule seal:
         "../envs/study.yaml"
     shell:
         "python -m experiments seal --probe {input.node} --rounds {input.rounds} --out {output} 2> {log}"
+
+
+# All that a machine has to do which others make the report of.
+rule measured:
+    input:
+        lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
