@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from experiments.kernels import orders
 from experiments.registry import get, typed
 from experiments.suite import numerics
 from experiments.work import Unsupported, Work
+from tests.experiments.cuda_standin import install, ptx
 
 CPU = CpuDevice()
 SIZE = {"m": 12, "n": 20, "k": 40}
@@ -239,3 +241,25 @@ def test_the_fingerprint_is_of_the_product_and_not_of_the_draw() -> None:
     assert first["error_ulp"] != second["error_ulp"]
     assert first["fingerprint"] == second["fingerprint"]
     assert first["fingerprint"] != observed(work("repeat", k=41))["fingerprint"]
+
+
+@pytest.mark.parametrize("architecture", ["compute_80", "compute_90", "compute_100"])
+@pytest.mark.parametrize(("real", "kind"), [("float", "f32"), ("double", "f64")])
+def test_nvidias_compiler_takes_the_loop_over_the_cells(architecture: str, real: str, kind: str) -> None:
+    (body,) = ptx(orders.VISIT_CUDA, architecture, (f"-DREAL={real}",)).values()
+    # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
+    assert f"fma.rn.{kind}" in body
+    assert "atom" not in body and "red." not in body
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
+    dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = install(monkeypatch, tmp_path)
+    a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)
+    c = torch.empty(9, 17, dtype=dtype)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
+    orders._visit_on_gpu(a, b.t().contiguous(), c, torch.randperm(9 * 17), "float" if dtype.itemsize == 4 else "double")
+    assert fake.launches == [(2, 128)]
+    torch.testing.assert_close(c, a @ b)
