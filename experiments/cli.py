@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description="Measure what this machine can do.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    listing = commands.add_parser("list", help="the experiments and what each asks")
+    listing = commands.add_parser("list", help="the experiments, and what each asks of which device")
+    listing.add_argument("--json", action="store_true", help="for programs")
     listing.set_defaults(run=_list)
 
     probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
@@ -88,12 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(arguments.run(arguments))
 
 
-def _list(_: argparse.Namespace) -> int:
-    from experiments.registry import experiments
+def _list(arguments: argparse.Namespace) -> int:
+    from experiments.listing import gathered, told
 
-    for name, experiment in experiments().items():
-        print(f"{name:12} {', '.join(experiment.fits):9} {experiment.says}")
-        print(f"{'':22} parameters: {', '.join(experiment.parameters)}")
+    listing = gathered()
+    print(json.dumps(listing, indent=1, ensure_ascii=False) if arguments.json else told(listing))
     return 0
 
 

@@ -19,7 +19,6 @@ from contract.flags import Flag
 from experiments import nvml
 
 ROOT = Path("/")
-_RAPL = "sys/class/powercap/intel-rapl:0/energy_uj"
 _PAGE = 4096
 # The kernel's names of the sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
@@ -169,6 +168,17 @@ def sensor(root: Path = ROOT) -> Path | None:
     return None
 
 
+def packages(root: Path = ROOT) -> list[Path]:
+    """The energy counters (RAPL) of all sockets, in millionths of a joule; the parts of one are counted in it."""
+    found = []
+    for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
+        with contextlib.suppress(OSError):
+            # Others are a core's or a memory's, or the whole machine's, which holds the packages once more.
+            if (zone / "name").read_text(encoding="ascii").startswith("package"):
+                found.append(zone / "energy_uj")
+    return found
+
+
 @dataclass(frozen=True)
 class Counters:
     """What is asked of one device, each answer as things are when it is asked.
@@ -186,12 +196,12 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
     """The processor's clock, temperature, power and energy, where the system lets us."""
     energy: list[tuple[float, float]] = []
     # Found once: asking every sensor of the machine each time can take milliseconds.
-    thermometer = sensor(root)
+    thermometer, meters = sensor(root), packages(root)
 
     def joules() -> float | None:
-        """RAPL's energy counter of the first socket."""
-        counted = number(root / _RAPL)
-        return counted * 1e-6 if counted is not None else None
+        """All sockets together; None where one cannot be read."""
+        counted = [number(meter) for meter in meters]
+        return sum(one * 1e-6 for one in counted if one is not None) if counted and None not in counted else None
 
     def power() -> float | None:
         """Mean power since the last reading."""

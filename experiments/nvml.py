@@ -37,10 +37,14 @@ def ask(library: Any, question: str, *words: Any) -> Any:
 
 
 def handle(device: str, library: Any) -> Any:
-    """NVML's handle of torch's device `cuda:N`. Raises NVMLError if there is none.
+    """NVML's handle of torch's device `cuda:N`. Raises NVMLError if there is none: other makers' are not known to it.
 
     The two number GPUs differently where CUDA_VISIBLE_DEVICES is set: the identity decides.
     """
+    import torch
+
+    if not device.startswith("cuda") or torch.version.hip is not None:
+        raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
     index = int(device.partition(":")[2] or 0)
     identity = _identity(index)
     if identity:

@@ -29,8 +29,8 @@ GPU_MULTIPROCESSORS = 132
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
-# Seconds for whatever a point does besides: allocate, compile, check, answer; and to start a round's process.
-POINT_S, ROUND_S = 0.15, 2.0
+# Seconds for whatever a point does besides: allocate, compile, check, answer; and to start a round's processes.
+POINT_S, ROUND_S, ROUND_GPU_S = 0.15, 2.0, 3.0
 # Share of a point's seconds that warm-up and samples take: half is the least, some go on to the end.
 USED_SHARE = 0.8
 # Calls that every point makes, however long they take.
@@ -54,7 +54,8 @@ class Job:
             for point, seconds in self.points.items()
             if number <= point.rounds and (self.device, point) not in left_out
         ]
-        return ROUND_S + min(sum(kept), self.sweep.round_s) if kept else 0.0
+        start = ROUND_S if self.device == "cpu" else ROUND_GPU_S
+        return start + min(sum(kept), self.sweep.round_s) if kept else 0.0
 
 
 @dataclass(frozen=True)

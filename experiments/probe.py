@@ -11,7 +11,8 @@ from typing import Any
 
 from contract.errors import StudyError
 from experiments import hardware
-from experiments.devices import detect
+from experiments.devices import detect, usable
+from experiments.devices.accelerator import loaded
 from experiments.rounds import utc
 
 PACKAGES = (
@@ -25,13 +26,22 @@ PACKAGES = (
     "scikit-learn",
     "cupy-cuda12x",
     "cupy-cuda13x",
+    "cupy-rocm-7-0",
+    "wgpu",
     "snakemake",
 )
 
 
 def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
-    """The node record (`contract.node`), but for the time at which measuring ended."""
-    devices, left_out = detect()
+    """The node record (`contract.node`), but for the time at which measuring ended.
+
+    Raises StudyError where torch cannot be loaded: nothing here is measured without it.
+    """
+    torch, refusal = loaded()
+    if torch is None:
+        raise StudyError(refusal)
+    found, left_out = detect()
+    devices, refused = usable(found)
     return {
         "schema": 1,
         "id": hardware.node_id(),
@@ -51,7 +61,7 @@ def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
             "torch": _torch(),
         },
         "devices": [device.describe() for device in devices],
-        "left_out": left_out,
+        "left_out": [*left_out, *refused],
         "study": {"version": _study_version(), "commit": commit()},
         "started_utc": utc(),
         "options": options,
@@ -62,12 +72,13 @@ def require(record: dict[str, Any], kind: str) -> None:
     """Raise StudyError, in one line, if the node has no device of this kind."""
     if any(device["kind"] == kind for device in record["devices"]):
         return
-    looked = "; ".join(record["left_out"]) or "no backend was left out"
+    looked = "; ".join(record["left_out"]) or "nothing was left out"
     found = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
     raise StudyError(
-        f"gpu profile: no GPU found. Looked for: CUDA and ROCm devices of torch. {looked}. Found: {found}. "
-        "Install a CUDA or ROCm build of torch and the GPU's driver, or measure the CPU alone: "
-        "snakemake --cores all"
+        f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {looked}. "
+        f"NVML: {record['hardware']['nvml']}. Found: {found}. "
+        "Install the GPU's driver and the build of torch for it (https://pytorch.org/get-started/locally), "
+        "or measure the CPU alone: snakemake --cores all"
     )
 
 

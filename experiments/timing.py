@@ -21,6 +21,9 @@ STILL_FALLING = 0.01
 # Samples span at least this share of the budget: a disturbance that lasts longer than
 # a handful of short calls must have a chance to show.
 LEAST_SHARE = 0.5
+# Samples of what lasts are made for so many budgets: a call alone may take longer than one of many in a
+# row, and the samples must not be used up before the time is.
+LASTING_SHARE = 1.5
 # Noise has plateaued when twice the samples narrow the interval by less than this share
 # (independent noise would narrow it by 29%).
 PLATEAU_GAIN = 0.10
@@ -88,7 +91,7 @@ def measure(
     names = [name for name, _ in work.phases] or [""]
     begun = now()
     # What lasts is watched from cold on: how it warms up is the question.
-    share, warm_up = (1.0, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
+    share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
     calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy, share)
     _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
     result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
 from experiments.devices import Device, open_device
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
@@ -51,9 +52,12 @@ def serve() -> None:
     watch: Watch | None = None
     for line in sys.stdin:
         order = json.loads(line)
-        if device is None or watch is None:
-            device, watch = open_device(order["device"]), Watch(order["device"])
-        answer = answer_to(order, device, watch)
+        try:
+            if device is None or watch is None:
+                device, watch = open_device(order["device"]), Watch(order["device"])
+            answer = answer_to(order, device, watch)
+        except StudyError as refusal:  # a GPU that others have taken may be free at the next point
+            answer = _outcome("failed", str(refusal))
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
         gc.collect()

@@ -31,6 +31,7 @@ _CLOSED = {
     "chains": ["one", "full"],
     "method": ["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"],
     "transfers": ["none", "excluded", "included"],
+    "layer": ["convolution", "lstm", "product"],
 }
 
 

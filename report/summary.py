@@ -17,6 +17,9 @@ GROUP = ["node", "experiment", "device", "metric"]
 COUNTED = {
     "repeat_share", "matmul_flop_share", "differing_share", "flushed_share", "distinct_results", "fingerprint",
     "spread_ulp", "spread_median_ulp", "spread_relative", "error_ulp",
+    "system_driver_loaded", "system_toolkit_loaded", "toolkit_libraries_loaded", "toolkit_libraries_from_system",
+    *(f"{names}operators" for names in ("", "public_")),
+    *(f"{names}kernels_{key}" for names in ("", "public_") for key in ("cpu", "cuda", "mps", "xpu")),
 }  # fmt: skip
 
 COLUMNS = {

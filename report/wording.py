@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s"}
+ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
+# Units of which there is commonly less than one.
+_SMALL = {"s", "J", "J/FLOP", "J/B"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
 _SPELT = {"d": "days", "h": "hours"}
@@ -19,7 +21,7 @@ def prefix(value: float, unit: str) -> tuple[float, str]:
     if unit not in ALLOWED_PREFIX or not value or not math.isfinite(value):
         return 1.0, "" if unit in _NOT_SHOWN else _SPELT.get(unit, unit)
     power = 3 * math.floor(math.log10(abs(value)) / 3 + 1e-12)
-    low, high = (-12, 0) if unit == "s" else (0, 18)
+    low, high = (-12, 0) if unit in _SMALL else (0, 18)
     power = max(low, min(high, power))
     return 10.0**power, f"{_PREFIXES[power]}{unit}"
 
@@ -128,6 +130,12 @@ def label_value(name: str, value: Any) -> str:
         return _DEVICE.get(str(value), str(value))
     if name == "threads":
         return "no CPU threads" if value == 0 else count(int(value), "thread")
+    if name == "in_flight":
+        return f"{count(int(value), 'thread')} in flight"
+    if name == "paths":
+        return count(int(value), "path")
+    if name == "uses":
+        return count(int(value), "use")
     if name == "shape":
         return "the best shape" if value == "best" else f"shape {value}"
     if name == "backend":
@@ -142,7 +150,7 @@ def label_value(name: str, value: Any) -> str:
         return with_unit(float(value), "FLOP")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{name} {exactly(float(value))}"
-    if name in ("node", "dtype", "model", "op", "phase", "entry", "run"):
+    if name in ("node", "dtype", "model", "op", "phase", "entry", "run", "layer"):
         return str(value)
     return f"{name.replace('_', ' ')} {value}"
 

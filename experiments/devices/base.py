@@ -20,17 +20,30 @@ class Device(ABC):
     """One processor with its memory.
 
     The tensors that it makes are PyTorch's: CUDA, ROCm, MPS and XPU share that interface.
+    maker: who makes all devices of this class, where one does.
     """
 
     kind: Kind
+    maker = ""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @classmethod
     @abstractmethod
-    def detect(cls) -> tuple[list[str], str]:
-        """Names of the devices of this kind, and, if there are none, why."""
+    def detect(cls) -> tuple[list[str], list[str]]:
+        """Names of the devices of this kind; and why there are none, or why some are left out, a line each."""
+
+    @classmethod
+    def runs(cls, backend: str) -> bool:
+        """Whether devices of this kind can do what an experiment does by this library, where it is installed."""
+        return True
+
+    def open(self) -> None:  # noqa: B027 - a CPU has nothing to take
+        """Take the device for this process, and the memory that goes with it; before that nothing is allocated.
+
+        Raises StudyError, in one line, if it cannot be worked on.
+        """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -80,7 +93,7 @@ class Device(ABC):
             stamps.append(perf_counter_ns())
         return [(end - start) * 1e-9 for start, end in pairwise(stamps)]
 
-    def synchronise(self) -> None:
+    def synchronise(self) -> None:  # noqa: B027 - a CPU has done it when the call returns
         """Wait until the device has done all that was launched."""
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
@@ -99,9 +112,14 @@ class Device(ABC):
         """A copy in host memory that the device may read by itself (page-locked)."""
         return data.clone()
 
+    @property
+    def float64(self) -> bool:
+        """Whether it computes with float64."""
+        return True
+
     def exact(self, data: torch.Tensor) -> torch.Tensor:
         """The data in float64, where float64 can be computed with."""
-        return data.double()
+        return data.double() if self.float64 else data.cpu().double()
 
     @classmethod
     def peers(cls, name: str) -> list[str]:
@@ -114,15 +132,21 @@ class Device(ABC):
         """What it costs to read the clock twice around a sample."""
 
     def normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
-        """Random normal data: zeros and ones draw less power and run faster than real data."""
+        """Random normal data: zeros and ones draw less power and run faster than real data.
+
+        INT8 has a standard deviation of 30 and ends at ±127, so that a sum of 100,000 products fits int32.
+        """
         import torch
 
+        kept = self.torch_dtype(dtype)
         draw = torch.float64 if dtype is Dtype.FLOAT64 else torch.float32
         data = torch.randn(shape, dtype=draw, device=self.name)
-        return data.to(self.torch_dtype(dtype))
+        if dtype is Dtype.INT8:
+            data = (30 * data).round_().clamp_(-127, 127)
+        return data.to(kept)
 
     def torch_dtype(self, dtype: Dtype) -> torch.dtype:
-        """The format in which elements lie in memory."""
+        """The format in which elements lie in memory. Raises Unsupported if the device has none such."""
         import torch
 
         found: torch.dtype = getattr(torch, "float32" if dtype is Dtype.TF32 else dtype.value)

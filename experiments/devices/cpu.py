@@ -27,8 +27,8 @@ class CpuDevice(Device):
         self._threads = 1
 
     @classmethod
-    def detect(cls) -> tuple[list[str], str]:
-        return ["cpu"], ""
+    def detect(cls) -> tuple[list[str], list[str]]:
+        return ["cpu"], []
 
     def describe(self) -> dict[str, Any]:
         cpu = hardware.cpu()

@@ -1,134 +1,163 @@
-"""NVIDIA and AMD GPUs through PyTorch's CUDA interface, timed by the device's own events."""
+"""NVIDIA's GPUs through PyTorch's CUDA interface."""
 
 from __future__ import annotations
 
-import sys
+import os
+import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from experiments import hardware
-from experiments.devices.base import Device
+from experiments import hardware, nvml
+from experiments.devices import eight_bit
+from experiments.devices.accelerator import Accelerator, first_line
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
 
+# CUDA's errors when a machine's driver is not up, by number, and what to do about them.
+_MENDS = {
+    "802": "start NVIDIA's fabric manager: sudo systemctl start nvidia-fabricmanager",
+    "803": "the driver in the kernel is not of the version that is installed: restart the machine",
+    "804": "the CUDA libraries are newer than the driver, and this GPU does not allow that: update the driver",
+}
 
-class CudaDevice(Device):
-    """One GPU. Kernels run asynchronously: its clock is the events', not the host's."""
 
-    kind = "gpu"
+class CudaDevice(Accelerator):
+    """One NVIDIA GPU, or the part of it that MIG gives to this process."""
 
-    def __init__(self, name: str) -> None:
-        import torch
-
-        super().__init__(name)
-        self._torch = torch
-        self._streams: list[Any] = []
-        torch.cuda.set_device(name)
+    interface = "cuda"
+    maker = "NVIDIA"
+    platform = "CUDA"
+    graphs = "CUDAGraph"
 
     @classmethod
-    def detect(cls) -> tuple[list[str], str]:
-        import torch
+    def built(cls, torch: Any) -> bool:
+        return torch.version.cuda is not None
 
-        if torch.cuda.is_available():
-            return [f"cuda:{index}" for index in range(torch.cuda.device_count())], ""
-        if torch.version.cuda is None and torch.version.hip is None:
-            built = f"torch {torch.__version__} was built without CUDA"
-        else:
-            built = f"torch {torch.__version__} sees no usable GPU"
-        return [], f"cuda: {built}; NVML: {hardware.nvml_status()}"
+    @classmethod
+    def without(cls, torch: Any) -> list[str]:
+        cards, latest = hardware.gpus(), _newest_cuda()
+        if not cards:
+            return super().without(torch)
+        return [
+            f"CUDA: there is {cards[0]['name']}, but torch {torch.__version__} was built without CUDA: install a build "
+            f"with it (pip install --force-reinstall torch --index-url {_wheels(latest)})"
+        ]
 
-    def describe(self) -> dict[str, Any]:
-        about = self._torch.cuda.get_device_properties(self.name)
+    @classmethod
+    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+        told, hidden = " ".join(said), os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = re.search(r"too old \(found version (\d+)", told)
+        latest = _version(int(found[1])) if found else _newest_cuda()
+        if latest and (found or latest[0] < int(torch.version.cuda.split(".")[0])):
+            return (
+                f"the driver is too old: it goes up to CUDA {latest[0]}.{latest[1]}, torch {torch.__version__} was "
+                f"built for {torch.version.cuda}. Update it, or install a build of torch for it "
+                f"(pip install --force-reinstall torch --index-url {_wheels(latest)})"
+            )
+        if hidden is not None:
+            return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
+        error = re.search(r"Error (\d+): ([^(\n]+)", told)
+        if error:
+            mend = _MENDS.get(error[1], "restart the machine, or install the driver again")
+            return f"error {error[1]}: {first_line(error[2])}: {mend}"
+        return f"{super().why_none(torch, said)}; NVML: {hardware.nvml_status()}"
+
+    @classmethod
+    def lack(cls, torch: Any, index: int) -> str:
+        capability, built = torch.cuda.get_device_capability(index), torch.cuda.get_arch_list()
+        if covered(capability, built):
+            return ""
+        older = all(capability < code for _, code, _ in _architectures(built))
+        mend = (
+            "install a build that has, for CUDA 12.6 (pip install --force-reinstall torch --index-url "
+            "https://download.pytorch.org/whl/cu126)"
+            if older
+            else "install a newer torch, for a newer CUDA (https://pytorch.org/get-started/locally)"
+        )
+        return (
+            f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(index)}, which is of compute "
+            f"capability {capability[0]}.{capability[1]} (it has {', '.join(built)}): {mend}"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        about = self._module.get_device_properties(self.name)
         return {
-            "id": self.name,
-            "kind": "gpu",
-            "name": about.name,
-            "memory_bytes": int(about.total_memory),
+            **super().facts(),
             "multiprocessors": int(about.multi_processor_count),
             "compute_capability": f"{about.major}.{about.minor}",
             "l2_bytes": self.last_level_cache_bytes,
+            "runtime": f"CUDA {self._torch.version.cuda}",
+            "driver": nvml.ask(_nvml(), "nvmlSystemGetDriverVersion"),
         }
+
+    def refusal(self, dtype: Dtype) -> str:
+        least = (8, 0)
+        if dtype is Dtype.TF32 and self._module.get_device_capability(self.name) < least:
+            return f"{dtype} needs compute capability {least[0]}.{least[1]}"
+        return ""
 
     @property
     def last_level_cache_bytes(self) -> int:
-        return int(getattr(self._torch.cuda.get_device_properties(self.name), "L2_cache_size", 0))
-
-    def set_threads(self, threads: int) -> None:
-        """The host's threads only launch; they are left alone."""
-
-    def free_bytes(self) -> int:
-        # What the libraries keep for their next allocation is free for the next point.
-        self._torch.cuda.empty_cache()
-        if "cupy" in sys.modules:
-            sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
-        return int(self._torch.cuda.mem_get_info(self.name)[0])
-
-    @cached_property
-    def overhead_s(self) -> float:
-        """Median time between two events with nothing between them, in seconds."""
-        return max(median(self.between([lambda: None])[0] for _ in range(50)), 1e-7)
-
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
-        cuda = self._torch.cuda
-        events = [cuda.Event(enable_timing=True) for _ in range(len(launches) + 1)]
-        cuda.synchronize()
-        events[0].record()
-        for launch, event in zip(launches, events[1:], strict=True):
-            launch()
-            event.record()
-        cuda.synchronize()
-        return [start.elapsed_time(end) * 1e-3 for start, end in pairwise(events)]
-
-    def synchronise(self) -> None:
-        self._torch.cuda.synchronize()
-
-    def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        cuda = self._torch.cuda
-        # Libraries set themselves up at the first call, which a graph may not hold.
-        aside = cuda.Stream()
-        aside.wait_stream(cuda.current_stream())
-        captured = cuda.CUDAGraph()
-        try:
-            with cuda.stream(aside):
-                for call in calls:
-                    call()
-            cuda.current_stream().wait_stream(aside)
-            with cuda.graph(captured):
-                for call in calls:
-                    call()
-        except RuntimeError as refusal:
-            raise Unsupported(f"cannot be captured in a graph: {str(refusal).splitlines()[0]}") from None
-        replay: Callable[[], object] = captured.replay
-        return replay
-
-    def together(self, calls: Sequence[Callable[[], object]]) -> None:
-        cuda = self._torch.cuda
-        self._streams += [cuda.Stream() for _ in range(len(calls) - len(self._streams))]
-        here = cuda.current_stream()
-        for call, stream in zip(calls, self._streams, strict=False):
-            stream.wait_stream(here)
-            with cuda.stream(stream):
-                call()
-        for stream in self._streams[: len(calls)]:
-            here.wait_stream(stream)
-
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
-        return data.pin_memory()
+        return int(getattr(self._module.get_device_properties(self.name), "L2_cache_size", 0))
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         torch = self._torch
         if backend != "torch":
             raise self.unsupported(backend)
-        if dtype is Dtype.TF32 and torch.cuda.get_device_capability(self.name) < (8, 0):
-            raise Unsupported("TF32 needs compute capability 8.0")
-        if dtype is Dtype.TF32 and torch.version.hip is not None:
-            raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+        least = {Dtype.TF32: (8, 0), **eight_bit.LEAST_CAPABILITY}.get(dtype)
+        if least and torch.cuda.get_device_capability(self.name) < least:
+            raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")
+        if dtype in eight_bit.LEAST_CAPABILITY:
+            return eight_bit.product(a, b, dtype)
         # A process-wide switch: one point is measured at a time, and each sets it.
         torch.backends.cuda.matmul.allow_tf32 = dtype is Dtype.TF32
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=self.name)
         return lambda: torch.mm(a, b, out=out)
+
+
+def covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
+    """Whether code built for these architectures runs on a GPU of this compute capability; True if none are known.
+
+    Machine code (sm_86) runs from its own minor version on, within the major one. PTX
+    (compute_90) is compiled by the driver for whatever came later. Of both, `a` says
+    that it is for one chip alone, `f` that it is for its major version.
+    Source: CUDA C++ Programming Guide, binary and PTX compatibility, feature sets.
+    """
+
+    def runs(kind: str, code: tuple[int, int], only: str) -> bool:
+        if only == "a":
+            return capability == code
+        return capability >= code and (capability[0] == code[0] or (kind == "compute" and not only))
+
+    known = _architectures(built)
+    return not known or any(runs(*one) for one in known)
+
+
+def _architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int], str]]:
+    """('sm', (9, 0), 'a') of sm_90a."""
+    found = re.findall(r"(sm|compute)_(\d+)(\d)([af]?)", " ".join(built))
+    return [(kind, (int(major), int(minor)), only) for kind, major, minor, only in found]
+
+
+def _wheels(latest: tuple[int, int] | None) -> str:
+    """Where pip finds builds of torch for a driver that goes up to this version of CUDA."""
+    version = f"{latest[0]}{latest[1]}, or the nearest below it" if latest else "126"
+    return f"https://download.pytorch.org/whl/cu{version}"
+
+
+def _newest_cuda() -> tuple[int, int] | None:
+    """The version of CUDA that the driver goes up to; None without a driver."""
+    return _version(nvml.ask(_nvml(), "nvmlSystemGetCudaDriverVersion_v2"))
+
+
+def _nvml() -> Any:
+    library = nvml.module()
+    nvml.ask(library, "nvmlInit")
+    return library
+
+
+def _version(number: int | None) -> tuple[int, int] | None:
+    """(12, 4) of CUDA's 12040."""
+    return (number // 1000, number % 1000 // 10) if number else None

@@ -21,15 +21,17 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
 
     Takes a few seconds, one of them to watch what others do. Raises StudyError for a device of another form.
     """
-    if device is not None and not re.fullmatch(r"cpu|cuda:\d+", device):
-        raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …")
+    if device is not None and not re.fullmatch(r"cpu|mps|(cuda|xpu):\d+", device):
+        raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …, xpu:0, mps")
     # Before libraries are loaded, which keeps cores busy.
     found = machine.examine(root, results)
     found += _processor(root)
     simd = hardware.cpu()["simd"]
     found += libraries.examine(simd)
-    if device != "cpu":
+    if device is None or device.startswith("cuda"):
         found += cuda.examine(root, device)
+    elif device != "cpu":
+        found.append(note(device, "not NVIDIA's", "Its state is neither checked nor recorded."))
     if platform.system() != "Linux":
         found.append(
             note(

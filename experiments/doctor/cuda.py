@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments import nvml
+from experiments.devices.cuda import CudaDevice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu import Card, of_card
 from experiments.doctor.processor import text
+from experiments.kernels.cuda import package
 
 _NVIDIA = "0x10de"
 _NOT_MEASURED = "The GPU is not measured."
@@ -19,19 +21,25 @@ _NOT_MEASURED = "The GPU is not measured."
 
 @dataclass(frozen=True)
 class Torch:
-    """How torch was built: versions of CUDA and HIP, None where it was built without, and whether it sees a GPU."""
+    """How torch was built: versions of CUDA and HIP, None where it was built without, and whether it sees a GPU.
+
+    left_out: why it cannot work on some that it sees.
+    """
 
     version: str
     cuda: str | None
     hip: str | None
     sees: bool
+    left_out: tuple[str, ...] = ()
 
 
 def here() -> Torch:
     """The torch that is installed."""
     import torch
 
-    return Torch(torch.__version__, torch.version.cuda, torch.version.hip, torch.cuda.is_available())
+    sees = torch.cuda.is_available()
+    left_out = CudaDevice.detect()[1] if sees and torch.version.cuda else []
+    return Torch(torch.__version__, torch.version.cuda, torch.version.hip, sees, tuple(left_out))
 
 
 def plugged_in(root: Path) -> bool:
@@ -72,12 +80,11 @@ def build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> F
     return ok("CUDA", f"torch was built for {torch.cuda}; {goes}")
 
 
-def cupy(found: bool, cuda: str) -> Finding:
-    """Whether the second library on the GPU is installed. cuda: the version that torch was built for."""
+def cupy(found: bool) -> Finding:
+    """Whether the library that compiles and runs CUDA C is installed."""
     if found:
         return ok("CuPy", "installed")
-    major = cuda.split(".")[0]
-    return note("CuPy", "not installed", "Points with CuPy are left out.", f"pip install cupy-cuda{major}x")
+    return note("CuPy", "not installed", "Points with kernels of our own are left out.", f"pip install {package()}")
 
 
 def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:
@@ -98,8 +105,12 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
             ok("driver", f"{driver}, {count} GPU(s)"),
             build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")),
         ]
+        found += [
+            warning(name, why, _NOT_MEASURED, "")
+            for name, _, why in (reason.partition(": ") for reason in torch.left_out)
+        ]
         if torch.cuda is not None:
-            found.append(cupy(importlib.util.find_spec("cupy") is not None, torch.cuda))
+            found.append(cupy(importlib.util.find_spec("cupy") is not None))
     cards = range(count) if device is None else [device]
     for card in cards:
         try:

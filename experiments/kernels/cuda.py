@@ -15,14 +15,36 @@ from experiments.work import Unsupported
 Launch = Callable[..., None]
 
 
-@cache
-def module(source: str, options: tuple[str, ...] = ()) -> Any:
-    """CuPy's module of this source, which it compiles for each GPU that it runs on. Raises Unsupported without CuPy."""
+def package() -> str:
+    """What pip calls the CuPy that fits this build of torch."""
+    import torch
+
+    if torch.version.hip is not None:
+        return "cupy-rocm-7-0"
+    return f"cupy-cuda{(torch.version.cuda or '13').partition('.')[0]}x"
+
+
+def cupy_on(device: str) -> Any:
+    """CuPy, set to work on the GPU that torch calls `device`. Raises Unsupported without it, and on GPUs it has not."""
+    if device.startswith(("mps", "xpu")):
+        raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs alone")
+    cupy = _cupy()
+    cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()
+    return cupy
+
+
+def _cupy() -> Any:
     try:
         import cupy
     except ImportError:
-        raise Unsupported("CuPy is not installed: pip install cupy-cuda13x, or the one for your CUDA") from None
-    return cupy.RawModule(code=source, options=options)
+        raise Unsupported(f"CuPy is not installed: pip install {package()}") from None
+    return cupy
+
+
+@cache
+def module(source: str, options: tuple[str, ...] = ()) -> Any:
+    """CuPy's module of this source, which it compiles for each GPU that it runs on. Raises Unsupported without CuPy."""
+    return _cupy().RawModule(code=source, options=options)
 
 
 def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
@@ -32,13 +54,11 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
     shared_bytes: dynamic shared memory of a block. Raises Unsupported without CuPy, and
     where the source does not compile for this GPU (AMD's have no PTX, old ones lack instructions).
     """
-    compiled = module(source, options)
-    import cupy
     import torch
 
-    cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()
+    cupy = cupy_on(device)
     try:
-        function = compiled.get_function(name)
+        function = module(source, options).get_function(name)
     except Exception as refusal:
         # CuPy wraps its compilers' messages in exceptions of several modules.
         if "Compile" not in type(refusal).__name__ and "CUDADriver" not in type(refusal).__name__:

@@ -59,7 +59,7 @@ def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int)
         raise Unsupported(f"the plain loop over the cells has no {name} product")
     bt = b.t().contiguous()
     c = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
-    if a.is_cuda:
+    if a.device.type != "cpu":
         _visit_on_gpu(a, bt, c, cells.to(a.device), _REAL[name])
         return c
     kernel, out = _compiled(), c.numpy()
@@ -83,7 +83,7 @@ def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: tor
     import numpy as np
 
     (n, k), count, threads = bt.shape, cells.numel(), 128
-    launch = cuda.kernel(VISIT_CUDA, "visit", f"cuda:{a.get_device()}", (f"-DREAL={real}",))
+    launch = cuda.kernel(VISIT_CUDA, "visit", str(a.device), (f"-DREAL={real}",))
     launch(-(-count // threads), threads, a, bt, c, cells, *map(np.int64, (count, n, k)))
 
 

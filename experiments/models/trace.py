@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -58,17 +59,20 @@ def repeat_share(step: Callable[[], object], steps: int) -> tuple[float, float]:
     return equal / steps, seen[-1][1]
 
 
-def product_time_share(step: Callable[[], object], device_kind: str, steps: int) -> float:
+def product_time_share(step: Callable[[], object], device: str, steps: int) -> float:
     """Share of operator time, over `steps` steps, that is spent in products, convolutions and attention.
 
     Self time of operators by `torch.profiler`, on the device where they run; the
-    interpreter's time between operators belongs to neither.
+    interpreter's time between operators belongs to neither. nan where the profiler does
+    not see the device (torch's name of it).
     """
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device_kind == "gpu" else [])
-    with profile(activities=activities) as seen:
+    activity = getattr(ProfilerActivity, device.partition(":")[0].upper(), None)
+    if activity is None:
+        return math.nan
+    with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
         for _ in range(steps):
             step()
-    column = "self_device_time_total" if device_kind == "gpu" else "self_cpu_time_total"
+    column = "self_cpu_time_total" if device == "cpu" else "self_device_time_total"
     products = total = 0.0
     for event in seen.key_averages():
         spent = float(getattr(event, column))

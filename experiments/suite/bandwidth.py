@@ -1,25 +1,35 @@
 """Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory.
 
 `llvm-nt` stores past the caches: the most that main memory takes, and less than the caches do.
+`cupy`, the study's own kernels for GPUs, sees the cache that all multiprocessors share, and the memory behind it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
+from experiments.kernels import stream_cuda
 from experiments.kernels.compile import aligned
 from experiments.kernels.stream import STREAM_ARRAYS, STREAM_SCALAR, stream, stream_elements
 from experiments.registry import experiment
 from experiments.work import Dtype, Footprint, Threads, Unsupported, Work
 
+if TYPE_CHECKING:
+    import torch
+
 Op = Literal["copy", "scale", "add", "triad"]
 
+# Elements that are drawn and checked at a time, and how many copies in float64 the check holds of them.
+PART, COPIES = 1 << 22, 6
+# Bytes that a call on a GPU moves at least: 0.1 ms from its caches, many times what a launch takes.
+CALL_BYTES = 600e6
 
-def memory(footprint: int, **_: Any) -> float:
-    """All arrays together."""
-    return float(footprint)
+
+def memory(footprint: int, backend: str, **_: Any) -> float:
+    """All arrays together; on tensors also the part that is being checked."""
+    return float(footprint) + (0.0 if backend.startswith("llvm") else COPIES * PART * 8.0)
 
 
 @experiment("bandwidth", memory=memory)
@@ -28,18 +38,20 @@ def bandwidth(
     op: Op,
     footprint: Footprint,
     dtype: Dtype,
-    backend: Literal["llvm", "llvm-nt", "torch"],
+    backend: Literal["llvm", "llvm-nt", "torch", "cupy"],
     threads: Threads,
 ) -> Work:
-    """One pass of `op` over arrays that take `footprint` bytes together.
+    """One pass of `op` over arrays that take `footprint` bytes together, or several where one is short.
 
     Bytes are counted as STREAM does: each element read and each written once.
     The footprint is the variable, so nothing is rotated or flushed.
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
-    if backend == "torch":
-        return _torch(device, op, elements, dtype, threads)
-    return _llvm(device, op, elements, dtype, threads, nontemporal=backend == "llvm-nt")
+    if backend.startswith("llvm"):
+        return _llvm(device, op, elements, dtype, threads, nontemporal=backend == "llvm-nt")
+    if elements == 0:
+        raise Unsupported(f"footprint too small for {STREAM_ARRAYS[op]} arrays")
+    return _cupy(device, op, elements, dtype) if backend == "cupy" else _torch(device, op, elements, dtype)
 
 
 def _expected(op: str, a: Any, b: Any) -> Any:
@@ -99,12 +111,11 @@ def _fill(arrays: list[Any]) -> None:
             array[start : start + len(block)] = block[: len(array) - start]
 
 
-def _torch(device: Device, op: str, elements: int, dtype: Dtype, _threads: Threads) -> Work:
+def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
     """What a PyTorch user gets: one operator a call, its dispatch included."""
     import torch
 
-    a, b = device.normal((elements,), dtype), device.normal((elements,), dtype)
-    c = torch.empty_like(a)
+    c, a, b = _arrays(device, op, elements, dtype)
     calls = {
         "copy": lambda: c.copy_(a),
         "scale": lambda: torch.mul(a, STREAM_SCALAR, out=c),
@@ -113,15 +124,56 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype, _threads: Threa
     }
 
     def check() -> float:
-        for operand in (a, b):
-            operand.copy_(device.normal((elements,), dtype))
         calls[op]()
-        exact = _expected(op, a.double(), b.double())
-        return float(torch.linalg.norm(c.double() - exact) / torch.linalg.norm(exact))
+        return _error(device, op, c, a, b)
 
     return Work(
         run=calls[op],
         bytes=float(STREAM_ARRAYS[op] * elements * dtype.itemsize),
         check=check,
         tolerance=4 * dtype.unit_roundoff,
+        graph=True,
     )
+
+
+def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
+    """Own kernel; as on the CPU, small footprints are gone over several times within one call."""
+    if device.kind != "gpu":
+        raise device.unsupported("cupy")
+    launch = stream_cuda.vectors(op, dtype, device)
+    c, a, b = _arrays(device, op, elements, dtype)
+    moved = float(STREAM_ARRAYS[op] * elements * dtype.itemsize)
+    passes = math.ceil(CALL_BYTES / moved)
+
+    def check() -> float:
+        launch(c, a, b, passes)
+        return _error(device, op, c, a, b)
+
+    return Work(
+        run=lambda: launch(c, a, b, passes), bytes=moved * passes, check=check, tolerance=4 * dtype.unit_roundoff
+    )
+
+
+def _arrays(device: Device, op: str, elements: int, dtype: Dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """c, a and b: c is not a number anywhere, a and b are random, and b is a where `op` takes one operand."""
+    import torch
+
+    c, *operands = (
+        torch.full((elements,), math.nan, dtype=device.torch_dtype(dtype), device=device.name)
+        for _ in range(STREAM_ARRAYS[op])
+    )
+    for operand in operands:
+        for part in operand.split(PART):
+            part.copy_(device.normal((len(part),), dtype))
+    return c, operands[0], operands[-1]
+
+
+def _error(device: Device, op: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> float:
+    """Relative error of every element of c together, on the inputs as they were drawn; by parts, in float64."""
+    difference: Any = 0.0
+    size: Any = 0.0
+    for result, left, right in zip(c.split(PART), a.split(PART), b.split(PART), strict=True):
+        exact = _expected(op, device.exact(left), device.exact(right))
+        difference = difference + (device.exact(result) - exact).square().sum()
+        size = size + exact.square().sum()
+    return math.sqrt(float(difference) / float(size))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.suite.gemm import MOST_COPIES, memory, relative_error, smaller
+from experiments.suite.gemm import copies, flop, memory, relative_error, smaller, traffic
 from experiments.work import Dtype, Threads, Work, largest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ CHECKED = slice(0, 16)  # rows that are checked cell by cell
 DENSITY = 0.1  # of sparse data: the share that is not zero
 
 
-@experiment("content", smaller=smaller, memory=memory)
+@experiment("content", smaller=smaller, memory=memory, flop=flop)
 def content(
     device: Device,
     content: Content,
@@ -41,15 +41,13 @@ def content(
 
     Work: 2*m*n*k FLOP, whatever the content. Unsupported: formats that the library or the device lacks.
     """
-    elements = m * k + k * n + m * n
     a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
-    copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
-    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
 
     def fresh() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """New operands and their product, in float64."""
         a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
-        return a.double(), b.double(), device.matmul(backend, a, b, dtype)().double()
+        return device.exact(a), device.exact(b), device.exact(device.matmul(backend, a, b, dtype)())
 
     def check() -> float:
         """Some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
@@ -59,7 +57,7 @@ def content(
         import torch
 
         a, b, c = fresh()
-        x = torch.randint(1, 5, (n, 1), device=device.name).double()
+        x = device.exact(torch.randint(1, 5, (n, 1), device=device.name))
         pairs = [(c[CHECKED], a[CHECKED] @ b), (c @ x, a @ (b @ x))]
         return largest(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
 
@@ -70,8 +68,8 @@ def content(
 
     return Work(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
-        flop=2.0 * m * n * k,
-        bytes=float(elements * dtype.itemsize),
+        flop=flop(m, n, k),
+        bytes=traffic(m, n, k, dtype),
         check=check,
         tolerance=dtype.matmul_tolerance(k),
         observe=flushed if content == "denormal" else None,
@@ -95,11 +93,11 @@ def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtyp
         return torch.ones(shape, dtype=made, device=place)
     if content == "integers":
         return torch.randint(0, LARGEST_INTEGER + 1, shape, device=place).to(made)
-    chance = torch.rand(shape, dtype=torch.float64, device=place)
+    chance = torch.rand(shape, dtype=torch.float64, device=place if device.float64 else "cpu")
     if content == "sparse":
-        return device.normal(shape, dtype) * (chance < DENSITY)
+        return device.normal(shape, dtype) * (chance < DENSITY).to(place)
     # Short of the smallest normal number by so much that rounding cannot reach it.
-    return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made)
+    return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made).to(place)
 
 
 def error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:

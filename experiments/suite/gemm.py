@@ -14,21 +14,37 @@ if TYPE_CHECKING:
 
 # Copies of the operands that are used in turn, so that small products do not run from caches alone.
 MOST_COPIES = 64
+# A GPU's last cache is larger for its speed: 50 MB hold 130 products of 256 x 256 in float32.
+# So many copies still take it less than 0.05 s to make, and as many again to capture in a graph.
+MOST_COPIES_GPU = 512
+# Rows that are checked entry by entry. Of fewer, C x could be nothing but cancellation.
+CHECKED_ROWS = 16
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Half of every dimension, down to 64."""
-    halved = {key: max(64, params[key] // 2) for key in ("m", "n", "k")}
+    """Half of every dimension, down to 64; in steps that 8-bit formats take."""
+    step = 16 if params["dtype"] in (Dtype.FLOAT8, Dtype.INT8) else 1
+    halved = {key: max(64, params[key] // 2 // step * step) for key in ("m", "n", "k")}
     less = {key: min(halved[key], params[key]) for key in halved}
     return {**params, **less} if any(less[key] < params[key] for key in less) else None
 
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Operands and result; the check's float64 copies of B and, by parts, of A."""
-    return (m * k + k * n + m * n) * Dtype(dtype).itemsize + (m * k + k * n + m * n) * 8.0
+    """Operands and result, and the check's copies of them in float64."""
+    return traffic(m, n, k, Dtype(dtype)) + (m * k + k * n + m * n) * 8.0
 
 
-@experiment("gemm", smaller=smaller, memory=memory)
+def flop(m: int, n: int, k: int, **_: Any) -> float:
+    """Multiplications and additions of one product."""
+    return 2.0 * m * n * k
+
+
+def traffic(m: int, n: int, k: int, dtype: Dtype) -> float:
+    """Bytes of the operands and of the result: what has to be moved at least."""
+    return float((m * k + k * n) * dtype.itemsize + m * n * dtype.result_itemsize)
+
+
+@experiment("gemm", smaller=smaller, memory=memory, flop=flop)
 def gemm(
     device: Device,
     m: int,
@@ -40,34 +56,45 @@ def gemm(
 ) -> Work:
     """One product of (m, k) by (k, n).
 
-    Work: 2*m*n*k FLOP; the least traffic is (m*k + k*n + m*n) elements.
+    Work: 2*m*n*k FLOP; the least traffic is (m*k + k*n + m*n) elements. Operations on
+    INT8 are counted like floating-point ones. Products of FLOAT8 come out as bfloat16,
+    those of INT8 as int32.
     Unsupported: number formats that the library or the device lacks.
     """
-    elements = m * k + k * n + m * n
     a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
-    copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
-    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
     return Work(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
-        flop=2.0 * m * n * k,
-        bytes=float(elements * dtype.itemsize),
+        flop=flop(m, n, k),
+        bytes=traffic(m, n, k, dtype),
         check=lambda: fresh_error(device, m, n, k, dtype, backend),
         tolerance=dtype.matmul_tolerance(k),
+        graph=device.kind != "cpu",
     )
+
+
+def copies(device: Device, each: float) -> int:
+    """How many sets of operands and results, of `each` bytes, exceed twice the last cache, up to a limit."""
+    most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
+    return min(most, 1 + int(2 * device.last_level_cache_bytes // each))
 
 
 def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: str) -> float:
     """Relative error of a product of fresh operands.
 
-    Some rows entry by entry, and the whole by Freivalds' check, C x against A (B x),
-    in float64: it sees a wrong entry anywhere at the cost of three vectors.
+    Some rows entry by entry and, if there are more, the whole by Freivalds' check, C x against
+    A (B x), in float64: it sees a wrong entry anywhere at the cost of three vectors. Its vector
+    is of whole numbers, so that nothing is rounded where the operands are whole too:
+    sums up to 2^53 are exact.
     """
     a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
-    c = device.matmul(backend, a, b, dtype)().double()
-    rows = slice(0, min(m, 16))
-    exact = a[rows].double() @ b.double()
-    x = device.normal((n, 1), Dtype.FLOAT64)
-    return largest(relative_error(c[rows], exact), relative_error(c @ x, a.double() @ (b.double() @ x)))
+    c = device.exact(device.matmul(backend, a, b, dtype)())
+    a, b = device.exact(a), device.exact(b)
+    errors = [relative_error(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)]
+    if m > CHECKED_ROWS:
+        x = device.exact(device.normal((n, 1), Dtype.INT8))
+        errors.append(relative_error(c @ x, a @ (b @ x)))
+    return largest(*errors)
 
 
 def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:

@@ -90,6 +90,8 @@ def numerics(
     """
     a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
+    if not device.float64:  # they are compared where float64 is
+        a, b, results = a.cpu(), b.cpu(), [one.cpu() for one in results]
     exact = a.double() @ b.double()
     # Orders of our own round every sum to the format; a library keeps float32 at least.
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)

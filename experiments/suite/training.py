@@ -59,6 +59,8 @@ def training(
 
     if dtype not in TOLERANCE and backend != "python":
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
+    # Raises Unsupported where the device would fall back to another format.
+    device.torch_dtype(dtype)
     entry = ZOO[model]
     if backend in ("python", "scalar", "simd"):
         return _loops(device, model, batch, dtype, backend, threads)
@@ -162,12 +164,9 @@ class Trainer:
         self.step()
         slow = time.perf_counter() - begun > SLOW_S
         repeats, flop_share = trace.repeat_share(self.step, FEWEST_STEPS if slow else TRACED_STEPS)
-        time_share = trace.product_time_share(self.step, self.device.kind, FEWEST_STEPS if slow else PROFILED_STEPS)
-        return {
-            "repeat_share": (repeats, "1"),
-            "matmul_flop_share": (flop_share, "1"),
-            "matmul_time_share": (time_share, "1"),
-        }
+        time_share = trace.product_time_share(self.step, self.device.name, FEWEST_STEPS if slow else PROFILED_STEPS)
+        found = {"repeat_share": repeats, "matmul_flop_share": flop_share, "matmul_time_share": time_share}
+        return {name: (share, "1") for name, share in found.items() if not math.isnan(share)}
 
 
 def least_error(trainer: Trainer, fresh: Callable[[], Any], tolerance: float) -> float:
@@ -201,7 +200,7 @@ def gradient_error(trainer: Trainer, inputs: torch.Tensor, targets: torch.Tensor
     trainer.backward()
 
     def gradients(model: torch.nn.Module) -> torch.Tensor:
-        return torch.cat([p.grad.flatten().double().cpu() for p in model.parameters() if p.grad is not None])
+        return torch.cat([p.grad.flatten().cpu().double() for p in model.parameters() if p.grad is not None])
 
     got, right = gradients(trainer.model), gradients(reference)
     trainer.optimiser.zero_grad(set_to_none=True)

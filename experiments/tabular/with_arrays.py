@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 from experiments.devices import Device
+from experiments.kernels.cuda import cupy_on
 from experiments.tabular.base import ON_TEXT, Columns, Library
-from experiments.work import Unsupported
 
 
 class ArrayLibrary(Library):
@@ -77,14 +77,9 @@ class CupyLibrary(ArrayLibrary):
     without = dict.fromkeys(ON_TEXT, "works on arrays of numbers: it reads no text")
 
     def __init__(self, device: Device) -> None:
-        try:
-            import cupy
-        except ImportError:
-            raise Unsupported("cupy is not installed") from None
         super().__init__(device)
-        self.xp = cupy
         # Both CuPy and torch work on the default stream: the device's events see this library's kernels and copies.
-        cupy.cuda.Device(int(device.name.partition(":")[2])).use()
+        self.xp = cupy_on(device.name)
 
     def columns(self, table: Any) -> Columns:
         return {name: self.xp.asnumpy(column) for name, column in table.items()}

@@ -26,6 +26,12 @@ MODULES = (
     "tabular",
     "train_hours",
     "sequential",
+    "offload",
+    "parallelism",
+    "sustained",
+    "energy",
+    "without_cuda",
+    "libraries",
 )
 TIERS = ("measured", "derived", "documented")
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from report.cells import Cells, concat
-from report.evidence import Data
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from report.cells import Cells, concat, kind_of
+from report.evidence import SETTLED, Data
 from report.quantities import quantity
+from report.summary import POINT, summarise
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
+# What a library is called by how it was measured: called by the host, or captured in a graph, without the host.
+METRICS = {"time": "{}", "graph_time": "{} graph"}
+# What tells one search from another.
+_SEARCH = ["node", "device", "backend", "dtype", "m", "n", "k", "span"]
 
 
 def with_best(cells: Cells) -> Cells:
@@ -17,16 +26,35 @@ def with_best(cells: Cells) -> Cells:
     """
     if not len(cells):
         return cells
-    shape = [f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)]
-    cells = cells.label(shape=shape)
+    cells = _shaped(cells)
     per_library = cells.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
     of_all = cells.best(_POINT, of=["backend", "shape"]).label(backend="best", shape="best")
     return concat([cells, per_library, of_all])
 
 
 def rate(data: Data) -> Cells:
-    """Product rates in FLOP/s (2*m*n*k over the time of one product), with the best of each point."""
-    return with_best(data.summary("gemm", value="flop_per_s"))
+    """Product rates in FLOP/s (2*m*n*k over the time of one product), with the best of each point.
+
+    A product in a graph has a cell of its own, under its library's name and `graph`; the
+    best is the best of both. Shapes that were searched for (`gemm-search`) are not among them:
+    the best of a declared list of shapes can be compared between formats and devices.
+    """
+    return with_best(each_rate(data, "gemm"))
+
+
+def each_rate(data: Data, experiment: str) -> Cells:
+    """FLOP/s of every point of an experiment, called one by one and, where that was measured, in a graph."""
+    return _each([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
+
+
+def _each(found: Sequence[Cells]) -> Cells:
+    """Cells by metric, in the order of METRICS, with the library's name as it is there."""
+    named = [
+        cells.label(backend=[name.format(backend) for backend in cells.frame["backend"]])
+        for cells, name in zip(found, METRICS.values(), strict=True)
+        if len(cells)
+    ]
+    return concat(named)
 
 
 def clock(data: Data) -> Cells:
@@ -77,16 +105,109 @@ def mac_per_cycle_per_core(data: Data) -> Cells:
 @quantity(
     "gemm.mac_per_cycle",
     unit="MAC/cycle",
-    needs={"experiments": ["gemm", "clock"], "device": "any"},
+    needs={"experiments": ["gemm"], "device": "any"},
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) retires {value} on the whole device",
 )
 def mac_per_cycle(data: Data) -> Cells:
-    """Multiply-adds retired per clock cycle by all cores at work together: rate / 2 / clock of that device."""
+    """Multiply-adds retired per clock cycle by all of a device's cores at work together.
+
+    On a CPU rate / 2 / clock, the clock as measured on the same node. On a GPU
+    m*n*k / (time * clock) sample by sample, the clock as its counter showed it beside the
+    sample: what lowers the clock in a round lowers the rate with it, and not their ratio.
+    """
+    parts = [with_best(_each([_by_counter(data, metric) for metric in METRICS]))]
     rates, clocks = rate(data), data.summary("clock", metric="clock")
-    if not len(rates) or not len(clocks):
-        return Cells.empty()
-    return rates / 2 / clocks.best(["node", "device"])
+    if len(rates) and len(clocks):
+        parts.append(rates.only(device="cpu") / 2 / clocks.best(["node", "device"]))
+    return concat(parts)
+
+
+def _by_counter(data: Data, metric: str) -> Cells:
+    """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
+    samples = data.nodes.samples()
+    read = samples[
+        (samples["experiment"] == "gemm")
+        & (samples["metric"] == metric)
+        & (samples["status"] == "ok")
+        & (samples["device"].map(kind_of) == "gpu")
+        & (samples["clock_mhz"] > 0)
+    ]
+    read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
+    counted = read["flop"] / 2 / (read["value"] * read["clock_mhz"] * 1e6)
+    made = summarise(read.assign(value=counted, unit="MAC/cycle"))
+    return Data(data.nodes, summarised=made).summary("gemm", metric)
+
+
+@quantity(
+    "gemm.graph_gain",
+    unit="1",
+    needs={"experiments": ["gemm"], "device": "gpu"},
+    labels=("dtype", "backend", "shape", "m", "n", "k"),
+    says="On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph",
+)
+def graph_gain(data: Data) -> Cells:
+    """Time of a product that the host starts, one after the other, over its time in a captured graph.
+
+    What is above 1 is the host's: PyTorch's own work and the launch of the kernel. Measured
+    where a product takes less than 50 microseconds.
+    """
+    return _shaped(data.summary("gemm") / data.summary("gemm", "graph_time"))
+
+
+@quantity(
+    "gemm.batched_rate",
+    unit="FLOP/s",
+    needs={"experiments": ["batched"], "device": "any"},
+    labels=("dtype", "threads", "backend", "shape", "batch", "m", "n", "k"),
+    says="On {node}, a batch of matrix products ({labels}) runs at {value}",
+)
+def batched_rate(data: Data) -> Cells:
+    """Rate of batch*2*m*n*k FLOP in one call, and in a graph."""
+    return _shaped(each_rate(data, "batched"))
+
+
+@quantity(
+    "gemm.achievable_rate",
+    unit="FLOP/s",
+    needs={"experiments": ["gemm-search"], "device": "gpu"},
+    labels=("dtype", "backend", "m", "n", "k", "span"),
+    says="On {node}, the fastest matrix product that a search found ({labels}) runs at {value}",
+)
+def achievable_rate(data: Data) -> Cells:
+    """Rate of the product whose shape a search around (m, n, k) found, anew in every round; `detail` names it.
+
+    The samples are others than those by which the shape was chosen.
+    """
+    rates = data.summary("gemm-search", "rate")
+    if not len(rates):
+        return rates
+    ended = _found(data)
+    return rates.label(detail=[" or ".join(ended[tuple(place)]) for place in rates.frame[_SEARCH].to_numpy()])
+
+
+def _found(data: Data) -> dict[tuple[Any, ...], list[str]]:
+    """The shapes that the rounds of each search ended at."""
+    samples = data.nodes.samples()
+    sides = {f"best_{name}": name for name in ("m", "n", "k")}
+    read = samples[
+        (samples["experiment"] == "gemm-search") & samples["metric"].isin(sides) & (samples["status"] == "ok")
+    ]
+    found: dict[tuple[Any, ...], set[str]] = {}
+    place = [name for name in POINT if name != "params"]
+    for (params, *_), part in read.groupby(["params", *place, "round"]):
+        labels = {**part.iloc[0][place].to_dict(), **json.loads(str(params))}
+        size = dict(zip(part["metric"].map(sides), part["value"], strict=True))
+        shape = "x".join(f"{size[name]:.0f}" for name in ("m", "n", "k"))
+        found.setdefault(tuple(labels[name] for name in _SEARCH), set()).add(shape)
+    return {key: sorted(shapes) for key, shapes in found.items()}
+
+
+def _shaped(cells: Cells) -> Cells:
+    """The cells with their m, n and k as one label."""
+    if not len(cells):
+        return cells
+    return cells.label(shape=[f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)])
 
 
 @quantity(
@@ -100,7 +221,7 @@ def mac_per_cycle(data: Data) -> Cells:
 def peak_share(data: Data) -> Cells:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
     rates, ceiling = rate(data), peak(data, "fma")
-    return rates / ceiling if len(rates) and len(ceiling) else Cells.empty()
+    return rates.only(device="cpu") / ceiling if len(rates) and len(ceiling) else Cells.empty()
 
 
 @quantity(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from report.cells import Cells, concat
+import math
+
+import numpy as np
+
+from report.cells import Cells, concat, exact
 from report.evidence import Data
 from report.quantities import quantity
+from report.wording import with_unit
 
 CACHE_MULTIPLE = 4
 # Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
 GPU_CACHE_BYTES = 256 * 2**20
 CPU_CACHE_BYTES = 32 * 2**20
 _POINT = ["node", "device", "op", "dtype", "threads"]
+TO_AND_FROM = ("host_to_device", "device_to_host")
+_WAY = ["node", "device", "direction", "host_memory"]
+_COPY = [*_WAY, "size"]
 
 
 def last_level_cache(data: Data, node: str, device: str) -> float:
@@ -22,6 +30,18 @@ def last_level_cache(data: Data, node: str, device: str) -> float:
     cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))
+
+
+@quantity(
+    "bandwidth.by_footprint",
+    unit="B/s",
+    needs={"experiments": ["bandwidth"], "device": "any"},
+    labels=("op", "dtype", "threads", "backend", "footprint"),
+    says="On {node}, passes over data that take up so much ({labels}) move {value}",
+)
+def by_footprint(data: Data) -> Cells:
+    """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory."""
+    return data.summary("bandwidth", value="bytes_per_s")
 
 
 @quantity(
@@ -37,7 +57,7 @@ def bandwidth_rate(data: Data) -> Cells:
     Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library
     and footprint among those.
     """
-    cells = data.summary("bandwidth", value="bytes_per_s")
+    cells = by_footprint(data)
     if not len(cells):
         return cells
     places = zip(cells.frame["node"], cells.frame["device"], cells.frame["footprint"], strict=True)
@@ -47,19 +67,26 @@ def bandwidth_rate(data: Data) -> Cells:
     return concat([cells, cells.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
+def copies(data: Data, metric: str = "time", value: str = "estimate") -> Cells:
+    """Copies to, from and within GPUs under the labels that tell them apart."""
+    cells = data.summary("transfer", metric, value)
+    return cells.by(*_COPY) if len(cells) else cells
+
+
 @quantity(
     "transfer.rate",
     unit="B/s",
     needs={"experiments": ["transfer"], "device": "gpu"},
     labels=("direction", "size", "host_memory"),
-    says="On {node}, copies between host and device ({labels}) move {value}",
+    says="On {node}, copies ({labels}) move {value}",
 )
 def transfer_rate(data: Data) -> Cells:
-    """Bytes per second of one copy between host and device memory."""
-    cells = data.summary("transfer", value="bytes_per_s")
-    if not len(cells):
-        return cells
-    return cells.by("node", "device", "direction", "size", "host_memory")
+    """Bytes per second of copies of one size, one after the other.
+
+    direction: host_to_device, device_to_host, both (what arrives on either side
+    together), device_to_device (what the device's memory reads and writes), peer.
+    """
+    return copies(data, value="bytes_per_s")
 
 
 @quantity(
@@ -74,5 +101,78 @@ def memory_ratio(data: Data) -> Cells:
     link, memory = transfer_rate(data), bandwidth_rate(data)
     if not len(link) or not len(memory):
         return Cells.empty()
-    inside = memory.only(device="gpu", op="copy", backend="best")
+    inside, link = memory.only(device="gpu", op="copy", backend="best"), link.only(direction=list(TO_AND_FROM))
     return inside.by("node", "device", "op", "dtype") / link if len(inside) else inside
+
+
+@quantity(
+    "transfer.latency",
+    unit="s",
+    needs={"experiments": ["transfer"], "device": "gpu"},
+    labels=("direction", "host_memory", "size", "clock"),
+    says="On {node}, the smallest copy ({labels}) takes {value}",
+)
+def transfer_latency(data: Data) -> Cells:
+    """Time of the smallest copy that was measured.
+
+    clock: host, from the call until the copy has arrived, what a program waits for;
+    device, on the link alone, one copy after the other without the host.
+    """
+    found = []
+    for clock, metric in (("host", "request_time"), ("device", "graph_time")):
+        cells = copies(data, metric)
+        if len(cells):
+            sizes = cells.frame["size"].astype(float)
+            least = sizes.groupby([cells.frame[name] for name in _WAY]).transform("min")
+            found.append(cells.at((sizes == least).to_numpy(bool)).label(clock=clock))
+    return concat(found)
+
+
+@quantity(
+    "transfer.duplex_gain",
+    unit="1",
+    needs={"experiments": ["transfer"], "device": "gpu"},
+    labels=("size", "host_memory"),
+    says="On {node}, copies both ways at once move {value} times what the faster way does alone ({labels})",
+)
+def duplex_gain(data: Data) -> Cells:
+    """Rate of copies both ways at once over that of the faster way alone, same size: 2 if neither slows the other."""
+    rates = transfer_rate(data)
+    if not len(rates):
+        return rates
+    one = rates.only(direction=list(TO_AND_FROM)).best(["node", "device", "size", "host_memory"], of=["direction"])
+    return rates.only(direction="both").without("direction") / one if len(one) else one
+
+
+@quantity(
+    "transfer.half_rate_size",
+    unit="B",
+    needs={"experiments": ["transfer"], "device": "gpu"},
+    labels=("direction", "host_memory"),
+    says="On {node}, copies ({labels}) reach half of their best rate at {value}",
+)
+def half_rate_size(data: Data) -> Cells:
+    """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
+
+    low and high are the neighbouring sizes between which it lies, the estimate is
+    interpolated on logarithms. No cell where the smallest copy reaches it.
+    Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
+    """
+    rates = transfer_rate(data)
+    if not len(rates):
+        return rates
+    found = []
+    for way, part in rates.frame.groupby(_WAY):
+        order = part.assign(size=part["size"].astype(float)).sort_values("size")
+        size, share = order["size"].to_numpy(), (order["estimate"] / order["estimate"].max()).to_numpy(float)
+        less = np.flatnonzero(share < 0.5)
+        if not len(less) or less[-1] + 1 == len(size):
+            continue
+        ends = slice(less[-1], less[-1] + 2)
+        at = float(np.exp(np.interp(math.log(0.5), np.log(share[ends]), np.log(size[ends]))))
+        best = f"best: {with_unit(float(order['estimate'].max()), 'B/s')}"
+        counts = {"n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
+        (low, high), labels = size[ends], dict(zip(_WAY, way, strict=True))
+        cell = exact([{**labels, "estimate": at, "low": low, "high": high, "detail": best}])
+        found.append(Cells(cell.frame.assign(**counts), log=False))
+    return concat(found)

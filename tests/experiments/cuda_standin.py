@@ -46,6 +46,7 @@ static thread_local Index blockIdx, threadIdx;
 static pthread_barrier_t barrier;
 static inline void __syncthreads() { pthread_barrier_wait(&barrier); }
 template <class T> static inline T __ldg(const T* p) { return *p; }
+template <class T> static inline T __ldcg(const T* p) { return *p; }
 static inline int atomicAdd(int* p, int v) { return __sync_fetch_and_add(p, v); }
 static inline unsigned atomicAdd(unsigned* p, unsigned v) { return __sync_fetch_and_add(p, v); }
 extern "C" void standin_launch(unsigned* grid, unsigned* block) {

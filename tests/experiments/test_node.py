@@ -47,14 +47,14 @@ def test_nothing_personal_is_in_it(record: dict[str, Any]) -> None:
 
 def test_a_kind_of_device_that_is_left_out_says_why(record: dict[str, Any]) -> None:
     kinds = {device["kind"] for device in record["devices"]}
-    assert "gpu" in kinds or any("NVML" in reason for reason in record["left_out"])
+    assert "gpu" in kinds or any("CUDA" in reason for reason in record["left_out"])
 
 
 def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
-    without = {**record, "devices": record["devices"][:1], "left_out": ["cuda: torch was built without CUDA; NVML: no"]}
+    without = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
     with pytest.raises(StudyError) as caught:
         probe.require(without, "gpu")
-    for words in ("no GPU found", "Looked for", "built without CUDA", "Found: cpu", "snakemake --cores all"):
+    for words in ("no GPU found", "Looked for", "built without CUDA", "NVML: ", "Found: cpu", "snakemake --cores all"):
         assert words in str(caught.value)
     probe.require(without, "cpu")
 
@@ -122,13 +122,6 @@ def test_run_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no device 'cuda:9'"):
         main(["run", "gemm", "--device", "cuda:9", "--out", out])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list"]) == 0
-    said = capsys.readouterr().out
-    for name in ("bandwidth", "clock", "gemm", "peak", "training", "transfer"):
-        assert name in said
 
 
 def test_the_record_shows_the_kernels_that_libraries_choose_themselves() -> None:

@@ -16,6 +16,7 @@ from contract.tables import read_samples, write_samples
 from experiments import rounds
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Abandoned, Round
+from experiments.state import Reading
 from experiments.sweep import Sweep
 from tests.experiments import broken_worker
 
@@ -73,6 +74,29 @@ def test_every_failure_is_a_row_and_the_rest_is_measured(tmp_path: Path) -> None
     write_samples(path, rounds.table(measured, "node", "run"), {})
     table, _ = read_samples(path)
     assert set(table["status"]) == {"ok", "failed", "oom", "wrong", "unsupported"}
+
+
+def test_every_work_of_a_point_and_its_energy_is_a_row(tmp_path: Path) -> None:
+    part = {
+        "status": "ok", "series": [{"metric": "time", "unit": "s", "values": [0.5, 0.6]}], "calls": 4, "flop": 8.0,
+        "readings": [vars(Reading(at)) for at in (1.0, 2.0)], "stop_reason": "samples", "bytes": None,
+        "warmup_s": 0.1, "timed_s": 4.4, "energy": {"metric": "energy", "unit": "J", "value": 50.0},
+    }  # fmt: skip
+    refused = {"status": "unsupported", "reason": "cannot be captured", "metric": "graph_time"}
+    answer: dict[str, Any] = {
+        "status": "ok",
+        "parts": [part, refused],
+        "observed": {},
+        **dict.fromkeys(("error", "tolerance", "bytes")),
+    }
+    measured = make(["right"])
+    measured._note(measured.sweep.points("cpu")[0], {**answer, "flop": 8.0})
+    path = tmp_path / "broken.cpu.1.parquet"
+    write_samples(path, rounds.table(measured, "node", "run"), {})
+    first, second, energy, graph = read_samples(path)[0].to_dict("records")
+    assert (first["value"], second["value"], second["elapsed_s"]) == (0.5, 0.6, 2.0)
+    assert [energy[name] for name in ("metric", "value", "unit", "calls", "flop")] == ["energy", 50.0, "J", 4, 8.0]
+    assert {name: graph[name] for name in refused} == refused
 
 
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

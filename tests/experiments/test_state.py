@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from contract.flags import FLAGS, Flag, parse, text, worst
 from experiments import counters, nvml, state
 from experiments.counters import Totals, Values
-from experiments.state import WINDOW_S, Watch, between, slowed
+from experiments.state import WINDOW_S, Used, Watch, between, slowed
 from tests.experiments.nvml_standin import Library
 
 CALM = Totals(at=0.0, stalled=0.0)
@@ -66,18 +66,30 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.totals, self.megahertz = CALM, 0.0
+        self.watts: float | None = None
+        self.counted: float | None = None
         monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: self.totals.at))
         monkeypatch.setattr(state.os, "cpu_count", lambda: 4)
         monkeypatch.setattr(counters, "read_totals", lambda _: self.totals)
-        monkeypatch.setattr(counters, "cpu_counters", lambda _: counters.Counters(self._values))
+        monkeypatch.setattr(
+            counters, "cpu_counters", lambda _: counters.Counters(self._values, joules=lambda: self.counted)
+        )
 
     def _values(self) -> Values:
-        return {"clock_mhz": self.megahertz or None}
+        return {"clock_mhz": self.megahertz or None, "power_w": self.watts}
 
     def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
         busy = self.totals.busy + other_cores * seconds
         self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy)
         self.megahertz = megahertz
+
+    def draws(self, watch: Watch, seconds: float, watts: float) -> None:
+        """Draw so much power while samples are read, one a window."""
+        self.watts = watts
+        for _ in range(round(seconds / WINDOW_S)):
+            self.passes(WINDOW_S)
+            self.counted = None if self.counted is None else self.counted + watts * WINDOW_S
+            watch.read()
 
 
 @pytest.fixture
@@ -128,6 +140,57 @@ def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
             machine.passes(WINDOW_S, megahertz=megahertz)
             flags.append(watch.read().flags)
     assert flags == ["", "", "clock: 20% below the highest seen", "", ""]
+
+
+def told(used: Used | None) -> tuple[float, str]:
+    assert used is not None
+    return used.joules, used.method
+
+
+def test_energy_is_what_the_device_counts_where_it_counts(machine: Machine) -> None:
+    machine.counted = 1e6
+    watch = Watch("cpu")
+    begun = watch.energy()
+    machine.draws(watch, 2.0, watts=100)
+    # Readings of power would tell less than the counter does.
+    machine.counted += 50
+    assert told(watch.energy_since(begun)) == (pytest.approx(250), "energy")
+
+
+def test_without_a_counter_power_is_added_up_over_time(machine: Machine) -> None:
+    watch = Watch("cpu")
+    machine.draws(watch, 1.0, watts=40)
+    begun = watch.energy()
+    machine.draws(watch, 2.0, watts=100)
+    machine.draws(watch, 1.0, watts=200)
+    machine.passes(WINDOW_S / 2)  # a window that is not over counts at the last one's power
+    assert told(watch.energy_since(begun)) == (pytest.approx(2 * 100 + 200 + WINDOW_S / 2 * 200), "energy_from_power")
+
+
+def test_where_nothing_tells_power_there_is_no_energy(machine: Machine) -> None:
+    watch = Watch("cpu")
+    begun = watch.energy()
+    machine.passes(5.0)
+    watch.read()
+    assert watch.energy_since(begun) is None
+
+
+def test_a_counter_that_began_anew_gives_no_energy(machine: Machine) -> None:
+    machine.counted = 1e6
+    watch = Watch("cpu")
+    begun = watch.energy()
+    machine.draws(watch, 1.0, watts=100)
+    machine.counted = 3.0
+    assert watch.energy_since(begun) is None
+
+
+def test_a_counter_that_falls_silent_leaves_what_the_power_says(machine: Machine) -> None:
+    machine.counted = 0.0
+    watch = Watch("cpu")
+    begun = watch.energy()
+    machine.draws(watch, 1.0, watts=100)
+    machine.counted = None
+    assert told(watch.energy_since(begun)) == (pytest.approx(100), "energy_from_power")
 
 
 def test_a_real_machine_is_read() -> None:
@@ -236,6 +299,22 @@ def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
     process = SimpleNamespace(cpu_num=lambda: 1)
     seen = counters.cpu_counters(process, root).values()  # type: ignore[arg-type]
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
+
+
+def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path: Path) -> None:
+    zones = {"0": ("package-0", 5_000_000), "0:0": ("core", 3_000_000), "1": ("package-1", 2_000_000),
+             "2": ("psys", 9_000_000)}  # fmt: skip
+    files = {}
+    for zone, (name, energy) in zones.items():
+        files[f"sys/class/powercap/intel-rapl:{zone}/name"] = f"{name}\n"
+        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}\n"
+    process = SimpleNamespace(cpu_num=lambda: 0)
+    assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
+    two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
+    assert two.joules() == pytest.approx(7.0)
+    # Ordinary users may not read some of them.
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+    assert two.joules() is None
 
 
 def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:

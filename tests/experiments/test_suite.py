@@ -75,6 +75,25 @@ POINTS: list[tuple[str, dict[str, Any]]] = [
         for name in ("zeros", "normal", "denormal")
     ),
     *(
+        ("parallelism", {"kernel": "paths", "in_flight": 0, "paths": paths, "n": 0, "backend": backend, "threads": 1})
+        for paths, backend in ((1, "llvm"), (32, "llvm"), (32, "llvm-scalar"))
+    ),
+    *(
+        ("offload", {**kind, "uses": 2, "host_memory": "none", "launch": "eager", "dtype": "float32", **on_cpu})
+        for kind in (
+            {"op": "elementwise", "m": 48, "n": 1, "k": 1},
+            {"op": "gemv", "m": 48, "n": 1, "k": 80},
+            {"op": "gemm", "m": 48, "n": 24, "k": 80},
+            {"op": "mlp", "m": 48, "n": 24, "k": 80},
+        )
+        for on_cpu in ({"backend": "torch", "threads": 1},)
+    ),
+    *(
+        ("libraries", {"layer": "convolution", "shape": "conv5-3x3", "batch": 2, "variant": variant, **forward})
+        for variant in ("library", "native")
+        for forward in ({"passes": "forward", "dtype": "float32", "threads": 1},)
+    ),
+    *(
         ("sequential", {**kind, "chains": chains, "backend": "numba", "threads": threads})
         for kind in (
             {"kernel": "chain", "footprint": 4, "data": "random"},
@@ -84,6 +103,8 @@ POINTS: list[tuple[str, dict[str, Any]]] = [
         )
         for chains, threads in (("one", 1), ("full", 2))
     ),
+    ("sustained", {"load": "products", "extent": 64, "dtype": "float32", "backend": "onednn", "threads": 1}),
+    ("sustained", {"load": "triad", "extent": 100_000, "dtype": "float64", "backend": "llvm-nt", "threads": 1}),
 ]
 
 

@@ -26,7 +26,8 @@ def test_every_preset_measures_every_experiment(preset: str) -> None:
     assert set(content["experiments"]) == set(experiments())
     for name in content["experiments"]:
         part = sweep(content, name, preset)
-        assert all(part.points(kind) for kind in get(name).fits)
+        asked = [bool(part.points(kind)) for kind in get(name).fits]
+        assert all(asked) if preset == "full" else any(asked)
 
 
 def change(tmp_path: Path, old: str, new: str) -> str:

@@ -347,7 +347,7 @@ def test_cupy_reads_no_text(op: str) -> None:
 
 def test_a_library_that_is_not_installed_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported, match="cupy is not installed"):
+    with pytest.raises(Unsupported, match="CuPy is not installed"):
         work("sort", "cupy", device=CUDA)
 
 

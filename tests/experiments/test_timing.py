@@ -33,8 +33,8 @@ class SimulatedDevice(Device):
         self._overhead = overhead_s
 
     @classmethod
-    def detect(cls) -> tuple[list[str], str]:
-        return ["simulated"], ""
+    def detect(cls) -> tuple[list[str], list[str]]:
+        return ["simulated"], []
 
     def describe(self) -> dict[str, Any]:
         return {"id": "simulated", "kind": "cpu", "name": "simulated"}
@@ -121,6 +121,23 @@ def test_a_sample_with_phases_is_their_sum() -> None:
         assert whole == pytest.approx(forward + backward)
         assert (forward, backward) == (pytest.approx(0.001), pytest.approx(0.003))
     assert result.calls > 1  # short steps are averaged like any other call
+
+
+def test_what_lasts_is_sampled_from_cold_on_until_its_time_is_over() -> None:
+    # The first calls are slow, and would make samples look longer than they are.
+    device = SimulatedDevice(itertools.chain([0.014] * 5, itertools.repeat(0.01)))
+    result = run(device, Work(run=lambda: None, lasting=True), budget_s=100.0, target=0.5)
+    assert result.stop_reason == "budget"
+    assert result.warmup_s == pytest.approx(5 * 0.014)
+    assert len(result.samples[""]) <= 100
+    assert device.clock == pytest.approx(100, abs=2)
+
+
+def test_what_lasts_while_it_slows_down_keeps_to_its_time() -> None:
+    device = SimulatedDevice(0.01 * (1 + call / 10_000) for call in itertools.count())
+    result = run(device, Work(run=lambda: None, lasting=True), budget_s=100.0)
+    assert 95 < device.clock < 100 + 2 * result.samples[""][-1] * result.calls
+    assert result.samples[""] == sorted(result.samples[""])
 
 
 @given(st.lists(st.floats(min_value=1e-6, max_value=1e3), min_size=6, max_size=60), st.floats(1e-3, 1e3))

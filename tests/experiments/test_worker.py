@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from experiments import worker
+from experiments import counters, worker
 from experiments.devices.cpu import CpuDevice
 from experiments.registry import Experiment
 from experiments.state import Watch
 from experiments.timing import Policy
-from experiments.work import Work
+from experiments.work import Unsupported, Work
+from tests.experiments.second_device import SecondCpu
 
 CPU = CpuDevice()
 POLICY = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
@@ -101,3 +103,94 @@ def test_the_clock_is_a_rate_not_a_time() -> None:
     ((series,),) = (part["series"] for part in answer("clock", backend="llvm", chain=1_000_000)["parts"])
     assert (series["metric"], series["unit"]) == ("clock", "Hz")
     assert all(0.2e9 < value < 8e9 for value in series["values"])
+
+
+def parts(work: Work, device: SecondCpu, budget_s: float = 0.03) -> dict[str, dict[str, Any]]:
+    """What is answered for a work and what is beside it, by the metric of the first series."""
+    found = worker._parts(work, device, Policy(target=0.5, budget_s=budget_s, max_samples=6), Watch("cpu"))
+    return {part["metric"] if "metric" in part else part["series"][0]["metric"]: part for part in found}
+
+
+def test_what_is_beside_a_work_has_rows_and_counts_of_its_own() -> None:
+    beside = Work(run=lambda: None, metric="other", per=10.0, flop=3.0)
+    found = parts(Work(run=lambda: None, flop=5.0, beside=[beside]), SecondCpu())
+    assert {name: part["flop"] for name, part in found.items()} == {"time": 5.0, "other": 3.0}
+    assert all(len(part["series"][0]["values"]) == len(part["readings"]) >= 1 for part in found.values())
+
+
+def test_the_budget_is_shared_among_the_works_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def part(work: Work, device: Any, policy: Policy, watch: Watch) -> dict[str, Any]:
+        given.append(policy.budget_s)
+        return {"metric": work.metric}
+
+    monkeypatch.setattr(worker, "_part", part)
+    others = [Work(run=lambda: None, metric=name) for name in ("first", "second")]
+    parts(Work(run=lambda: None, graph=True, beside=others), SecondCpu(), budget_s=8.0)
+    assert given == [2.0] * 4
+
+
+def test_a_short_call_is_timed_in_a_graph_too_all_its_operands_in_turn() -> None:
+    used: list[int] = []
+    calls = [lambda index=index: used.append(index) for index in range(3)]
+    device = SecondCpu()
+    captured = worker._captured(Work(run=calls, flop=2.0, graph=True), device)
+    used.clear()
+    captured.calls[0]()
+    assert used == [0, 1, 2] * 7
+    assert (captured.metric, captured.per, captured.flop) == ("graph_time", 21.0, 2.0)
+    found = parts(Work(run=calls, flop=2.0, graph=True), device)
+    assert list(found) == ["time", "graph_time"]
+    assert found["graph_time"]["status"] == "ok"
+
+
+class Slow(SecondCpu):
+    """Takes longer for each call than a graph would save."""
+
+    def time(self, work: Work, calls: int) -> list[float]:
+        return [2 * worker.GRAPH_BELOW_S]
+
+
+class Refusing(SecondCpu):
+    """A GPU on which nothing can be captured."""
+
+    def graph(self, calls: Any) -> Any:
+        raise Unsupported("cannot be captured in a graph: operation not permitted")
+
+
+def test_a_long_call_is_not_timed_in_a_graph() -> None:
+    assert list(parts(Work(run=lambda: None, graph=True), Slow())) == ["time"]
+
+
+def test_a_refused_capture_is_told_and_costs_only_itself() -> None:
+    found = parts(Work(run=lambda: None, graph=True), Refusing())
+    assert found["time"]["status"] == "ok"
+    assert found["graph_time"] == {
+        "status": "unsupported",
+        "reason": "cannot be captured in a graph: operation not permitted",
+        "metric": "graph_time",
+    }
+
+
+def count(monkeypatch: pytest.MonkeyPatch, watts: float) -> None:
+    """Let the device count so much for as long as the clock runs."""
+    told = counters.Counters(joules=lambda: watts * time.perf_counter())
+    monkeypatch.setattr(counters, "cpu_counters", lambda _: told)
+
+
+@pytest.mark.parametrize(("metric", "per", "name"), [("time", None, "energy"), ("step_time", 4.0, "step_time.energy")])
+def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
+    monkeypatch: pytest.MonkeyPatch, metric: str, per: float | None, name: str
+) -> None:
+    count(monkeypatch, watts=100.0)
+    work = Work(run=lambda: time.sleep(0.02), metric=metric, per=per, lasting=True)
+    part = parts(work, SecondCpu(), budget_s=0.8)[metric]
+    assert (part["energy"]["metric"], part["energy"]["unit"]) == (name, "J")
+    made = part["calls"] * len(part["readings"]) * (per or 1)
+    assert part["energy"]["value"] * made == pytest.approx(100.0 * part["timed_s"], rel=0.05)
+
+
+def test_less_than_half_a_second_tells_no_energy(monkeypatch: pytest.MonkeyPatch) -> None:
+    count(monkeypatch, watts=100.0)
+    assert parts(Work(run=lambda: None), SecondCpu())["time"]["energy"] is None

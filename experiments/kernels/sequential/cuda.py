@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.kernels.cuda import module
+from experiments.kernels.cuda import cupy_on, module
 from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
 
 BLOCK = 256
@@ -98,11 +98,8 @@ class CudaChains(Chains):
     backend = "cupy"
 
     def __init__(self, device: str, kernel: str, table: Any, chains: int) -> None:
-        compiled = module(SOURCE)
-        import cupy
-
-        cupy.cuda.Device(int(device.removeprefix("cuda:"))).use()
-        self._kernel = compiled.get_function(kernel)
+        cupy = cupy_on(device)
+        self._kernel = module(SOURCE).get_function(kernel)
         self._table, self._chains = cupy.asarray(table), chains
         self._starts, self._ends = (cupy.zeros(chains, dtype=np.uint64) for _ in range(2))
 

@@ -17,10 +17,16 @@ from report.render.measurements import (
     latency,
     libraries,
     numerics,
+    offload,
+    parallelism,
     scaling,
     sequential,
+    sustained,
     tabular,
     training,
+    transfer,
+    with_libraries,
+    without_cuda,
 )
 from report.render.measurements.base import Exhibit, Family, Section, Table, left_out_points, views
 
@@ -31,10 +37,16 @@ FAMILIES: tuple[Family, ...] = (
     scaling.FAMILY,
     content.FAMILY,
     bandwidth.FAMILY,
+    transfer.FAMILY,
+    offload.FAMILY,
     latency.FAMILY,
     sequential.FAMILY,
+    parallelism.FAMILY,
+    sustained.FAMILY,
     training.FAMILY,
+    with_libraries.FAMILY,
     tabular.FAMILY,
+    without_cuda.FAMILY,
     numerics.FAMILY,
 )
 

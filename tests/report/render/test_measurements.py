@@ -179,6 +179,58 @@ def test_a_format_with_one_size_is_told_and_not_drawn(show, synthetic) -> None:
     assert "2.00 GFLOP/s" in exhibit.reading[0]
 
 
+def test_a_gpus_products_are_shown_with_and_without_the_host(show, synthetic) -> None:
+    node = synthetic(gpus=1)
+    gpu = {"device": "cuda:0", "dtype": "bfloat16"}
+    for n, rate, graph in ((256, 1e12, 4e12), (512, 8e12, 1.6e13), (4096, 6e14, None)):
+        product(node, rate, n=n, **gpu)
+        if graph:
+            product(node, graph, n=n, metric="graph_time", **gpu)
+    exhibit = show(node)["products"][0]
+    assert exhibit.drawing
+    lines = {one["label"]: one for one in exhibit.drawing.shows["panels"][0]["series"]}
+    assert lines["torch"]["y"] == pytest.approx([1e12, 8e12, 6e14], rel=0.01)
+    assert lines["torch graph"]["y"] == pytest.approx([4e12, 1.6e13], rel=0.01)
+    (reading,) = exhibit.reading
+    assert "256x256x256 in bfloat16 takes 4.0" in reading
+
+
+def test_what_a_search_found_stands_beside_the_best_of_the_listed_shapes(show, synthetic) -> None:
+    node = synthetic(gpus=1)
+    product(node, 7e14, n=8192, device="cuda:0", dtype="bfloat16")
+    about = {"params": {"m": 2048, "n": 2048, "k": 8192, "span": 4}, "device": "cuda:0"}
+    for dtype, rate in (("bfloat16", 8e14), ("float8_e4m3fn", 1.4e15)):
+        node.point("gemm-search", rate, metric="rate", unit="FLOP/s", dtype=dtype, spread=1e-4, **about)
+        for name, size in (("best_m", 2048.0), ("best_n", 1792.0), ("best_k", 16384.0)):
+            node.point("gemm-search", size, metric=name, unit="1", dtype=dtype, spread=0, samples=1, **about)
+    exhibit = show(node)["products"][1]
+    assert exhibit.table
+    told = {row[0]: row[1:] for row in exhibit.table.rows}
+    assert told["bfloat16"][0] == "2048x1792x16384"
+    assert told["bfloat16"][1].endswith("TFLOP/s")
+    assert told["bfloat16"][2] == "8192x8192x8192"
+    assert told["float8_e4m3fn"][2:] == [NOTHING, NOTHING]
+    assert "float8_e4m3fn (2048x1792x16384)" in exhibit.reading[0]
+
+
+@pytest.mark.parametrize("lengths", [(128,), (128, 512)])
+def test_batches_are_drawn_by_length_and_one_length_is_told(show, synthetic, lengths) -> None:
+    node = synthetic(gpus=1)
+    for length in lengths:
+        for batch, rate in ((64, 1e13), (512, 3e13)):
+            flop = batch * 2.0 * length**2 * 64
+            about = {"params": {"batch": batch, "m": length, "n": length, "k": 64}, "device": "cuda:0", "flop": flop}
+            node.point("batched", flop / rate, spread=1e-4, **about)
+    (exhibit,) = show(node)["products"]
+    assert "512 of 128 × 64 by 64 × 128 at once" in exhibit.reading[0] or len(lengths) > 1
+    assert "30.0 TFLOP/s" in exhibit.reading[0]
+    assert bool(exhibit.drawing) == (len(lengths) > 1)
+    if exhibit.drawing:
+        lines = {one["label"]: one["y"] for one in exhibit.drawing.shows["panels"][0]["series"]}
+        assert lines["64 at once, torch"] == pytest.approx([1e13, 1e13], rel=0.01)
+        assert lines["512 at once, torch"] == pytest.approx([3e13, 3e13], rel=0.01)
+
+
 @pytest.mark.parametrize(("threads", "drawn"), [((1, 2), False), ((1, 2, 4), True)])
 def test_two_numbers_of_threads_make_a_table_and_more_a_figure(show, synthetic, threads, drawn: bool) -> None:
     node = synthetic(cores=max(threads))

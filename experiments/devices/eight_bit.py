@@ -1,0 +1,44 @@
+"""Products of 8-bit operands by PyTorch on NVIDIA's GPUs: what they take, and how they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experiments.work import Dtype, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+# Compute capability from which a GPU's matrix units have the format.
+LEAST_CAPABILITY = {Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
+# torch._int_mm refuses fewer rows; both take k and n in multiples alone.
+FEWEST_ROWS, MULTIPLE = {Dtype.FLOAT8: 1, Dtype.INT8: 17}, {Dtype.FLOAT8: 16, Dtype.INT8: 8}
+
+
+def product(a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
+    """A callable that multiplies (m, k) by (k, n): FLOAT8 into bfloat16, INT8 into int32.
+
+    The second operand is laid out by columns, as the units read it; torch._scaled_mm
+    takes no other, and torch._int_mm is several times slower with it by rows.
+    FLOAT8 is summed up by the matrix units alone (`use_fast_accum`), as forward passes in
+    training are; without it partial sums are carried to float32 registers every few
+    products. Raises Unsupported for shapes that PyTorch refuses.
+    """
+    import torch
+
+    (m, k), n = a.shape, b.shape[1]
+    if m < FEWEST_ROWS[dtype] or k % MULTIPLE[dtype] or n % MULTIPLE[dtype]:
+        raise Unsupported(
+            f"PyTorch multiplies {dtype} with at least {FEWEST_ROWS[dtype]} rows, "
+            f"and with k and n in multiples of {MULTIPLE[dtype]}"
+        )
+    columns = b.t().contiguous().t()
+    if dtype is Dtype.INT8:
+        whole = torch.empty(m, n, dtype=torch.int32, device=a.device)
+        return lambda: torch._int_mm(a, columns, out=whole)
+    one = torch.ones((), dtype=torch.float32, device=a.device)
+    out = torch.empty(m, n, dtype=torch.bfloat16, device=a.device)
+    return lambda: torch._scaled_mm(
+        a, columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=out
+    )

@@ -1,0 +1,92 @@
+"""The GPU of Apple's processors through PyTorch's MPS interface."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiments import hardware
+from experiments.devices.accelerator import Accelerator
+from experiments.devices.base import Device
+from experiments.work import Dtype, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+# The largest system level cache so far (M1 Ultra to M3 Ultra): Metal does not tell of it.
+_LARGEST_CACHE_BYTES = 96 << 20
+
+
+class MpsDevice(Accelerator):
+    """The one GPU of the machine, which shares its memory with the CPU.
+
+    Torch has the host stamp an event, as soon as it hears that the GPU has passed it.
+    """
+
+    interface = "mps"
+    maker = "Apple"
+    platform = "MPS"
+    lacks = ("cuda", "cupy", "vulkan", "webgpu")
+    float64 = False
+
+    @classmethod
+    def built(cls, torch: Any) -> bool:
+        return bool(torch.backends.mps.is_built())
+
+    @classmethod
+    def count(cls, torch: Any) -> int:
+        return int(torch.backends.mps.is_available())
+
+    @classmethod
+    def called(cls, index: int) -> str:
+        return "mps"
+
+    @classmethod
+    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+        return f"{super().why_none(torch, said)}: it needs one that Metal shows, and macOS 14 or newer"
+
+    def free_bytes(self) -> int:
+        import psutil
+
+        self._module.empty_cache()
+        room = int(self._module.recommended_max_memory()) - int(self._module.driver_allocated_memory())
+        return max(0, min(room, int(psutil.virtual_memory().available)))
+
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        # Torch waits for the stamp of an event where it is an end: the first one that counts is to be one too.
+        return super().between([lambda: None, *launches])[1:]
+
+    def milliseconds(self, start: Any, end: Any) -> float:
+        try:
+            return super().milliseconds(start, end)
+        except RuntimeError as refusal:
+            # Threads stamp the events: of two with nothing between them, the first may be stamped last, or not yet.
+            if "not recorded after" in str(refusal) or "enable_timing" in str(refusal):
+                return 0.0
+            raise
+
+    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+        # Torch has one stream here.
+        Device.together(self, calls)
+
+    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+        raise Unsupported("the CPU's memory is the GPU's own: nothing is page-locked for it")
+
+    def refusal(self, dtype: Dtype) -> str:
+        return f"{self.name} has no {dtype}" if dtype is Dtype.FLOAT8 else super().refusal(dtype)
+
+    def facts(self) -> dict[str, Any]:
+        about = self._torch.backends.mps
+        return {
+            "name": about.get_name() if hasattr(about, "get_name") else f"{hardware.cpu()['model']} GPU",
+            "memory_bytes": int(self._module.recommended_max_memory()),
+            "multiprocessors": int(about.get_core_count()) if hasattr(about, "get_core_count") else None,
+            "unified_memory": True,
+            "runtime": f"Metal of macOS {platform.mac_ver()[0]}",
+        }
+
+    @property
+    def last_level_cache_bytes(self) -> int:
+        # Too much costs memory; too little would let small operands stay in it.
+        return _LARGEST_CACHE_BYTES

@@ -1,0 +1,69 @@
+"""AMD's GPUs: PyTorch built for ROCm gives them the names and the interface of CUDA."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.devices.accelerator import Accelerator
+
+# What the driver shows to programs that compute.
+_DRIVER = Path("/dev/kfd")
+_HIDES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+# The largest cache between an L2 and the memory (Infinity Cache, of an MI300), of which the driver does not tell.
+_INFINITY_CACHE_BYTES = 256 << 20
+
+
+class RocmDevice(Accelerator):
+    """One AMD GPU; torch calls it cuda:N, and what is captured a CUDAGraph."""
+
+    interface = "cuda"
+    maker = "AMD"
+    platform = "ROCm"
+    graphs = "CUDAGraph"
+
+    @classmethod
+    def built(cls, torch: Any) -> bool:
+        return torch.version.hip is not None
+
+    @classmethod
+    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+        hiding = [f"{name} is {os.environ[name]!r}" for name in _HIDES if name in os.environ]
+        if not _DRIVER.exists():
+            return f"the driver is not loaded ({_DRIVER} is missing): sudo modprobe amdgpu"
+        if not os.access(_DRIVER, os.R_OK | os.W_OK):
+            return f"{_DRIVER} may not be opened: sudo usermod -aG render,video $USER, and log in again"
+        if hiding:
+            return f"{' and '.join(hiding)}, which shows torch no GPU: unset it"
+        return super().why_none(torch, said)
+
+    @classmethod
+    def lack(cls, torch: Any, index: int) -> str:
+        about, built = torch.cuda.get_device_properties(index), torch.cuda.get_arch_list()
+        chip = about.gcnArchName.partition(":")[0]
+        # Generic code (gfx11-generic) is for a family.
+        if not built or any(one.partition(":")[0] == chip or one.endswith("generic") for one in built):
+            return ""
+        return (
+            f"torch {torch.__version__} has no code for {about.name}, which is a {chip} (it has {', '.join(built)}): "
+            "install a build that has (https://pytorch.org/get-started/locally)"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        about = self._module.get_device_properties(self.name)
+        driver = Path("/sys/module/amdgpu/version")
+        return {
+            **super().facts(),
+            "multiprocessors": int(about.multi_processor_count),
+            "architecture": about.gcnArchName,
+            "l2_bytes": int(getattr(about, "L2_cache_size", 0)),
+            "runtime": f"HIP {self._torch.version.hip}",
+            "driver": driver.read_text(encoding="ascii").strip() if driver.exists() else None,
+        }
+
+    @property
+    def last_level_cache_bytes(self) -> int:
+        # Too much costs memory; too little would let small operands stay in it.
+        return _INFINITY_CACHE_BYTES

@@ -1,0 +1,62 @@
+"""Intel's GPUs through PyTorch's XPU interface."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from experiments.devices.accelerator import Accelerator
+
+# The largest L2 of those GPUs whose cache torch does not tell (Data Center GPU Max).
+_LARGEST_CACHE_BYTES = 408 << 20
+
+
+class XpuDevice(Accelerator):
+    """One Intel GPU, or a tile of one."""
+
+    interface = "xpu"
+    maker = "Intel"
+    platform = "XPU"
+    graphs = "XPUGraph"
+    lacks = ("cuda", "cupy")
+
+    @classmethod
+    def built(cls, torch: Any) -> bool:
+        return getattr(torch.version, "xpu", None) is not None
+
+    @classmethod
+    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+        mask = os.environ.get("ZE_AFFINITY_MASK")
+        if mask is not None:
+            return f"ZE_AFFINITY_MASK is {mask!r}, which shows torch no GPU: unset it"
+        return f"{super().why_none(torch, said)}: install Intel's GPU driver with Level Zero"
+
+    @cached_property
+    def float64(self) -> bool:
+        return bool(getattr(self._about, "has_fp64", True))
+
+    @property
+    def _about(self) -> Any:
+        return self._module.get_device_properties(self.name)
+
+    def free_bytes(self) -> int:
+        try:
+            return super().free_bytes()
+        except RuntimeError:  # integrated GPUs do not tell
+            return int(self._about.total_memory) - int(self._module.memory_reserved(self.name))
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            **super().facts(),
+            "multiprocessors": int(getattr(self._about, "gpu_subslice_count", 0)),
+            "l2_bytes": int(getattr(self._about, "last_level_cache_size", 0)),
+            "runtime": f"XPU {self._torch.version.xpu}",
+            "driver": getattr(self._about, "driver_version", None),
+        }
+
+    @property
+    def last_level_cache_bytes(self) -> int:
+        # Too much costs memory; too little would let small operands stay in it.
+        return int(getattr(self._about, "last_level_cache_size", 0)) or _LARGEST_CACHE_BYTES

@@ -1,0 +1,179 @@
+"""Kernels in WGSL through wgpu and Vulkan: no CUDA between them and the GPU.
+
+WebGPU runs programs that nobody has to trust: its compiler counts the iterations of each
+loop, so that it ends, and clamps indices into workgroup memory, and those into buffers
+where the driver does not check them itself. `checked=False` leaves all that out, as
+Vulkan does. What stays either way: the driver checks accesses to buffers (wgpu asks it
+to), and workgroup memory is cleared before a workgroup starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.devices import Device
+from experiments.work import Unsupported
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# An adapter is a device's where so much memory, taken by Vulkan, is gone from the device's.
+TELLING_BYTES = 1 << 28
+# Launches of one submission.
+TOGETHER = 16
+_LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
+_DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIVER_FILES can name its nvidia_icd.json"
+
+
+def adapters() -> tuple[Any, ...]:
+    """What Vulkan sees of this machine, software included. Raises Unsupported, with the reason, if that is nothing."""
+    found = _enumerated()
+    if found:
+        return found
+    try:
+        ctypes.CDLL("libvulkan.so.1")
+    except OSError:
+        raise Unsupported("no Vulkan adapter: libvulkan.so.1 is missing (apt install libvulkan1)") from None
+    raise Unsupported(f"no Vulkan adapter: the loader finds no driver ({_DRIVER})")
+
+
+@cache
+def _enumerated() -> tuple[Any, ...]:
+    """Vulkan's adapters; the instance, of which a process has one, does without the other interfaces."""
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native import extras
+    except ImportError:
+        raise Unsupported("wgpu is not installed: pip install wgpu") from None
+    except (OSError, RuntimeError) as refusal:
+        raise Unsupported(f"wgpu does not load: {str(refusal).splitlines()[0]}") from None
+    extras.set_instance_extras(backends=["Vulkan"])
+    return tuple(wgpu.gpu.enumerate_adapters_sync())
+
+
+@cache
+def vulkan(device: Device) -> Vulkan:
+    """Vulkan on the same chip as `device`; on a CPU, its software adapter. Raises Unsupported if there is none."""
+    found = adapters()
+    if device.kind == "cpu":
+        software = [one for one in found if one.info["adapter_type"] == "CPU"]
+        if not software:
+            raise Unsupported("no Vulkan adapter for a CPU (apt install mesa-vulkan-drivers)")
+        return Vulkan(software[0])
+    name, hardware = device.describe().get("name"), [one for one in found if one.info["adapter_type"] != "CPU"]
+    same = [one for one in hardware if one.info["device"] == name]
+    if len(same) == 1:
+        return Vulkan(same[0])
+    opened = _by_memory(same or hardware, device)
+    if opened is None:
+        others = ", ".join(str(one.info["device"]) for one in found)
+        raise Unsupported(f"Vulkan does not show {name}, only {others} ({_DRIVER})")
+    return opened
+
+
+def _by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
+    """The adapter whose memory is the device's, for GPUs of one kind have one name."""
+    for one in candidates:
+        opened = Vulkan(one)
+        free = device.free_bytes()
+        held = opened.empty(TELLING_BYTES // 4)
+        taken = free - device.free_bytes()
+        held.destroy()
+        if taken >= TELLING_BYTES // 2:
+            return opened
+    return None
+
+
+class Vulkan:
+    """An adapter in use: its buffers of float32, and its queue. Errors are wgpu's, at the call that is wrong."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.name = str(adapter.info["device"])
+        self.device = adapter.request_device_sync(required_limits={name: adapter.limits[name] for name in _LIMITS})
+        self._most = min(self.device.limits[name] for name in _LIMITS)
+
+    def buffer(self, data: NDArray[np.float32]) -> Any:
+        """A buffer that kernels read. Raises Unsupported if it is too large."""
+        import wgpu
+
+        self._fits(data.nbytes)
+        return self.device.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.STORAGE)
+
+    def empty(self, length: int) -> Any:
+        """A buffer that kernels write, of zeros. Raises Unsupported if it is too large."""
+        import wgpu
+
+        self._fits(4 * length)
+        return self.device.create_buffer(size=4 * length, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
+
+    def _fits(self, size: int) -> None:
+        if size > self._most:
+            raise Unsupported(f"{size / 2**20:.0f} MiB in one buffer, {self._most / 2**20:.0f} MiB bind on {self.name}")
+
+    def read(self, buffer: Any) -> NDArray[np.float32]:
+        """A buffer's numbers, once all that was submitted is done."""
+        return np.frombuffer(self.device.queue.read_buffer(buffer), np.float32)
+
+
+class Kernel:
+    """One entry point of a WGSL text whose bindings are a, b, out and, uniform, three sizes."""
+
+    def __init__(self, place: Vulkan, source: str, name: str, sizes: Sequence[int], checked: bool = True) -> None:
+        import wgpu
+
+        self._device = place.device
+        module = (self._device.create_shader_module if checked else self._unchecked)(code=source)
+        self._pipeline = self._device.create_compute_pipeline(
+            layout="auto", compute={"module": module, "entry_point": name}
+        )
+        self._sizes = self._device.create_buffer_with_data(
+            data=np.array([*sizes, 0], np.uint32), usage=wgpu.BufferUsage.UNIFORM
+        )
+
+    def _unchecked(self, code: str) -> Any:
+        """A module without checks at run time, which wgpu's library has and its Python interface has not."""
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import GPUShaderModule, libf
+
+        text = code.encode()
+        held = ffi.new("char[]", text)
+        source, described = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
+        source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
+        source.code.data, source.code.length = held, len(text)
+        described.nextInChain = ffi.cast("WGPUChainedStruct *", source)
+        place, none = self._device._internal, lib.WGPUShaderRuntimeChecks_None
+        return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(place, described, none), self._device)
+
+    def bind(self, *buffers: Any) -> Any:
+        """The kernel's arguments: a, b and out."""
+        entries = [{"binding": place, "resource": {"buffer": one}} for place, one in enumerate((*buffers, self._sizes))]
+        return self._device.create_bind_group(layout=self._pipeline.get_bind_group_layout(0), entries=entries)
+
+    def batch(self, bound: Sequence[Any], grid: tuple[int, int], count: int) -> Callable[[], None]:
+        """A call that has `count` launches done, one after the other, on these arguments in turn, and waits for them.
+
+        Launches that write the same buffer wait for each other. They are submitted by some
+        at a time: the GPU works on them while the host writes the next, as it does with CUDA.
+        """
+
+        def call() -> None:
+            turns = cycle(bound)
+            for done in range(0, count, TOGETHER):
+                encoder = self._device.create_command_encoder()
+                commands = encoder.begin_compute_pass()
+                commands.set_pipeline(self._pipeline)
+                for one in islice(turns, min(TOGETHER, count - done)):
+                    commands.set_bind_group(0, one)
+                    commands.dispatch_workgroups(*grid)
+                commands.end()
+                self._device.queue.submit([encoder.finish()])
+            # The public wait for a queue fails in wgpu 0.32.0.
+            self._device._poll_wait()
+
+        return call

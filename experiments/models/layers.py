@@ -1,0 +1,150 @@
+"""Single layers of known networks, and products in their shapes: what a vendor's libraries are made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`filters` square filters over `channels` square images of `size` pixels a side; without bias, as in ResNet."""
+
+    channels: int
+    filters: int
+    kernel: int
+    size: int
+    stride: int = 1
+
+    def module(self, **where: Any) -> nn.Module:
+        """The layer. where: device and dtype."""
+        padding = self.kernel // 2
+        return nn.Conv2d(self.channels, self.filters, self.kernel, self.stride, padding, bias=False, **where)
+
+    def inputs(self, batch: int) -> tuple[int, ...]:
+        """Shape of the inputs."""
+        return (batch, self.channels, self.size, self.size)
+
+    @property
+    def depth(self) -> int:
+        """Terms of one sum of the result."""
+        return self.channels * self.kernel**2
+
+    def positions(self, batch: int) -> int:
+        """Places at which the same weights are applied: terms of one sum of the weights' gradient."""
+        return batch * ((self.size - 1) // self.stride + 1) ** 2
+
+    def flop(self, batch: int) -> float:
+        """Operations of the products of one forward pass."""
+        return 2.0 * self.positions(batch) * self.filters * self.depth
+
+    def elements(self, batch: int) -> int:
+        """Numbers in input, weights and output."""
+        images = batch * self.channels * self.size**2
+        return images + self.filters * self.depth + self.positions(batch) * self.filters
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """One layer of `hidden` cells over sequences of `length` steps with as many features."""
+
+    hidden: int
+    length: int
+
+    def module(self, **where: Any) -> nn.Module:
+        """The layer. where: device and dtype."""
+        return nn.LSTM(self.hidden, self.hidden, **where)
+
+    def inputs(self, batch: int) -> tuple[int, ...]:
+        """Shape of the inputs: time first, as cuDNN keeps them."""
+        return (self.length, batch, self.hidden)
+
+    @property
+    def depth(self) -> int:
+        """Terms of one sum before a gate: input and state."""
+        return 2 * self.hidden
+
+    def positions(self, batch: int) -> int:
+        """Places at which the same weights are applied: terms of one sum of the weights' gradient."""
+        return batch * self.length
+
+    def flop(self, batch: int) -> float:
+        """Operations of the products of one forward pass, for four gates."""
+        return 2.0 * self.positions(batch) * 4 * self.hidden * self.depth
+
+    def elements(self, batch: int) -> int:
+        """Numbers in input, weights and output."""
+        return 2 * self.positions(batch) * self.hidden + 4 * self.hidden * self.depth
+
+
+@dataclass(frozen=True)
+class Product:
+    """A batch of rows of `depth` numbers by a matrix (depth, width)."""
+
+    depth: int
+    width: int
+
+    def positions(self, batch: int) -> int:
+        """Places at which the same weights are applied."""
+        return batch
+
+    def flop(self, batch: int) -> float:
+        """Operations of one product."""
+        return 2.0 * batch * self.depth * self.width
+
+    def elements(self, batch: int) -> int:
+        """Numbers in both operands and the result."""
+        return batch * self.depth + self.depth * self.width + batch * self.width
+
+
+Layer = Convolution | Lstm
+
+# ResNet-50's stages (He et al. 2016, "Deep residual learning for image recognition", table 1).
+CONVOLUTIONS = {
+    "conv1-7x7": Convolution(3, 64, 7, 224, stride=2),
+    "conv2-1x1": Convolution(64, 256, 1, 56),
+    "conv2-3x3": Convolution(64, 64, 3, 56),
+    "conv3-3x3": Convolution(128, 128, 3, 28),
+    "conv4-1x1": Convolution(1024, 256, 1, 14),
+    "conv4-3x3": Convolution(256, 256, 3, 14),
+    "conv5-3x3": Convolution(512, 512, 3, 7),
+}
+# Cells and steps, as machine translation and speech used them.
+LSTMS = {"256-cells": Lstm(256, 50), "512-cells": Lstm(512, 50), "1024-cells": Lstm(1024, 50)}
+PRODUCTS = {
+    "1024x1024": Product(1024, 1024),
+    "2048x2048": Product(2048, 2048),
+    "4096x4096": Product(4096, 4096),
+    "8192x8192": Product(8192, 8192),
+    "768x3072": Product(768, 3072),
+    "16384x512": Product(16384, 512),
+}
+
+
+def find(layer: str, shape: str) -> Layer | Product | None:
+    """The layer of this kind that bears the name `shape`; None if there is none."""
+    tables: dict[str, Mapping[str, Layer | Product]] = {
+        "convolution": CONVOLUTIONS, "lstm": LSTMS, "product": PRODUCTS,
+    }  # fmt: skip
+    return tables.get(layer, {}).get(shape)
+
+
+def forward(module: nn.Module, x: Tensor) -> Tensor:
+    """The layer's output; of an LSTM the states at all steps."""
+    out = module(x)
+    found: Tensor = out[0] if isinstance(out, tuple) else out
+    return found
+
+
+def results(module: nn.Module, x: Tensor, above: Tensor | None) -> list[Tensor]:
+    """The output, without gradients; given the output's gradient, also those of the input and of all weights."""
+    if above is None:
+        with torch.no_grad():
+            return [forward(module, x)]
+    x = x.detach().requires_grad_()
+    y = forward(module, x)
+    return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], above)]

@@ -1,0 +1,249 @@
+"""Layers with a vendor's libraries and without: the same shape, inputs and format, only the library switched.
+
+Without cuDNN, PyTorch's convolution goes through the batch image by image: it copies
+the image's patches into a matrix, which cuBLAS multiplies; its LSTM is cuBLAS' products
+and kernels of its own for the gates. On a CPU the same holds for oneDNN and the BLAS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.suite.gemm import MOST_COPIES, relative_error
+from experiments.switches import switches
+from experiments.work import Dtype, Threads, Unsupported, Work, largest
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.models.layers import Layer, Product
+
+Shape = Literal[
+    "conv1-7x7", "conv2-1x1", "conv2-3x3", "conv3-3x3", "conv4-1x1", "conv4-3x3", "conv5-3x3",
+    "256-cells", "512-cells", "1024-cells",
+    "1024x1024", "2048x2048", "4096x4096", "8192x8192", "768x3072", "16384x512",
+    "loaded", "operators",
+]  # fmt: skip
+
+FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
+# Operators of PyTorch that do nothing but call a library for a layer.
+LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
+# The plain sum of so many times as many terms may err as much as a library's algorithm for layers. Convolutions
+# by Winograd's (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err ten times as much.
+FAST_TERMS = 100
+# Columns of the matrix by which products are checked.
+CHECKED_COLUMNS = 4
+
+
+def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
+    """An eighth of the batch, down to one; without a search, which each shape would begin anew."""
+    if params["batch"] <= 1:
+        return None
+    variant = "library" if params["variant"] == "searched" else params["variant"]
+    return {**params, "batch": params["batch"] // 8 or 1, "variant": variant}
+
+
+def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
+    """Operands and results (with gradients, twice as many) two times, and once in float64 for the check."""
+    from experiments.models.layers import find
+
+    known = find(layer, shape)
+    elements = known.elements(batch) * (2 if passes == "both" else 1) if known else 0
+    return elements * (2.0 * Dtype(dtype).itemsize + 2 * 8.0)
+
+
+def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
+    """Operations of the products of one call; the backward pass does two for each one of the forward pass."""
+    from experiments.models.layers import find
+
+    known = find(layer, shape)
+    return known.flop(batch) * (3 if passes == "both" else 1) if known else 0.0
+
+
+@experiment("libraries", smaller=smaller, memory=memory, flop=flop)
+def libraries(
+    device: Device,
+    layer: Literal["convolution", "lstm", "product", "none"],
+    shape: Shape,
+    batch: int,
+    passes: Literal["forward", "both"],
+    variant: Literal["library", "searched", "float32_sums", "native", "naive", "tiled"],
+    dtype: Dtype,
+    threads: Threads,
+) -> Work:
+    """One call of a layer on a batch; what is to be compared differs in one parameter.
+
+    passes: forward, without gradients; both, with those of the input and of the weights.
+    variant: library (what PyTorch does by itself), searched (cuDNN tries its algorithms
+    first), native (PyTorch's own kernels). A product is cuBLAS' (library), cuBLAS' with
+    partial sums in float32 (float32_sums), or a kernel of this project (naive, tiled).
+    dtype: tf32 against float32 is the switch of the matrix units.
+
+    Layer `none` times nothing and says what is installed: where the process has its
+    libraries from (loaded), for how many operators PyTorch has kernels (operators).
+
+    Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
+    """
+    from experiments import loaded
+    from experiments.models.layers import Product, find
+
+    if layer == "none":
+        return Work(observe=lambda: loaded.origins(device) if shape == "loaded" else loaded.kernels())
+    known = find(layer, shape)
+    if known is None or dtype not in FORMATS:
+        raise Unsupported(f"no {layer} {shape} in {dtype}")
+    if not isinstance(known, Product):
+        return _of_layer(device, known, batch, passes == "both", variant, dtype)
+    if passes != "forward":
+        raise Unsupported("products are measured forward")
+    return _of_product(device, known, batch, variant, dtype)
+
+
+def _copies(device: Device, elements: int, dtype: Dtype) -> int:
+    return min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
+
+
+def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Work:
+    from experiments.models.layers import results
+
+    if variant not in ("library", "searched", "native"):
+        raise Unsupported(f"{variant} is about products")
+    within = switches(device.name, dtype, library=variant != "native", search=variant == "searched")
+    copies = _copies(device, layer.elements(batch), dtype)
+    with within:
+        # What products lack in this format, layers lack: raises Unsupported.
+        device.matmul("torch", device.normal((16, 16), dtype), device.normal((16, 16), dtype), dtype)
+        # Without gradients as in inference: libraries keep less for later.
+        where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
+        modules = [layer.module(**where).train(gradients) for _ in range(copies)]
+        x = device.normal(layer.inputs(batch), dtype)
+        y = _by_library(lambda: results(modules[0], x, None)[0], variant != "native")
+        above = device.normal(tuple(y.shape), dtype) if gradients else None
+
+    def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
+        # Results are kept until the next turn of the same operands, so that they too take turns in memory.
+        kept: list[list[torch.Tensor]] = [[]]
+
+        def run() -> None:
+            with within:
+                kept[0] = results(module, x, above)
+
+        return run
+
+    def check() -> float:
+        fresh = device.normal(layer.inputs(batch), dtype)
+        with within:
+            got = results(modules[0], fresh, above)
+        exact_above = device.exact(above) if above is not None else None
+        exact_fresh = device.exact(fresh)
+        # In float64 and by PyTorch's own kernels: other code than the library's.
+        with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
+            exact = results(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
+        return largest(*[relative_error(device.exact(one), right) for one, right in zip(got, exact, strict=True)])
+
+    operands = [(x, above), *((x.clone(), above.clone() if above is not None else None) for _ in modules[1:])]
+    terms = max(FAST_TERMS * layer.depth, layer.positions(batch) if gradients else 0)
+    return Work(
+        run=[call(module, *data) for module, data in zip(modules, operands, strict=True)],
+        flop=layer.flop(batch) * (3 if gradients else 1),
+        check=check,
+        tolerance=dtype.matmul_tolerance(terms),
+        graph=not gradients,
+    )
+
+
+def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
+    """What the call returns. Raises Unsupported if PyTorch does not call a library where it should, or the reverse."""
+    import torch
+
+    try:
+        with torch.autograd.profiler.profile() as seen:
+            out = call()
+    except NotImplementedError as lack:
+        raise Unsupported(f"PyTorch: {str(lack).splitlines()[0]}") from None
+    called = any(LIBRARY_OPERATOR.match(event.name) for event in seen.function_events or ())
+    if library and not called:
+        raise Unsupported("PyTorch calls no library for this layer here")
+    if called and not library:
+        raise Unsupported("PyTorch goes on calling a library that it was forbidden")
+    return out
+
+
+def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype: Dtype) -> Work:
+    multiply = _multiplier(device, variant, dtype)
+
+    def drawn() -> tuple[torch.Tensor, torch.Tensor]:
+        return device.normal((batch, shape.depth), dtype), device.normal((shape.depth, shape.width), dtype)
+
+    def check() -> float:
+        """Freivalds' check, C x against A (B x) in float64: it sees a wrong entry anywhere for little work."""
+        a, b = drawn()
+        x = device.exact(device.normal((shape.width, CHECKED_COLUMNS), Dtype.FLOAT32))
+        return relative_error(device.exact(multiply(a, b)()) @ x, device.exact(a) @ (device.exact(b) @ x))
+
+    a, b = drawn()
+    copies = _copies(device, shape.elements(batch), dtype)
+    operands = [(a, b), *((a.clone(), b.clone()) for _ in range(copies - 1))]
+    return Work(
+        run=[multiply(left, right) for left, right in operands],
+        flop=shape.flop(batch),
+        check=check,
+        tolerance=dtype.matmul_tolerance(shape.depth),
+        graph=True,
+    )
+
+
+Multiply = Callable[["torch.Tensor", "torch.Tensor"], Callable[[], "torch.Tensor"]]
+
+
+def _multiplier(device: Device, variant: str, dtype: Dtype) -> Multiply:
+    """A function from operands to a callable that multiplies them into memory of its own. Raises Unsupported."""
+    if variant in ("naive", "tiled"):
+        return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)
+    if variant == "library":
+        # This sets the matrix units' switch as well.
+        return lambda a, b: device.matmul("torch", a, b, dtype)
+    if variant != "float32_sums":
+        raise Unsupported(f"{variant} is about layers")
+    if dtype is not Dtype.BFLOAT16:
+        raise Unsupported(f"partial sums of {dtype} are not rounded to fewer bits")
+    within = switches(device.name, dtype, float32_sums=True)
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
+        product = device.matmul("torch", a, b, dtype)
+
+        def run() -> torch.Tensor:
+            with within:
+                return product()
+
+        return run
+
+    return multiply
+
+
+def _own_kernel(device: Device, kind: Literal["naive", "tiled"], dtype: Dtype) -> Multiply:
+    import torch
+
+    from experiments.kernels import products
+
+    if device.kind == "cpu":
+        raise Unsupported("plain loops on a CPU are backends of gemm")
+    if dtype is not Dtype.FLOAT32:
+        raise Unsupported(f"this project has no {kind} product in {dtype}")
+    kernel = products.product(kind, device.name)
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
+        out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=device.name)
+
+        def run() -> torch.Tensor:
+            kernel(a, b, out)
+            return out
+
+        return run
+
+    return multiply

@@ -1,0 +1,203 @@
+"""One request from end to end: launch, copy there, compute, copy back, wait; data start and end in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments import hardware
+from experiments.devices import Device
+from experiments.models.requests import Elementwise, Layers, Product, Request
+from experiments.registry import experiment
+from experiments.work import Dtype, Phase, Threads, Unsupported, Work
+
+if TYPE_CHECKING:
+    import torch
+
+Op = Literal["elementwise", "gemv", "gemm", "mlp"]
+
+# Places in host memory that requests use in turn, so that the data of each have left the caches where they fit;
+# all places together take so many bytes at most, unless one alone takes more.
+MOST_SLOTS, MOST_BYTES = 8, 1 << 28
+# A request that moves fewer bytes keeps the device busy for less time than it takes to launch its parts: so many
+# of each part in one graph show what the device takes for one.
+SHORT_BYTES, REPEATS = 4 << 20, 20
+
+
+def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
+    """On a CPU an eighth of the work, down to 64 rows: an accelerator is sure to be done with any of them in time."""
+    if params["host_memory"] != "none":
+        return None
+    names = ("m", "n", "k") if params["op"] == "gemm" else ("m",)
+    share = 2 if params["op"] == "gemm" else 8
+    less = {name: min(params[name], max(64, params[name] // share)) for name in names}
+    return {**params, **less} if any(less[name] < params[name] for name in names) else None
+
+
+def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
+    """Data in all places, resident weights, and float64 copies of all for the check."""
+    travelling = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
+    resident = {"gemv": m * k, "mlp": 2 * k * n}.get(op, 0)
+    itemsize = Dtype(dtype).itemsize
+    places = min(MOST_SLOTS * travelling * itemsize, max(MOST_BYTES, travelling * itemsize))
+    return float(places + (travelling + 2 * resident) * (itemsize + 8) + m * n * 8)
+
+
+def flop(op: str, m: int, n: int, k: int, uses: int, **_: Any) -> float:
+    """Of all uses of the data."""
+    return uses * {"elementwise": 0.0, "gemv": 2.0 * m * k, "gemm": 2.0 * m * n * k, "mlp": 4.0 * m * n * k}[op]
+
+
+def _request(op: str, device: Device, backend: str, dtype: Dtype, m: int, n: int, k: int) -> Request:
+    if op == "elementwise":
+        return Elementwise(device, backend, dtype, m, n, k)
+    if op == "gemm":
+        return Product(device, backend, dtype, m, n, k)
+    if op == "gemv" and n != 1:
+        raise Unsupported("gemv multiplies one vector: n is 1")
+    return Layers(device, backend, dtype, *((1, [k, m]) if op == "gemv" else (m, [k, n, k])))
+
+
+@experiment("offload", smaller=smaller, memory=memory, flop=flop)
+def offload(
+    device: Device,
+    op: Op,
+    m: int,
+    n: int,
+    k: int,
+    uses: int,
+    host_memory: Literal["pinned", "pageable", "none"],
+    launch: Literal["eager", "graph"],
+    dtype: Dtype,
+    backend: Literal["torch", "onednn", "numpy"],
+    threads: Threads,
+) -> Work:
+    """One request: its data are sent to the device, go through the operation `uses` times, and the result comes back.
+
+    op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a
+    vector (n = 1); gemm, (m, k) by (k, n), of which both travel; mlp, m rows of k numbers
+    through resident layers k to n and n to k with relu between.
+    host_memory: pinned; pageable, whose copies are over when their call returns; none on
+    a CPU, where nothing travels. launch: each part by itself, or the request as one graph.
+
+    The time is the host's, from the first launch until the result is there. Launched by
+    itself, each part is timed until its call returns, and then the wait. Beside it,
+    device_time is what the device takes for each part with no host in its way (pinned only,
+    for pageable copies are the host's work). bytes: of all data that travel, or would.
+    """
+    if uses < 1 or min(m, n, k) < 1:
+        raise Unsupported("a request has data, and uses them")
+    if (host_memory == "none") != (device.kind == "cpu"):
+        raise Unsupported(f"host memory {host_memory}: nothing travels on a CPU, and all of it on a GPU")
+    if launch == "graph" and host_memory != "pinned":
+        raise Unsupported("a graph holds copies from and to pinned memory only")
+    request = _request(op, device, backend, dtype, m, n, k)
+    travelling = request.elements * dtype.itemsize
+    slots = min(MOST_SLOTS, 1 + 2 * hardware.last_level_cache_bytes() // travelling, max(1, MOST_BYTES // travelling))
+    counts: dict[str, Any] = {
+        "flop": uses * request.flop or None, "bytes": float(travelling), "tolerance": request.tolerance,
+    }  # fmt: skip
+    if device.kind == "cpu":
+        data = request.fresh()
+        calls = [_repeated(request.on(*[one.clone() for one in data]), uses) for _ in range(slots)]
+        return Work(run=calls, check=lambda: _error_here(request), **counts)
+    trip = Trip(request, uses, slots, host_memory == "pinned")
+    if launch == "graph":
+        return Work(phases=trip.captured(), clock="host", check=trip.error, **counts)
+    return Work(phases=trip.phases, clock="host", check=trip.error, beside=trip.on_device(), **counts)
+
+
+def _repeated(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
+    """The call so many times in a row."""
+    if uses == 1:
+        return call
+
+    def several() -> torch.Tensor:
+        for _ in range(uses - 1):
+            call()
+        return call()
+
+    return several
+
+
+def _error_here(request: Request) -> float:
+    data = request.fresh()
+    return request.error(data, request.on(*data)())
+
+
+class Trip:
+    """A request's way to a device and back, from and to one place in host memory after another."""
+
+    def __init__(self, request: Request, uses: int, slots: int, pinned: bool) -> None:
+        self.request, self.device, self.uses, self.pinned = request, request.device, uses, pinned
+        self.there = request.fresh()
+        self.compute = _repeated(request.on(*self.there), uses)
+        self.result = self.compute()
+        self.slots = [([self._in_host_memory(one) for one in self.there], self._in_host_memory(self.result))
+                      for _ in range(slots)]  # fmt: skip
+        self.turn = 0
+        self.phases: Sequence[Phase] = [
+            ("enqueue_h2d", lambda: self.send(self._next())),
+            ("enqueue_compute", self.compute),
+            ("enqueue_d2h", lambda: self.fetch(self.turn)),
+            ("synchronise", self.device.synchronise),
+        ]
+
+    def _in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        copy = torch.empty(data.shape, dtype=data.dtype).copy_(data)
+        return self.device.pinned(copy) if self.pinned else copy
+
+    def _next(self) -> int:
+        self.turn = (self.turn + 1) % len(self.slots)
+        return self.turn
+
+    def send(self, slot: int) -> None:
+        # From pageable memory an asynchronous copy would not wait until it is safe to change the data.
+        for here, there in zip(self.slots[slot][0], self.there, strict=True):
+            there.copy_(here, non_blocking=self.pinned)
+
+    def fetch(self, slot: int) -> None:
+        self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
+
+    def captured(self) -> Sequence[Phase]:
+        """The phases of a request that is one graph, which `error` then goes through too. Raises Unsupported."""
+        graphs = [
+            self.device.graph([partial(self.send, slot), self.compute, partial(self.fetch, slot)])
+            for slot in range(len(self.slots))
+        ]
+        self.phases = [("launch", lambda: graphs[self._next()]()), ("synchronise", self.device.synchronise)]
+        return self.phases
+
+    def on_device(self) -> Sequence[Work]:
+        """The parts of the request by the device's own clock; nothing where it cannot be had without the host."""
+        if not self.pinned:
+            return ()
+        short = self.request.elements * self.request.dtype.itemsize < SHORT_BYTES
+        repeats = max(1, REPEATS // self.uses) if short else 1
+        slots = [number % len(self.slots) for number in range(repeats)]
+        parts: dict[str, list[Callable[[], object]]] = {
+            "h2d": [partial(self.send, slot) for slot in slots],
+            "compute": [self.compute] * repeats,
+            "d2h": [partial(self.fetch, slot) for slot in slots],
+        }
+        try:
+            phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
+        except Unsupported:
+            return ()
+        return [Work(phases=phases, metric="device_time", per=float(repeats))]
+
+    def error(self) -> float:
+        """Relative error of the result in host memory of a request with fresh data."""
+        import torch
+
+        inputs, result = self.slots[(self.turn + 1) % len(self.slots)]
+        for here, data in zip(inputs, self.request.fresh(), strict=True):
+            here.copy_(data)
+        # Whatever does not come back shows.
+        result.fill_(torch.nan)
+        for _, phase in self.phases:
+            phase()
+        return self.request.error(inputs, result)

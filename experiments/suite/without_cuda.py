@@ -1,0 +1,141 @@
+"""The same kernels on the same chip through Vulkan and through CUDA: what the interface costs.
+
+`vulkan` runs WGSL as Vulkan would have it, `webgpu` with the checks that WebGPU demands
+(`experiments.kernels.webgpu` says which), `cuda` the same text in CUDA C. All are timed
+alike: by the host's clock, over so many launches that their submission does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.devices import Device
+from experiments.kernels import twins, webgpu
+from experiments.kernels.stream import STREAM_SCALAR
+from experiments.registry import experiment
+from experiments.suite.gemm import MOST_COPIES, relative_error
+from experiments.work import Dtype, Threads, Work
+
+if TYPE_CHECKING:
+    import torch
+
+    Operands = Sequence[tuple[torch.Tensor, torch.Tensor]]
+    # From a number of launches to a call that makes them and waits, and from operands to one launch's result.
+    Batch = Callable[[int], Callable[[], object]]
+    Result = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+# A call lasts so long at least: to submit it and to hear of its end takes some 0.1 ms. The launches that are
+# needed for it are found by doubling, up to a number that any queue takes.
+CALL_S, MOST_LAUNCHES = 10e-3, 1024
+
+
+def memory(kernel: str, n: int, **_: Any) -> float:
+    """Operands and result, those of the check, and the check's in float64."""
+    return 2 * 4.0 * _elements(kernel, n) + 8.0 * _elements(kernel, n)
+
+
+def _elements(kernel: str, n: int) -> int:
+    return 3 * n if kernel == "triad" else 3 * n * n
+
+
+@experiment("without-cuda", memory=memory, fits=("gpu",))
+def without_cuda(
+    device: Device,
+    kernel: twins.Name,
+    n: int,
+    dtype: Literal["float32"],
+    backend: Literal["vulkan", "webgpu", "cuda"],
+    threads: Threads,
+) -> Work:
+    """One launch: a product of two n x n matrices, or c = a + s*b over n elements.
+
+    All launches of a call write the same memory, so that none starts before the last one
+    has ended, with either interface. Unsupported: without wgpu, a Vulkan loader and a
+    driver that shows the chip, and without CuPy. On a CPU, for tests, Vulkan is software.
+    """
+    single = Dtype(dtype)
+    shape = (n,) if kernel == "triad" else (n, n)
+    footprint = 4 * _elements(kernel, n)
+    copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // footprint)
+
+    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
+        return device.normal(shape, single), device.normal(shape, single)
+
+    a, b = fresh()
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
+    if backend == "cuda":
+        batch, result = _cuda(device, kernel, operands)
+    else:
+        batch, result = _vulkan(device, kernel, n, operands, checked=backend == "webgpu")
+    call, launches = _long_enough(device, batch)
+
+    def check() -> float:
+        a, b = fresh()
+        left, right, found = (device.exact(one) for one in (a, b, result(a, b)))
+        return relative_error(found, left + STREAM_SCALAR * right if kernel == "triad" else left @ right)
+
+    return Work(
+        run=call,
+        clock="host",
+        per=float(launches),
+        flop=2.0 * n if kernel == "triad" else 2.0 * n**3,
+        bytes=float(footprint),
+        check=check,
+        tolerance=4 * single.unit_roundoff if kernel == "triad" else single.matmul_tolerance(n),
+    )
+
+
+def _cuda(device: Device, kernel: twins.Name, operands: Operands) -> tuple[Batch, Result]:
+    import torch
+
+    launch = twins.cuda(kernel, device)
+    out = torch.empty_like(operands[0][0])
+
+    def batch(count: int) -> Callable[[], object]:
+        def call() -> None:
+            for a, b in islice(cycle(operands), count):
+                launch(a, b, out)
+            device.synchronise()
+
+        return call
+
+    def result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        out = torch.full_like(a, torch.nan)
+        launch(a, b, out)
+        return out
+
+    return batch, result
+
+
+def _vulkan(device: Device, kernel: twins.Name, n: int, operands: Operands, checked: bool) -> tuple[Batch, Result]:
+    import torch
+
+    vulkan = webgpu.vulkan(device)
+    made = webgpu.Kernel(vulkan, twins.WGSL, kernel, twins.sizes(kernel, n), checked)
+    grid = twins.grid(kernel, n)
+
+    def bound(a: torch.Tensor, b: torch.Tensor, out: Any) -> Any:
+        return made.bind(*(vulkan.buffer(one.cpu().numpy()) for one in (a, b)), out)
+
+    out = vulkan.empty(operands[0][0].numel())
+    every = [bound(a, b, out) for a, b in operands]
+
+    def result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        fresh = vulkan.empty(a.numel())
+        made.batch([bound(a, b, fresh)], grid, 1)()
+        return torch.from_numpy(vulkan.read(fresh).reshape(a.shape)).to(device.name)
+
+    return lambda count: made.batch(every, grid, count), result
+
+
+def _long_enough(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
+    """A call of at least CALL_S, and the number of its launches."""
+    count = 1
+    batch(count)()  # compiles
+    while True:
+        call = batch(count)
+        if count >= MOST_LAUNCHES or device.on_host([call])[0] >= CALL_S:
+            return call, count
+        count *= 2

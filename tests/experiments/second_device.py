@@ -1,0 +1,69 @@
+"""A GPU that is none: a device of kind gpu whose work the CPU does, for tests of what experiments ask of GPUs.
+
+Its name is torch's name of the CPU, so that tensors and models made for it are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+import torch
+
+from experiments.devices.base import Device
+from experiments.work import Dtype
+
+
+class SecondCpu(Device):
+    """The CPU in a GPU's place, in order and at once: what is launched has been done when its launch returns.
+
+    It is timed by the host's clock. waits: how often somebody has waited for it.
+    """
+
+    kind = "gpu"
+    overhead_s = 1e-7
+    last_level_cache_bytes = 1 << 16
+
+    def __init__(self, name: str = "cpu") -> None:
+        super().__init__(name)
+        self.waits = 0
+
+    @classmethod
+    def detect(cls) -> tuple[list[str], list[str]]:
+        return ["cpu"], []
+
+    def describe(self) -> dict[str, Any]:
+        return {"id": self.name, "kind": self.kind, "name": "second CPU", "memory_bytes": self.free_bytes()}
+
+    def set_threads(self, threads: int) -> None:
+        """The host's threads only launch, as on a GPU."""
+
+    def free_bytes(self) -> int:
+        return int(psutil.virtual_memory().available)
+
+    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        return self.on_host(launches)
+
+    def synchronise(self) -> None:
+        self.waits += 1
+
+    def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        """Calls everything once, as a capture's warm-up does."""
+
+        def replay() -> None:
+            for call in calls:
+                call()
+
+        replay()
+        return replay
+
+    def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
+        if backend != "torch":
+            raise self.unsupported(backend)
+        if dtype is Dtype.INT8:
+            return lambda: torch._int_mm(a, b)
+        if dtype is Dtype.FLOAT8:
+            return lambda: (a.float() @ b.float()).bfloat16()
+        out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype)
+        return lambda: torch.mm(a, b, out=out)

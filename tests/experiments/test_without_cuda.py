@@ -1,0 +1,291 @@
+"""The kernels in WGSL, run by a software Vulkan, and their twins in CUDA C, run as C++: the same results."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import worker
+from experiments.devices.cpu import CpuDevice
+from experiments.kernels import products, stream_cuda, twins, webgpu
+from experiments.registry import get
+from experiments.state import Watch
+from experiments.suite import without_cuda
+from experiments.work import Unsupported, Work
+from tests.experiments.cuda_standin import install
+from tests.experiments.second_device import SecondCpu
+
+CPU = CpuDevice()
+# Cells past the last whole tile, and whole tiles; elements past the last block.
+SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
+
+
+@pytest.fixture
+def vulkan() -> webgpu.Vulkan:
+    try:
+        return webgpu.vulkan(CPU)
+    except Unsupported as reason:
+        pytest.skip(str(reason))
+
+
+def point(device: Any, kernel: str, n: int, backend: str) -> Work:
+    made = get("without-cuda").function(device, kernel, n, "float32", backend, 0)
+    assert isinstance(made, Work)
+    return made
+
+
+def right(made: Work) -> bool:
+    assert made.check is not None
+    assert made.tolerance is not None
+    return made.check() <= made.tolerance
+
+
+@pytest.mark.parametrize("backend", ["vulkan", "webgpu"])
+@pytest.mark.parametrize(("kernel", "n"), SIZES)
+def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int, backend: str) -> None:
+    made = point(CPU, kernel, n, backend)
+    assert right(made)
+    assert made.flop == (2 * n if kernel == "triad" else 2 * n**3)
+    assert made.bytes == 12 * (n if kernel == "triad" else n**2)
+
+
+@pytest.mark.parametrize(("kernel", "n"), [(kernel, n) for kernel, n in SIZES if n != 64])
+def test_cuda_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str, n: int) -> None:
+    cupy = install(monkeypatch, tmp_path)
+    monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
+    made = point(SecondCpu(), kernel, n, "cuda")
+    assert right(made)
+    # The same blocks as in WGSL.
+    block = (stream_cuda.BLOCK,) if kernel == "triad" else (products.TILE, products.TILE)
+    assert set(cupy.launches) == {(*twins.grid(kernel, n)[: len(block)], *block)}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text", "wrong"),
+    [
+        pytest.param("naive", "i < k;", "i + 1u < k;", id="the last product left out"),
+        pytest.param("tiled", "left[y][7], right[7]", "left[y][7], right[6]", id="a wrong row"),
+        pytest.param("tiled", "row < m && start + x < k", "start + x < k && row + 1u < m", id="a row left out"),
+        pytest.param("triad", "i < sizes.x", "i + 1u < sizes.x", id="the last element left out"),
+        pytest.param("triad", "fma(3.0", "fma(2.9999", id="another scalar"),
+    ],
+)
+def test_a_wrong_kernel_fails_the_check(
+    vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch, kernel: str, text: str, wrong: str
+) -> None:
+    assert text in twins.WGSL
+    monkeypatch.setattr(twins, "WGSL", twins.WGSL.replace(text, wrong))
+    assert not right(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
+
+
+def test_a_wrong_twin_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, tmp_path)
+    monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 1)
+    monkeypatch.setattr(products, "SOURCE", products.SOURCE.replace("i < k;", "i + 1 < k;"))
+    assert not right(point(SecondCpu(), "naive", 20, "cuda"))
+
+
+def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert twins.grid("triad", 2**25) == (43691, 3)
+    monkeypatch.setattr(twins, "MOST_BLOCKS", 3)
+    assert twins.grid("triad", 2000) == (3, 3)
+    assert right(point(CPU, "triad", 2000, "vulkan"))
+
+
+def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.Vulkan) -> None:
+    kernel = webgpu.Kernel(vulkan, twins.WGSL, "triad", (4, 1, 1))
+    data = np.arange(4, dtype=np.float32)
+    outs = [vulkan.empty(4) for _ in range(webgpu.TOGETHER + 2)]
+    bound = [kernel.bind(vulkan.buffer(data + place), vulkan.buffer(data), out) for place, out in enumerate(outs)]
+    kernel.batch(bound, (1, 1), webgpu.TOGETHER + 1)()
+    for place, out in enumerate(outs[:-1]):
+        assert np.array_equal(vulkan.read(out), 4 * data + place)
+    assert not vulkan.read(outs[-1]).any()
+
+
+def test_only_webgpu_clamps_indices(vulkan: webgpu.Vulkan) -> None:
+    """The sixth of four elements is the fourth by WebGPU's rules; without them, what lies there in memory."""
+    source = (
+        twins.WGSL.partition("@compute")[0]
+        + """
+        struct Two { first: array<f32, 4>, second: array<f32, 4> }
+        var<workgroup> two: Two;
+        @compute @workgroup_size(1)
+        fn sixth() {
+            for (var i = 0u; i < 4u; i++) { two.first[i] = a[i]; two.second[i] = b[i]; }
+            c[0] = two.first[sizes.x];
+        }"""
+    )
+    found = []
+    for checked in (True, False):
+        kernel, out = webgpu.Kernel(vulkan, source, "sixth", (5, 0, 0), checked), vulkan.empty(1)
+        arrays = [vulkan.buffer(np.arange(start, start + 4, dtype=np.float32)) for start in (0, 10)]
+        kernel.batch([kernel.bind(*arrays, out)], (1, 1), 1)()
+        found.append(float(vulkan.read(out)[0]))
+    assert found == [3.0, 11.0]
+
+
+def test_an_array_that_does_not_bind_is_unsupported(vulkan: webgpu.Vulkan) -> None:
+    vulkan._most, most = 400, vulkan._most
+    try:
+        with pytest.raises(Unsupported, match="in one buffer"):
+            point(CPU, "triad", 101, "vulkan")
+    finally:
+        vulkan._most = most
+
+
+def test_a_text_that_is_wrong_is_an_error_at_once(vulkan: webgpu.Vulkan) -> None:
+    for checked in (True, False):
+        with pytest.raises(Exception, match="parsing error"):
+            webgpu.Kernel(vulkan, "fn broken(", "broken", (1, 1, 1), checked)
+
+
+@pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])
+def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> None:
+    made: list[int] = []
+
+    def batch(count: int) -> Any:
+        return lambda: made.append(count)
+
+    device: Any = SimpleNamespace(on_host=lambda calls: [calls[0](), made[-1] * each_s + 1e-4][1:])
+    call, count = without_cuda._long_enough(device, batch)
+    call()
+    assert made[-1] == count
+    assert count * each_s >= without_cuda.CALL_S - 1e-4 or count == without_cuda.MOST_LAUNCHES
+    assert count == 1 or count / 2 * each_s < without_cuda.CALL_S
+
+
+def test_a_point_is_the_time_of_one_launch(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way through the worker, on a GPU whose part a CPU plays."""
+    monkeypatch.setattr(webgpu, "vulkan", lambda device: vulkan)
+    params = {"kernel": "tiled", "n": 64, "dtype": "float32", "backend": "vulkan", "threads": 0}
+    policy = {"target": 0.5, "budget_s": 0.1, "max_samples": 6}
+    order = {"experiment": "without-cuda", "device": "cpu", "params": params, "policy": policy}
+    answer = worker.answer_to(order, SecondCpu(), Watch("cpu"))
+    assert answer["status"] == "ok", answer
+    (part,) = answer["parts"]
+    (series,) = part["series"]
+    assert series["metric"] == "time"
+    assert all(0 < value * part["calls"] < part["timed_s"] for value in series["values"])
+
+
+def adapter(name: str, kind: str = "DiscreteGPU") -> Any:
+    return SimpleNamespace(info={"device": name, "adapter_type": kind})
+
+
+class Card(SecondCpu):
+    """A GPU of a name, whose memory shrinks when one adapter's grows."""
+
+    def __init__(self, name: str, holder: Any = None) -> None:
+        super().__init__()
+        self.called, self.holder = name, holder
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "name": self.called}
+
+    def free_bytes(self) -> int:
+        return 2**33 - (self.holder.taken if self.holder else 0)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Adapters in the order in which they were opened; each keeps what it took."""
+
+    def opening(one: Any) -> Any:
+        order.append(one)
+        one.taken = 0
+
+        def empty(length: int) -> Any:
+            one.taken = 4 * length
+            return SimpleNamespace(destroy=lambda: setattr(one, "taken", 0))
+
+        return SimpleNamespace(adapter=one, empty=empty)
+
+    order: list[Any] = []
+    monkeypatch.setattr(webgpu, "Vulkan", opening)
+    return order
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
+    monkeypatch.setattr(webgpu, "_enumerated", lambda: found)
+
+
+def test_the_adapter_is_the_one_of_that_name(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen(monkeypatch, adapter("llvmpipe", "CPU"), adapter("Intel UHD"), wanted := adapter("NVIDIA H100"))
+    assert webgpu.vulkan(Card("NVIDIA H100")).adapter is wanted
+    assert opened == [wanted]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
+def test_adapters_that_a_name_does_not_tell_apart_are_told_by_their_memory(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cards = [adapter("NVIDIA H100") for _ in range(3)]
+    for one in cards:
+        one.taken = 0
+    seen(monkeypatch, *cards)
+    assert webgpu.vulkan(Card(name, cards[1])).adapter is cards[1]
+    assert opened == cards[:2]
+    with pytest.raises(Unsupported, match=f"does not show {name}, only NVIDIA H100, NVIDIA H100, NVIDIA H100"):
+        webgpu.vulkan(Card(name))
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100", "llvmpipe"])
+def test_software_does_not_pass_for_a_gpu(opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen(monkeypatch, adapter("llvmpipe", "CPU"))
+    with pytest.raises(Unsupported, match=f"Vulkan does not show {name}, only llvmpipe .*nvidia_icd.json"):
+        webgpu.vulkan(Card(name))
+    assert opened == []
+
+
+def test_a_gpu_does_not_pass_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen(monkeypatch, adapter("NVIDIA H100"))
+    with pytest.raises(Unsupported, match="apt install mesa-vulkan-drivers"):
+        webgpu.vulkan(CpuDevice())
+
+
+def test_without_a_loader_the_point_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise OSError(name)
+
+    seen(monkeypatch)
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with pytest.raises(Unsupported, match=r"libvulkan\.so\.1 is missing \(apt install libvulkan1\)"):
+        point(Card("NVIDIA H100"), "naive", 20, "vulkan")
+
+
+def test_without_wgpu_the_point_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webgpu, "_enumerated", webgpu._enumerated.__wrapped__)
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    with pytest.raises(Unsupported, match="pip install wgpu"):
+        point(Card("NVIDIA H100"), "naive", 20, "vulkan")
+
+
+def test_without_a_driver_the_process_lives_and_says_so() -> None:
+    program = """
+from experiments.kernels import webgpu
+from experiments.work import Unsupported
+try:
+    webgpu.adapters()
+except Unsupported as reason:
+    print(reason)
+"""
+    nowhere = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **nowhere}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("no Vulkan adapter: ")
+
+
+def test_without_cupy_the_twin_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(Unsupported, match="pip install cupy"):
+        point(SecondCpu(), "triad", 20, "cuda")

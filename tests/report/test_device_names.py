@@ -1,0 +1,22 @@
+"""Devices of every maker are told apart from the CPU by their names, and named in the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from report.cells import exact, kind_of
+from report.render.nodes import describe
+from report.wording import node_label
+
+GPUS = [("cuda:0", "NVIDIA H100"), ("cuda:1", "AMD Instinct MI300X"), ("xpu:0", "Intel Arc A770"), ("mps", "Apple M3")]
+
+
+@pytest.mark.parametrize(("name", "card"), GPUS)
+def test_a_gpu_of_any_maker_is_a_gpu(name: str, card: str) -> None:
+    assert kind_of(name) == "gpu"
+    cells = exact([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
+    assert list(cells.only(device="gpu").frame["device"]) == [name]
+    gpu = {"id": name, "kind": "gpu", "name": card, "maker": "some", "memory_bytes": 10**9, "unified_memory": True}
+    record = {"id": "node", "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}}, "devices": [gpu]}
+    assert node_label(record) == f"Some, 2 cores + {card}"
+    assert describe(record)["devices"][0]["id"] == name
