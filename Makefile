@@ -11,8 +11,10 @@ study: .venv/study.stamp
 	@python -m report summary --verdicts results/verdicts.json
 	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 
+# Whole studies after the rest, one at a time: they measure, and browsers draw.
 test: .venv/test.stamp check
-	pytest
+	pytest -n auto -m "not slow"
+	pytest -m slow
 
 # What CI holds besides the tests: style, types, spelling, the workflow's own linters.
 check: .venv/test.stamp

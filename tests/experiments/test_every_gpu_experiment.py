@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments import worker
-from experiments.kernels import parallel
+from experiments.kernels.cuda import module
 from experiments.registry import get
 from experiments.state import Watch
 from experiments.sweep import Point, read_preset, sweep
-from tests.experiments.cuda_standin import install
 from tests.experiments.second_device import SecondCpu
 
 TINY = str(Path(__file__).parents[1] / "workflow" / "tiny.yaml")
@@ -21,23 +21,21 @@ NAMES = [name for name in CONTENT["experiments"] if "gpu" in get(name).fits]
 
 
 def answered(point: Point) -> dict[str, Any]:
-    policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
+    policy = {"target": 0.5, "budget_s": 0.5, "max_samples": 6}
     order = {"experiment": point.experiment, "params": dict(point.params), "policy": policy}
     return worker.answer_to(order, SecondCpu(), Watch("cpu"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_points_are_measured_or_say_what_is_missing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, tmp_path)
-    monkeypatch.setattr(parallel, "room", lambda _: (4, 2048))
+def test_its_points_are_measured_or_say_what_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Kernels in CUDA C have tests of their own, in which they run.
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    module.cache_clear()
     points = sweep(CONTENT, name, TINY).points("gpu")
     assert points
     for point in points:
         answer = answered(point)
-        # One CPU core in the place of a whole GPU does not get through all of them.
-        assert answer["status"] in ("ok", "unsupported", "skipped"), f"{point.params}: {answer['reason']}"
+        assert answer["status"] in ("ok", "unsupported"), f"{point.params}: {answer['reason']}"
         assert (answer["status"] == "ok") == ("parts" in answer)
         for part in answer.get("parts", ()):
             assert part["status"] == "ok", part["reason"]

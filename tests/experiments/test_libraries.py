@@ -31,6 +31,12 @@ LSTM = {"layer": "lstm", "shape": "256-cells"}
 PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
+@pytest.fixture(autouse=True)
+def threads() -> None:
+    """On one thread PyTorch leaves small convolutions to its own kernels."""
+    torch.set_num_threads(2)
+
+
 def work(device: Any = GPU, **params: Any) -> Work:
     experiment = get("libraries")
     made = experiment.function(device, **typed(experiment, {**POINT, **params}))
