@@ -17,6 +17,7 @@ from report.render.flagged import flagged_points
 from report.render.markdown import identifier
 from report.render.measurements import left_out_points, sections
 from report.render.nodes import describe
+from report.render.ran import ran
 
 # A claim's table of cells is read to its end by nobody beyond this; verdicts.json holds every cell.
 MOST_CELLS = 40
@@ -67,6 +68,7 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "articles": _articles(claims),
         "nodes": [describe(node) for node in document["nodes"]],
         "node_names": wording.several([str(node.get("label") or node["id"]) for node in document["nodes"]]),
+        "ran": ran(data, document["nodes"]) if data else [],
         "left_out": left_out_points(data) if data else [],
         "flagged": flagged_points(data) if data else [],
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],

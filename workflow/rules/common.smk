@@ -126,23 +126,14 @@ def left_out(wildcards):
 
 
 def jobs(round):
-    """The rounds to measure on this machine: every experiment on every device it asks about.
-
-    What asks about accelerators alone runs on the CPU of a node that has none: there
-    every point says so, in the data.
-    """
+    """The rounds to measure on this machine: every experiment on every device that it asks something of."""
     node = this_node()
-    kinds = {device["kind"] for device in node["devices"]}
-    found = []
-    for device in node["devices"]:
-        for experiment, points in SWEEPS["experiments"].items():
-            stands_in = points["cpu"] == 0 and "gpu" not in kinds
-            if points[device["kind"]] or stands_in:
-                name = device["id"].replace(":", "-")
-                found.append(
-                    f"{RESULTS}/nodes/{node['id']}/{experiment}.{name}.{round}.parquet"
-                )
-    return found
+    return [
+        f"{RESULTS}/nodes/{node['id']}/{experiment}.{device['id'].replace(':', '-')}.{round}.parquet"
+        for device in node["devices"]
+        for experiment, points in SWEEPS["experiments"].items()
+        if points[device["kind"]]
+    ]
 
 
 def published():
