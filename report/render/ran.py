@@ -43,5 +43,5 @@ def ran(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _counts(points: pd.DataFrame) -> tuple[int, int]:
     """Points with a result, and points in all; a point may have several metrics."""
-    outcomes = points.groupby(_POINT)["status"].agg(lambda statuses: (statuses == "ok").any())
+    outcomes = points.assign(ok=points["status"] == "ok").groupby(_POINT, dropna=False)["ok"].any()
     return int(outcomes.sum()), len(outcomes)

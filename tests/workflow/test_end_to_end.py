@@ -61,8 +61,8 @@ def test_the_tables_hold_the_same_in_both_formats_and_nothing_undeclared(study: 
     # A column that means the same in both tables is told once.
     assert set(pd.read_parquet(data / "summary.parquet").columns) <= set(words["summary"]) | set(words["samples"])
     assert set(samples["origin"]) == {"measured"}
-    transfer = samples[samples["experiment"].eq("transfer") & samples["device"].eq("cpu")]
-    assert set(transfer["reason"]) <= {"no accelerator"}
+    # What asks about accelerators alone leaves no empty rounds on a CPU.
+    assert not (samples["experiment"].eq("transfer") & samples["device"].eq("cpu")).any()
 
 
 def test_points_are_measured_in_three_processes_in_different_orders(study: Clone) -> None:
