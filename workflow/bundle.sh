@@ -11,7 +11,7 @@ processor=${2:-x86_64}
 without=${*:3}
 bundle=build/bundle
 # What is there, and what only the report needs.
-given="torch numpy pandas pyarrow numba llvmlite scipy matplotlib seaborn scikit_learn triton sympy networkx nvidia"
+given="torch numpy pandas pyarrow numba llvmlite scipy matplotlib seaborn scikit_learn"
 rm -rf "$bundle"
 mkdir -p "$bundle"
 # The one need that has no wheel of its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, get_args
@@ -211,7 +212,8 @@ def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch
         (GPU, {"layer": "none", "shape": "loaded", "batch": 0}),
     ],
 )
-def test_what_is_not_there_is_unsupported(device: Any, params: dict[str, Any]) -> None:
+def test_what_is_not_there_is_unsupported(device: Any, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(Unsupported):
         made = work(device, **params)
         assert made.observe is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def test_this_environments_packages_are_where_torch_is() -> None:
 
 def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loaded, "mapped", lambda: {DRIVER, f"{loaded.package_folders()[0]}/nvidia/libcublas.so.13"})
+    monkeypatch.setitem(sys.modules, "cupy", None)
     made = installed(GPU, "loaded")
     assert made.observe is not None
     waited = GPU.waits
