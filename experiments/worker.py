@@ -96,6 +96,8 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     if device.kind not in experiment.fits:
         raise Unsupported("no accelerator" if device.kind == "cpu" else f"{experiment.name} asks about CPUs only")
     params, policy = typed(experiment, order["params"]), Policy(**order["policy"])
+    if not device.runs(backend := str(params.get("backend", ""))):
+        raise device.unsupported(backend)
     if not str(params.get("backend")).startswith("llvm"):  # own kernels start their own threads, and need no torch
         device.set_threads(order["params"]["threads"])
     _fits_memory(experiment, order["params"], device)
@@ -134,7 +136,7 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
 
 
 def _is_short(work: Work, device: Device) -> bool:
-    """Whether a call is so short that a graph shows more than launching does; the first ones may still set up things."""
+    """Whether a call is so short that a graph shows more than launching does; the first may still set things up."""
     for _ in range(3):
         took = sum(device.time(work, 1))
         if took < GRAPH_BELOW_S or took > 100 * GRAPH_BELOW_S:

@@ -126,8 +126,12 @@ def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
         return f"All {n} cells agree. The nearest to the threshold: {decisive}."
     if ruling.outcome == "undecided":
         return f"None of the {n} cells decides. The nearest to the threshold: {decisive}.{_one_round(ruling)}"
+    # 'mlp: holds from batch 64 on, …; cnn: holds throughout' lists cases, 'holds for cnn, …' is about all of them.
+    where = str(ruling.boundary)
+    cases = where.replace(": ", " ")
+    where = f"It {where}" if cases == where else f"It differs: {cases}"
     return (
-        f"It {ruling.boundary}. {pro} of {n} cells support it and {contra} challenge it; "
+        f"{where}. {pro} of {n} cells support it and {contra} challenge it; "
         f"they range from {_extreme(ruling, False)} to {_extreme(ruling, True)}."
     )
 

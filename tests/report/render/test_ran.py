@@ -34,6 +34,7 @@ def test_each_device_has_its_experiments_with_results_and_those_without(tmp_path
     pd.DataFrame(rows).to_parquet(tmp_path / "summary.parquet")
     cpu, gpu = ran(tmp_path, NODES)
     assert cpu == {
-        "node": "A node", "device": "cpu (a CPU)", "maker": "–", "through": "gemm 1/1", "without": "batched and transfer",
+        "node": "A node", "device": "cpu (a CPU)", "maker": "–", "through": "gemm 1/1",
+        "without": "batched and transfer",
     }  # fmt: skip
     assert (gpu["maker"], gpu["through"], gpu["without"]) == ("NVIDIA", "gemm 1/2 and transfer 1/1", "batched")
