@@ -159,7 +159,7 @@ def test_the_report_counts_them_and_names_the_worst(synthetic: Factory, gathered
 def test_the_section_on_nodes_shows_them(synthetic: Factory, gathered: Callable[[], Path]) -> None:
     flag(synthetic("node-a").gemm(20), "busy: 31% other load").write()
     templates = environment(Path(__file__).parents[2] / "report" / "templates")
-    given = {"nodes": [], "left_out": [], "refused": []}
+    given = {"nodes": [], "left_out": [], "ran": [], "refused": []}
     shown = templates.get_template("parts/nodes.qmd").render(**given, flagged=flagged_points(gathered()))
     assert "On node-a, 1 of 1 points bear a flag." in shown
     assert "| busy | other processes took a share of all cores | 1 | gemm" in shown
