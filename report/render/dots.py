@@ -176,9 +176,12 @@ def _line(axes: Axes, x: float, label: str, first: float, last: float, taken: fl
         low, high = axes.get_xlim()
         share = math.log(x / low) / math.log(high / low) if axes.get_xscale() == "log" else (x - low) / (high - low)
         box = axes.get_position()
-        free = (box.x0 + share * box.width) * _WIDTH - taken > _CHARACTER * len(label)
-        side = "right" if share > 0.5 and free else "left"
-        axes.text(x, first - 0.03, label, fontsize=7.2, color=INK, ha=side, va="bottom")
+        at = (box.x0 + share * box.width) * _WIDTH
+        side = "right" if share > 0.5 and at - taken > _CHARACTER * len(label) else "left"
+        if side == "left":  # beside the line, or beside a title that reaches beyond it
+            share = (max(at, 0.92 * taken) / _WIDTH - box.x0) / box.width
+        axes.text(share, first - 0.03, label, transform=axes.get_yaxis_transform(), fontsize=7.2, color=INK, ha=side,
+                  va="bottom")  # fmt: skip
 
 
 def _stair(axes: Axes, before: tuple[float, float], here: tuple[float, float]) -> None:
