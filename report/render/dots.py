@@ -52,7 +52,7 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     labels = max(len(text) for row in rows for text in (row["label"], row.get("below", "")))
     left = min(2.0, 0.12 + _CHARACTER * labels)
     right = 0.14 + _CHARACTER * max((len(row.get("told", "")) for row in rows), default=0)
-    legend = _LEGEND * len(_legend_lines(shows.get("legend", ())))
+    legend = _LEGEND * len(legend_lines(shows.get("legend", ())))
     heads = [_HEAD * bool(group["title"] or _named(group)) for group in groups]
     body = sum(heads) + deep * len(rows) + _GAP * (len(groups) - 1)
     total = legend + body + _FOOT + 0.05
@@ -227,12 +227,14 @@ def _words(axes: Axes, row: Mapping[str, Any], middle: float) -> None:
                       color=MUTED)  # fmt: skip
 
 
-def _legend_lines(entries: Sequence[Mapping[str, Any]]) -> list[list[tuple[float, Mapping[str, Any]]]]:
-    """Entries with their places from the left, in as many lines as they need."""
+def legend_lines(
+    entries: Sequence[Mapping[str, Any]], beside: float = 0.3
+) -> list[list[tuple[float, Mapping[str, Any]]]]:
+    """Entries with their places from the left, in as many lines as they need. beside: inches besides the label."""
     lines: list[list[tuple[float, Mapping[str, Any]]]] = []
     at = _WIDTH
     for entry in entries:
-        wide = 0.3 + _CHARACTER * len(entry["label"])
+        wide = beside + _CHARACTER * len(entry["label"])
         if at + wide > _WIDTH:
             lines.append([])
             at = 0.1
@@ -244,7 +246,7 @@ def _legend_lines(entries: Sequence[Mapping[str, Any]]) -> list[list[tuple[float
 def _legend(figure: Figure, entries: Sequence[Mapping[str, Any]], total: float) -> None:
     from matplotlib.lines import Line2D
 
-    for row, line in enumerate(_legend_lines(entries)):
+    for row, line in enumerate(legend_lines(entries)):
         y = 1 - (row + 0.45) * _LEGEND / total
         for x, entry in line:
             colour, marker = entry["look"]

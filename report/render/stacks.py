@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from report.render.dots import legend_lines
 from report.render.figures import MUTED, PLATE, Drawing
 from report.wording import number, several
 
@@ -48,7 +49,7 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     rows = [row for group in groups for row in group["rows"]]
     left = 0.12 + _CHARACTER * max(len(row["label"]) for row in rows)
     right = 0.14 + _CHARACTER * max(len(row["told"]) for row in rows)
-    lines = _legend_lines(parts)
+    lines = legend_lines(parts, 0.32)
     body = sum(_HEAD + _ROW * len(group["rows"]) for group in groups) + _GAP * (len(groups) - 1)
     total = _LEGEND * len(lines) + body + _FOOT + 0.05
     figure = Figure(figsize=(_WIDTH, total))
@@ -87,17 +88,3 @@ def _row(axes: Axes, row: Mapping[str, Any], parts: Any, middle: float, left: fl
         start += share
     axes.text(-left + 0.02, middle, row["label"], fontsize=_SIZE, va="center", ha="left")
     axes.text(1 + right - 0.02, middle, row["told"], fontsize=_SIZE, va="center", ha="right", color=MUTED)
-
-
-def _legend_lines(parts: Any) -> list[list[tuple[float, Mapping[str, Any]]]]:
-    """Parts with their places from the left, in as many lines as they need."""
-    lines: list[list[tuple[float, Mapping[str, Any]]]] = []
-    at = _WIDTH
-    for part in parts:
-        wide = 0.32 + _CHARACTER * len(part["label"])
-        if at + wide > _WIDTH:
-            lines.append([])
-            at = 0.1
-        lines[-1].append((at, part))
-        at += wide
-    return lines
