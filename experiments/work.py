@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
@@ -66,6 +69,13 @@ class Dtype(StrEnum):
 def largest(*errors: float) -> float:
     """The largest error; nan if one of them is, where `max` may pass it over."""
     return max(errors, key=lambda error: (math.isnan(error), error))
+
+
+def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
+    """Frobenius norm of the difference over that of the exact result; nan if the result has one."""
+    import torch
+
+    return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))
 
 
 # Parameters that a preset may also give relative to the machine: see experiments.sweep.

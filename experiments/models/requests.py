@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.backends.pytorch import onednn_linear
 from experiments.devices import Device
-from experiments.work import Dtype, Unsupported, largest
+from experiments.work import Dtype, Unsupported, largest, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -78,7 +78,7 @@ class Elementwise(Request):
         return lambda: torch.sigmoid(x, out=y)
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        return _relative(self._exact(result), 1 / (1 + (-self._exact(data[0])).exp()))
+        return relative_error(self._exact(result), 1 / (1 + (-self._exact(data[0])).exp()))
 
 
 class Product(Request):
@@ -98,11 +98,11 @@ class Product(Request):
         import torch
 
         a, b, c = map(self._exact, (*data, result))
-        some = _relative(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)
+        some = relative_error(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)
         if len(a) <= CHECKED_ROWS:
             return some
         x = torch.randn(b.shape[1], 1, dtype=b.dtype, device=b.device)
-        return largest(some, _relative(c @ x, a @ (b @ x)))
+        return largest(some, relative_error(c @ x, a @ (b @ x)))
 
 
 class Layers(Request):
@@ -171,11 +171,4 @@ class Layers(Request):
         *first, last = map(self._exact, self.weights)
         for weight in first:
             exact = (exact @ weight).relu()
-        return _relative(self._exact(result), exact @ last)
-
-
-def _relative(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """Frobenius norm of the difference over that of the exact result; nan if the result has one."""
-    import torch
-
-    return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))
+        return relative_error(self._exact(result), exact @ last)

@@ -9,7 +9,7 @@ from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite import gemm
-from experiments.work import Dtype, Threads, Unsupported, Work, largest
+from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ def batched(
         a, b = device.normal((batch, m, k), dtype), device.normal((batch, k, n), dtype)
         c = device.exact(products(device, backend, a, b, dtype)())
         a, b, x = device.exact(a), device.exact(b), device.exact(device.normal((n, 1), Dtype.INT8))
-        return largest(gemm.relative_error(c[0], a[0] @ b[0]), *_errors(c @ x, a @ (b @ x)))
+        return largest(relative_error(c[0], a[0] @ b[0]), *_errors(c @ x, a @ (b @ x)))
 
     return Work(
         run=[products(device, backend, left, right, dtype) for left, right in operands],

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.suite.gemm import copies, flop, memory, relative_error, smaller, traffic
-from experiments.work import Dtype, Threads, Work, largest
+from experiments.suite.gemm import copies, flop, memory, smaller, traffic
+from experiments.work import Dtype, Threads, Work, largest, relative_error
 
 if TYPE_CHECKING:
     import torch

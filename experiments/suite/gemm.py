@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Work, largest
-
-if TYPE_CHECKING:
-    import torch
+from experiments.work import Dtype, Threads, Work, largest, relative_error
 
 # Copies of the operands that are used in turn, so that small products do not run from caches alone.
 MOST_COPIES = 64
@@ -95,10 +92,3 @@ def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: s
         x = device.exact(device.normal((n, 1), Dtype.INT8))
         errors.append(relative_error(c @ x, a @ (b @ x)))
     return largest(*errors)
-
-
-def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """Frobenius norm of the difference over that of the exact result; nan if the result has one."""
-    import torch
-
-    return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.suite.gemm import MOST_COPIES, relative_error
+from experiments.suite.gemm import MOST_COPIES
 from experiments.switches import switches
-from experiments.work import Dtype, Threads, Unsupported, Work, largest
+from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,7 @@ from experiments.backends import Library
 from experiments.devices import Device
 from experiments.kernels import orders
 from experiments.registry import experiment
-from experiments.suite.gemm import relative_error
-from experiments.work import Dtype, Threads, Unsupported, Work, largest
+from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,8 @@ from experiments.devices import Device
 from experiments.kernels import parallel
 from experiments.kernels.products import product
 from experiments.registry import experiment
-from experiments.suite.gemm import copies, relative_error
-from experiments.work import Dtype, Threads, Unsupported, Work, largest
+from experiments.suite.gemm import copies
+from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
 
 if TYPE_CHECKING:
     import torch

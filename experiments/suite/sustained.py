@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite import bandwidth, gemm
-from experiments.work import Dtype, Footprint, Threads, Work
+from experiments.work import Dtype, Footprint, Threads, Work, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +74,7 @@ def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Work:
         for operand in (a, b):
             operand.copy_(device.normal((extent, extent), dtype))
         replay()
-        return gemm.relative_error(device.exact(results[0]), device.exact(a) @ device.exact(b))
+        return relative_error(device.exact(results[0]), device.exact(a) @ device.exact(b))
 
     return Work(
         run=replay,

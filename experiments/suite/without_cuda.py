@@ -15,8 +15,8 @@ from experiments.devices import Device
 from experiments.kernels import twins, webgpu
 from experiments.kernels.stream import STREAM_SCALAR
 from experiments.registry import experiment
-from experiments.suite.gemm import MOST_COPIES, relative_error
-from experiments.work import Dtype, Threads, Work
+from experiments.suite.gemm import MOST_COPIES
+from experiments.work import Dtype, Threads, Work, relative_error
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from experiments.devices.cuda import CudaDevice
 from experiments.registry import get, typed
 from experiments.state import Watch
 from experiments.suite import gemm, gemm_search
-from experiments.work import Dtype, Unsupported, Work
+from experiments.work import Dtype, Unsupported, Work, relative_error
 from tests.experiments.second_device import SecondCpu
 
 
@@ -107,7 +107,7 @@ def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
         unit = 2.0 ** (torch.frexp(total).exponent - 14)
         total = torch.trunc(total / unit) * unit
     exact = a.double() @ b.double()
-    error = gemm.relative_error(total.bfloat16().double(), exact)
+    error = relative_error(total.bfloat16().double(), exact)
     assert Dtype.FLOAT32.matmul_tolerance(k) < error < Dtype.FLOAT8.matmul_tolerance(k)
     assert Dtype.FLOAT8.matmul_tolerance(k) < 0.04
 
