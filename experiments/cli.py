@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
     check.add_argument(
-        "--json", action="store_true", help="for programs: rounds, and the experiments by kind of device"
+        "--json", action="store_true", help="for programs: rounds, and those of each experiment by kind of device"
     )
     check.set_defaults(run=_check)
 
@@ -249,17 +249,26 @@ def _check(arguments: argparse.Namespace) -> int:
         _same_machine(arguments.node)
     plan = {name: sweep(preset, name, source) for name in preset["experiments"]}
     jobs = {
-        name: {kind: len(part.points(kind)) if kind in part.experiment.fits else 0 for kind in ("cpu", "gpu")}
+        name: {kind: part.points(kind) if kind in part.experiment.fits else [] for kind in ("cpu", "gpu")}
         for name, part in plan.items()
     }
     if arguments.json:
+        # Some points are measured in the first rounds only; a round without any needs no job.
+        rounds = {
+            name: {
+                kind: min(preset["rounds"], max((point.rounds for point in points), default=0))
+                for kind, points in kinds.items()
+            }
+            for name, kinds in jobs.items()
+        }
         # A job is measured again when its own part of the preset changes, not when another's does.
         parts = {name: {**preset, "experiments": preset["experiments"][name]} for name in plan}
         digests = {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12] for name, part in parts.items()}
-        print(json.dumps({"rounds": preset["rounds"], "experiments": jobs, "digests": digests}))
+        print(json.dumps({"rounds": preset["rounds"], "experiments": rounds, "digests": digests}))
         return 0
     print(f"{source}: {preset['rounds']} rounds")
-    for name, counts in jobs.items():
+    for name, kinds in jobs.items():
+        counts = {kind: len(points) for kind, points in kinds.items()}
         longest = max(counts.values()) * plan[name].point_s
         print(
             f"  {name:12} {counts['cpu']:4} points on a CPU, {counts['gpu']:4} on a GPU, "

@@ -140,8 +140,11 @@ class Round:
         base |= {key: answer[key] for key in ("error", "tolerance", "flop", "bytes")}
         for part in answer["parts"]:
             self._note_part(part, base)
-        for metric, (value, unit) in answer["observed"].items():
-            self.rows.append(base | {"metric": metric, "unit": unit, "value": value, "calls": 1})
+        for metric, (values, unit) in answer["observed"].items():
+            for index, value in enumerate(values if isinstance(values, list) else [values]):
+                self.rows.append(
+                    base | {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1}
+                )
 
     def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
         """Rows of one of the works that were measured at a point."""

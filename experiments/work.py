@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle
@@ -82,6 +82,7 @@ def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
 Threads = Annotated[int, "all"]
 Footprint = Annotated[int, "xLLC"]
 Phase = tuple[str, Callable[[], object]]
+Observed = tuple[float | Sequence[float], str]
 
 
 @dataclass
@@ -98,8 +99,9 @@ class Work:
     rate: if set, the metric is this many events over the time, in `rate_unit`,
         under the name `metric` (a clock, say), in place of a time.
     per: if set, the metric is the time divided by this many steps (a latency), under the name `metric`.
-    observe: measurements that are no timings, made once: {metric: (value, unit)}.
-        Work without run and phases is observed only.
+    observe: measurements that the core does not time itself, made once: {metric: (value, unit)},
+        or several values of a metric (what processes of the work's own have timed, say), each a
+        sample. Work without run and phases is observed only.
     clock: the device's own (on a GPU: events around the call, which leave out what
         the host does meanwhile), or the host's, from the call until the device has
         finished: what somebody waits for. With phases on the host's clock, each is the
@@ -120,7 +122,7 @@ class Work:
     rate: float | None = None
     rate_unit: str = "s"
     per: float | None = None
-    observe: Callable[[], dict[str, tuple[float, str]]] | None = None
+    observe: Callable[[], Mapping[str, Observed]] | None = None
     clock: Literal["device", "host"] = "device"
     graph: bool = False
     beside: Sequence[Work] = ()

@@ -126,13 +126,13 @@ def left_out(wildcards):
 
 
 def jobs(round):
-    """The rounds to measure on this machine: every experiment on every device that it asks something of."""
+    """The rounds to measure on this machine: every experiment on every device that it asks something of in this round."""
     node = this_node()
     return [
         f"{RESULTS}/nodes/{node['id']}/{experiment}.{device['id'].replace(':', '-')}.{round}.parquet"
         for device in node["devices"]
-        for experiment, points in SWEEPS["experiments"].items()
-        if points[device["kind"]]
+        for experiment, rounds in SWEEPS["experiments"].items()
+        if int(round) <= rounds[device["kind"]]
     ]
 
 
