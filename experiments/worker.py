@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from experiments.devices import Device, open_device
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import Unsupported, Work
+from experiments.work import Observed, Unsupported, Work
 
 # A point that is predicted to take this share of its budget is measured without another probe.
 SURE_SHARE = 0.1
@@ -110,7 +112,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     return {
         **answer,
         "parts": _parts(work, device, policy, watch),
-        "observed": work.observe() if work.observe else {},
+        "observed": _observed(work),
         "flop": work.flop,
         "bytes": work.bytes,
         # JSON has no infinity and no nan: a result that has one is wrong by definition.
@@ -184,6 +186,16 @@ def _series(work: Work, measurement: Measurement) -> list[dict[str, Any]]:
             [work.rate / value for value in seconds] if work.rate else [value / (work.per or 1) for value in seconds]
         )
         found.append({"metric": name, "unit": work.rate_unit, "values": values})
+    return found
+
+
+def _observed(work: Work) -> dict[str, Observed]:
+    """What the work observes. Raises ValueError for what is no number, which no table could hold."""
+    found = dict(work.observe()) if work.observe else {}
+    for metric, (values, _) in found.items():
+        several = values if isinstance(values, Sequence) else [values]
+        if not all(math.isfinite(value) for value in several):
+            raise ValueError(f"{metric} is not a number")
     return found
 
 

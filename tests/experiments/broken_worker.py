@@ -24,6 +24,8 @@ How = Literal[
     "prints",
     "tells its environment",
     "is told",
+    "observes three",
+    "observes no number",
 ]
 
 
@@ -46,6 +48,9 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
         raise Unsupported("not on this planet")
     if how in ("tells its environment", "is told"):
         raise Unsupported(" ".join(os.environ))
+    if how.startswith("observes"):
+        seen = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
+        return Work(observe=lambda: {"latency": (seen, "s"), "failed_share": (0.0, "1")})
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 

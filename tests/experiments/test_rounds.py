@@ -99,6 +99,25 @@ def test_every_work_of_a_point_and_its_energy_is_a_row(tmp_path: Path) -> None:
     assert {name: graph[name] for name in refused} == refused
 
 
+def test_several_values_of_what_is_observed_are_samples_of_one_metric() -> None:
+    measured = make(["observes three"])
+    measured.run()
+    seen = [(row["metric"], row["sample"], row["value"], row["unit"]) for row in measured.rows]
+    assert seen == [
+        *(("latency", i, value, "s") for i, value in enumerate((1.0, 2.0, 4.0))),
+        ("failed_share", 0, 0.0, "1"),
+    ]
+
+
+def test_an_observation_that_is_no_number_costs_its_point_alone() -> None:
+    measured = make(["observes no number", "right"])
+    measured.run()
+    status, reason = by_how(measured)["observes no number"]
+    assert status == "failed"
+    assert "latency is not a number" in reason
+    assert by_how(measured)["right"] == ("ok", "")
+
+
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "HANG_CONSTANT_S", 3.0)
     measured = make(["hangs", "right"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from contract.errors import StudyError
 from contract.files import read_json
 from experiments import backends, hardware
+from experiments.cli import main
 from experiments.registry import experiments, get
 from experiments.sweep import PRESETS, SCHEMA, preset_path, preset_schema, read_preset, sweep
 
@@ -28,6 +30,20 @@ def test_every_preset_measures_every_experiment(preset: str) -> None:
         part = sweep(content, name, preset)
         asked = [bool(part.points(kind)) for kind in get(name).fits]
         assert all(asked) if preset == "full" else any(asked)
+
+
+def test_programs_are_told_how_many_rounds_an_experiment_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = "- grid: {backend: [llvm], threads: [1], chain: [1000000]}"
+    path = change(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))
+    assert main(["check", "--preset", path, "--json"]) == 0
+    rounds = json.loads(capsys.readouterr().out)["experiments"]
+    assert (rounds["clock"], rounds["peak"], rounds["transfer"]) == (
+        {"cpu": 1, "gpu": 0},
+        {"cpu": 3, "gpu": 0},
+        {"cpu": 0, "gpu": 3},
+    )
 
 
 def change(tmp_path: Path, old: str, new: str) -> str:
