@@ -142,9 +142,7 @@ class Round:
             self._note_part(part, base)
         for metric, (values, unit) in answer["observed"].items():
             for index, value in enumerate(values if isinstance(values, list) else [values]):
-                self.rows.append(
-                    base | {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1}
-                )
+                self.rows.append(base | {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1})
 
     def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
         """Rows of one of the works that were measured at a point."""

@@ -45,11 +45,15 @@ class Policy:
 
 @dataclass
 class Measurement:
-    """Samples of one point in one round: seconds of one call, by phase ('' is the whole)."""
+    """Samples of one point in one round: seconds of one call, by phase ('' is the whole).
+
+    calls: those of one sample. made: all calls since the first sample, those that no sample holds among them.
+    """
 
     samples: dict[str, list[float]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
     calls: int = 1
+    made: int = 0
     stop_reason: str = ""
     warmup_s: float = 0.0
     timed_s: float = 0.0
@@ -94,20 +98,27 @@ def measure(
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
     calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy, share)
     _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
+    if work.single:
+        calls = 1
     result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)
     totals: list[float] = []
     widths: dict[int, float] = {}
     started, next_check = now(), MIN_SAMPLES
     # At least one sample even where warm-up ate the budget: a slow point is still a point.
     while True:
+        due = started + LEAST_SHARE * policy.budget_s * len(totals) / policy.max_samples
+        while work.single and now() < due:
+            device.time(work, 1)
+            result.made += 1
         parts = device.time(work, calls)
+        result.made += calls
         totals.append(sum(parts))
         for name, part in zip(names, parts, strict=True):
             result.samples[name].append(part)
         result.readings.append(read_state())
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
-            if not work.lasting and now() - started >= LEAST_SHARE * policy.budget_s:
+            if not work.lasting and not work.single and now() - started >= LEAST_SHARE * policy.budget_s:
                 result.stop_reason = _enough(widths, next_check, policy.target)
             if result.stop_reason:
                 break

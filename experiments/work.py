@@ -110,6 +110,9 @@ class Work:
         timed a second time as one, without the host, under the name `graph_time`.
     beside: further works, each with a `metric` of its own, that are measured at the same point.
     lasting: use the whole budget, however soon the answer is good enough.
+    single: a sample is one call, never the mean of several, and all samples are made: what counts is how
+        they differ (percentiles of a latency). Of quick calls, most pass untimed between two samples, so
+        that the samples span as much time as others do.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -127,6 +130,7 @@ class Work:
     graph: bool = False
     beside: Sequence[Work] = ()
     lasting: bool = False
+    single: bool = False
     calls: Sequence[Callable[[], object]] = field(init=False)
     turns: Iterator[Callable[[], object]] = field(init=False)
 

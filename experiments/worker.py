@@ -156,11 +156,11 @@ def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str,
     """Samples of one work, and the energy of one call where something counts it."""
     begun = watch.energy()
     measurement = measure(work, device, policy, watch.read)
-    series, calls = _series(work, measurement), measurement.calls * len(measurement.readings)
+    series = _series(work, measurement)
     used = watch.energy_since(begun) if measurement.timed_s >= ENERGY_AFTER_S else None
     if used:
         # Of the time that was sampled: warm-up draws as much.
-        joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / calls
+        joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
         name = used.method if work.metric == "time" else f"{work.metric}.{used.method}"
         energy = {"metric": name, "unit": "J", "value": joules / (work.per or 1)}
     return {

@@ -24,14 +24,15 @@ _PART = ("quantity", "scope", "scale", "rule", "threshold", "sensitivity", "opti
 _CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
-    "baseline": ["core", "node"],
+    "baseline": ["core", "node", "fleet", "laptop"],
     "precision": ["equal", "best"],
-    "phase": ["forward", "backward", "update"],
+    "phase": ["forward", "backward", "update", "training", "prefill", "decode"],
     "kernel": ["chain", "chase", "branches", "states"],
     "chains": ["one", "full"],
     "method": ["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"],
     "transfers": ["none", "excluded", "included"],
     "layer": ["convolution", "lstm", "product"],
+    "learning_rate": ["fixed", "linear", "tuned"],
 }
 
 

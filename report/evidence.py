@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from contract.tables import SAMPLES
@@ -74,6 +75,21 @@ class Data:
         place = read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True)
         read = read[place > settled]
         return _cells(summarise(read.assign(metric=column, value=read[column], unit=unit)), "estimate")
+
+    def percentile(self, experiment: str, share: float, least: int, metric: str = "time") -> Cells:
+        """Cells of a percentile of an experiment's samples, by nearest rank: that of every round.
+
+        Rounds with fewer than `least` samples say nothing of it; rounds are the unit of the
+        interval, as for times.
+        """
+        samples = self.nodes.samples()
+        samples = samples[
+            (samples["experiment"] == experiment) & (samples["metric"] == metric) & (samples["status"] == "ok")
+        ]
+        values = samples.groupby([*POINT, "round"])["value"]
+        ranked = values.transform(lambda one: np.quantile(one, share, method="inverted_cdf"))
+        enough = values.transform("size") >= least
+        return _cells(summarise(samples.assign(value=ranked)[enough]), "estimate")
 
     def entry(self, name: str) -> Mapping[str, Any]:
         """A verified published figure. Raises MissingSourceError."""

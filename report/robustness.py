@@ -98,16 +98,12 @@ def _margin(part: Part, ruling: Ruling) -> Iterator[str]:
     estimate, low, high = float(row["estimate"]), float(row["low"]), float(row["high"])
     if math.isnan(low) or math.isnan(estimate) or low == high or part.rule == "crossover":
         return
-    logs = estimate > 0 and low > 0
+    ends = [part.threshold] if isinstance(part.threshold, (int, float)) else part.threshold
+    logs = estimate > 0 and low > 0 and all(end > 0 for end in ends)
     width = math.log(high / low) if logs else high - low
-    gap = distance(estimate, part.threshold) if logs else _linear(estimate, part.threshold)
+    gap = distance(estimate, part.threshold) if logs else min(abs(estimate - end) for end in ends)
     many = "widths" if round(gap / width, 1) != 1 else "width"
     yield f"The nearest result lies {number(gap / width, 2)} interval {many} from the threshold."
-
-
-def _linear(value: float, threshold: Any) -> float:
-    ends = [threshold] if isinstance(threshold, (int, float)) else threshold
-    return min(abs(value - end) for end in ends)
 
 
 def _swaps(part: Part, cells: Cells, again: _Again) -> Iterator[str]:

@@ -18,6 +18,8 @@ from report.wording import exactly
 
 # Labels that follow from the device and therefore cannot agree across devices.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
+# What a variable puts in order bears a name: a label that goes with it, and does not part a series.
+_NAMES = {"parameters": ["model"]}
 
 Settled = Literal["supports", "challenges", "undecided"] | None
 
@@ -57,8 +59,8 @@ def ratios(cells: Cells, options: Mapping[str, Any]) -> Compared:
 
 
 def _series(cells: Cells, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Cells that differ only along one numeric label, sorted by it."""
-    labels = [name for name in cells.labels if name != along]
+    """Cells that differ only along one numeric label, and in what it orders, sorted by it."""
+    labels = [name for name in cells.labels if name not in (along, *_NAMES.get(along, []))]
     frame = cells.frame.assign(**{along: pd.to_numeric(cells.frame[along])}).dropna(subset=[along])
     if not labels:
         return [({}, frame.sort_values(along))]

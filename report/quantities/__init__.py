@@ -21,10 +21,13 @@ MODULES = (
     "reference",
     "scaling",
     "ladder",
+    "inference",
+    "training_ladder",
     "numerics",
     "content",
     "tabular",
     "train_hours",
+    "time_to_train",
     "sequential",
     "offload",
     "parallelism",
@@ -32,6 +35,14 @@ MODULES = (
     "energy",
     "without_cuda",
     "libraries",
+    "architecture",
+    "roofline",
+    "prediction",
+    "orchestration",
+    "several_devices",
+    "serving",
+    "convergence",
+    "equivalence",
 )
 TIERS = ("measured", "derived", "documented")
 

@@ -1,8 +1,10 @@
-"""How work spreads over the cores of a CPU: the gain with more threads, per thread."""
+"""What more of something gives: more cores per core, and more of a GPU's memory in larger batches."""
 
 from __future__ import annotations
 
-from report.cells import Cells
+import json
+
+from report.cells import Cells, concat
 from report.evidence import Data
 from report.quantities import gemm, memory, quantity, training
 
@@ -57,3 +59,54 @@ def bandwidth_efficiency(data: Data) -> Cells:
 def training_efficiency(data: Data) -> Cells:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
     return efficiency(training.samples_per_second(data))
+
+
+# What says that a batch was too large.
+_TOO_LARGE = ("oom", "skipped: memory")
+_SERIES = ["node", "device", "model", "dtype", "backend"]
+# Of the highest rate, what counts as having reached it.
+_SATURATED = 0.9
+
+
+@quantity(
+    "scaling.throughput_over_eighth",
+    unit="1",
+    needs={"experiments": ["training"], "device": "gpu"},
+    labels=("model", "dtype", "backend", "batch"),
+    says="On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})",
+)
+def throughput_over_eighth(data: Data) -> Cells:
+    """Samples per second at the largest batch that fits over those at an eighth of it.
+
+    Of models and formats for which a larger batch was tried and did not fit the device's
+    memory; where none was, the largest that fits is not known. `detail` names the batch
+    that did not fit, and the smallest one at nine tenths of the highest rate.
+    """
+    rates = training.samples_per_second(data)
+    too_large = _too_large(data)
+    if not len(rates) or not too_large:
+        return Cells.empty()
+    found = []
+    for key, group in rates.frame.groupby(_SERIES, sort=True):
+        batches = dict(zip(group["batch"].astype(int), group.index, strict=True))
+        largest = max(batches)
+        refused = [batch for batch in too_large.get(tuple(map(str, key)), ()) if batch > largest]
+        if not refused or largest % 8 or largest // 8 not in batches:
+            continue
+        above, below = (rates.at([batches[batch]]).by(*_SERIES) for batch in (largest, largest // 8))
+        enough = group.loc[group["estimate"] >= _SATURATED * group["estimate"].max(), "batch"].astype(int).min()
+        said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
+        found.append((above / below).label(batch=largest, detail=said))
+    return concat(found) if found else Cells.empty()
+
+
+def _too_large(data: Data) -> dict[tuple[str, ...], list[int]]:
+    """The batches that did not fit, by node, device, model, format and library."""
+    rows = data.statuses("training", "gpu")
+    said = rows["status"] + ": " + rows["reason"].astype(str)
+    found: dict[tuple[str, ...], list[int]] = {}
+    for _, row in rows[said.str.startswith(_TOO_LARGE)].iterrows():
+        params = json.loads(row["params"])
+        key = tuple(str(one) for one in (row["node"], row["device"], params["model"], row["dtype"], row["backend"]))
+        found.setdefault(key, []).append(int(params["batch"]))
+    return found

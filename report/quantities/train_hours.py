@@ -16,7 +16,10 @@ _HOUR = 3600.0
 _TRAINING = 6
 
 # The study's models whose measured rate stands for that of a family.
-FAMILIES = {"convolutional": ["cnn"], "transformer": ["gpt", "gpt2"]}
+FAMILIES = {
+    "convolutional": ["cnn", "resnet"],
+    "transformer": ["gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit"],
+}
 
 Figure = Callable[[str], float]
 
@@ -58,6 +61,11 @@ def _tokens(figure: Figure) -> float:
     return _TRAINING * figure("parameters") * figure("tokens")
 
 
+def _examples(figure: Figure) -> float:
+    """At most: examples that are shorter than the longest take less."""
+    return _TRAINING * figure("parameters") * figure("examples") * figure("epochs") * figure("most_tokens")
+
+
 def _epochs(figure: Figure) -> float:
     return _TRAINING * figure("mac") * figure("images") * figure("epochs")
 
@@ -71,17 +79,24 @@ def _counted(figure: Figure) -> float:
 
 
 RUNS = (
-    Run("nanoGPT on Shakespeare (CPU settings)", "nanogpt-cpu", "transformer", _characters),
+    Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _characters),
     Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _counted),
     Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _characters),
     Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _counted),
     Run("AlexNet on ImageNet", "alexnet", "convolutional", _epochs),
+    Run("Alpaca 7B fine-tune (at most)", "alpaca", "transformer", _examples),
     Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _iterations),
     Run("GPT-2 (124M) on FineWeb", "gpt2-124m", "transformer", _gpt2),
     Run("BERT base", "bert-base", "transformer", _bert),
     Run("Pythia-1.4B", "pythia-1.4b", "transformer", _tokens),
+    Run("Llama 2 7B", "llama2-7b", "transformer", _tokens),
+    Run("Llama 2 70B", "llama2-70b", "transformer", _tokens),
     Run("Llama 3.1 405B", "llama31-405b", "transformer", lambda figure: figure("training_flop")),
 )
+# Of which the nodes are counted that it takes to be done in so many days.
+LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
+# Of the server that the third article speaks of (W15).
+SERVER_CORES = 128
 
 
 def total_flop(run: Run, data: Data) -> float:
@@ -144,3 +159,58 @@ def hours_to_train(data: Data) -> Cells:
             hours = these.frame.assign(estimate=flop / _HOUR / these.frame["estimate"].astype(float))
             found.append(Cells.from_estimates(hours).label(run=run.name, flop=float(f"{flop:.3g}")))
     return concat(found) if found else Cells.empty()
+
+
+def _large(data: Data) -> Cells:
+    """Seconds of each large run on each device, labelled with its parameters."""
+    rates = best_rates(data)
+    if not len(rates):
+        return rates
+    rates = rates.only(family="transformer").without("family")
+    found = []
+    for run in (run for run in RUNS if run.id in LARGE):
+        seconds = rates.frame.assign(estimate=total_flop(run, data) / rates.frame["estimate"].astype(float))
+        size = data.figure(f"{run.id}.parameters")
+        found.append(Cells.from_estimates(seconds).label(run=run.name, parameters=size))
+    return concat(found)
+
+
+@quantity(
+    "ladder.nodes_for_90_days",
+    unit="nodes",
+    tier="derived",
+    needs={"experiments": ["training"], "device": "any"},
+    labels=("run", "parameters", "threads", "baseline"),
+    says="It takes {value} such as {node} to train a published model in 90 days ({labels})",
+)
+def nodes_for_90_days(data: Data) -> Cells:
+    """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
+
+    6 x parameters x tokens over the device's best measured training rate of any transformer
+    (see `best_rates`) and 90 days. At the least: that the model does not fit, and what
+    machines tell each other, is left out, as if all kept the pace of one alone.
+    """
+    seconds = _large(data)
+    return seconds / (DAYS * 24 * _HOUR) if len(seconds) else seconds
+
+
+@quantity(
+    "ladder.servers_for_90_days",
+    unit="servers",
+    tier="derived",
+    needs={"experiments": ["training"], "device": "cpu"},
+    labels=("run", "parameters", "threads", "baseline"),
+    says="It takes {value} of 128 cores such as those of {node} to train a published model in 90 days ({labels})",
+)
+def servers_for_90_days(data: Data) -> Cells:
+    """Servers of SERVER_CORES cores like those of this node that finish a published pre-training run in 90 days.
+
+    As `ladder.nodes_for_90_days`, by the core (the threads that the rate was measured with): a node
+    of few cores says nothing of servers otherwise. At the least, again: many cores on one memory
+    are slower than few, each for itself.
+    """
+    nodes = nodes_for_90_days(data)
+    if not len(nodes):
+        return nodes
+    nodes = nodes.only(device="cpu")
+    return nodes.scaled_by(nodes.frame["threads"].astype(float) / SERVER_CORES) if len(nodes) else nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from report.cells import Cells, concat
 from report.evidence import Data
-from report.quantities import gemm, quantity
+from report.quantities import energy, gemm, quantity
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 _NEEDS = {"experiments": ["training"], "device": "any"}
@@ -48,18 +48,32 @@ def baselines(rates: Cells) -> Cells:
     return concat([core, node])
 
 
+def fleet(data: Data, rates: Cells) -> Cells:
+    """Of every model, batch and format the fastest CPU with all its threads, of all nodes; `detail` is its node.
+
+    None where CPUs of one node only were measured: that is the baseline `node`.
+    """
+    cpu = baselines(rates)
+    whole = cpu.only(baseline="node") if len(cpu) else cpu
+    if not len(whole) or whole.frame["node"].nunique() < 2:
+        return Cells.empty()
+    best = whole.label(of=[data.label(node) for node in whole.frame["node"]])
+    return best.best(["model", "batch", "dtype"], of=["of"]).label(baseline="fleet")
+
+
 @quantity(
     "training.speedup",
     unit="1",
     needs={"experiments": ["training"], "device": "both"},
     labels=("model", "batch", "baseline", "precision", "dtype"),
-    says="On {node}, the GPU trains {value} times as fast as its host's CPU ({labels})",
+    says="On {node}, the GPU trains {value} times as fast as a CPU ({labels})",
 )
 def speedup(data: Data) -> Cells:
-    """Training rate of one GPU over that of its host, same model and batch.
+    """Training rate of one GPU over that of a CPU, same model and batch.
 
-    baseline: core or node. precision: equal (the same dtype on both sides) or
-    best (each side's fastest dtype). The fastest library on each side.
+    baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes,
+    with all its threads, which `detail` names. precision: equal (the same dtype on both
+    sides) or best (each side's fastest dtype). The fastest library on each side.
     """
     rates = samples_per_second(data)
     if not len(rates):
@@ -67,9 +81,84 @@ def speedup(data: Data) -> Cells:
     gpu, cpu = rates.only(device="gpu"), baselines(rates)
     if not len(gpu) or not len(cpu):
         return Cells.empty()
-    equal = gpu.best([*_JOB, "device", "dtype"]) / cpu.best([*_JOB, "baseline", "dtype"])
-    best = gpu.best([*_JOB, "device"], of=["dtype"]) / cpu.best([*_JOB, "baseline"], of=["dtype"])
-    return concat([equal.label(precision="equal"), best.label(precision="best")])
+    by = [*_JOB, "device"]
+    equal = gpu.best([*by, "dtype"]) / cpu.best([*_JOB, "baseline", "dtype"])
+    best = gpu.best(by, of=["dtype"]) / cpu.best([*_JOB, "baseline"], of=["dtype"])
+    found = [equal.label(precision="equal"), best.label(precision="best")]
+    others = fleet(data, rates)
+    if len(others):
+        found.append(_against(gpu.best([*by, "dtype"]), others).label(precision="equal"))
+        fastest = others.best(["model", "batch", "baseline"], of=["dtype"])
+        named = others.frame.set_index(["model", "batch", "dtype"])["detail"]
+        keys = fastest.frame[["model", "batch", "detail"]].itertuples(index=False, name=None)
+        fastest = fastest.label(detail=[f"{named[key]} in {key[2]}" for key in keys])
+        found.append(_against(gpu.best(by, of=["dtype"]), fastest).label(precision="best"))
+    return concat(found)
+
+
+def _against(above: Cells, below: Cells) -> Cells:
+    """The ratio; `detail` says what is below."""
+    cells = above / below.label(against=below.frame["detail"])
+    return cells.label(detail="over " + cells.frame["against"].astype(str)).without("against") if len(cells) else cells
+
+
+@quantity(
+    "training.default_over_best",
+    unit="1",
+    needs={"experiments": ["training"], "device": "cpu"},
+    labels=("model", "batch", "precision"),
+    says="On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})",
+)
+def default_over_best(data: Data) -> Cells:
+    """Rate of PyTorch as it comes (float32, all threads) over the best of the same CPU, same model and batch.
+
+    The best is of all libraries and numbers of threads; precision: equal (in float32) or best
+    (in any format); `detail` names it. Exactly 1 where nothing is faster than the default.
+    """
+    rates = samples_per_second(data)
+    cpu = baselines(rates) if len(rates) else rates
+    if not len(cpu):
+        return cpu
+    node = cpu.only(baseline="node", backend="torch", dtype="float32").by(*_JOB)
+    cpu = rates.only(device="cpu")
+    cpu = cpu.label(threads=cpu.frame["threads"].map(lambda threads: f"threads {threads:g}"))
+    found = []
+    for precision, cells in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
+        best = cells.best(_JOB, of=["backend", "dtype", "threads"])
+        share = _against(node, best).frame
+        itself = share["estimate"].astype(float) == 1.0
+        share = share.assign(se=share["se"].mask(itself, 0.0), df=share["df"].mask(itself, float("inf")))
+        if len(share):
+            found.append(Cells.from_estimates(share).label(precision=precision))
+    return concat(found) if found else Cells.empty()
+
+
+@quantity(
+    "training.energy_per_sample",
+    unit="J",
+    needs=_NEEDS,
+    labels=_LABELS,
+    says="On {node}, training takes {value} for a sample ({labels})",
+)
+def energy_per_sample(data: Data) -> Cells:
+    """Energy of a training step over its batch; `detail` says how the energy is known (see `energy.METHODS`)."""
+    cells = energy.joules(data, "training")
+    return cells.scaled_by(1 / cells.frame["batch"].astype(float)) if len(cells) else cells
+
+
+@quantity(
+    "training.peak_memory_bytes",
+    unit="B",
+    needs=_NEEDS,
+    labels=_LABELS,
+    says="On {node}, training ({labels}) holds {value} of memory at its peak",
+)
+def peak_memory(data: Data) -> Cells:
+    """Most bytes held during a step: weights, gradients, Adam's moments, the batch, and what is kept for backward.
+
+    On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.usage`).
+    """
+    return data.summary("training", "peak_memory")
 
 
 @quantity(

@@ -129,7 +129,8 @@ def _wide_ticks(axes: Axes, scale: float, unit: str, inches: float) -> str:
         told = exactly(float(f"{value * scale / divisor:.6g}"))
         return f"{told} {name if short else name.removesuffix(unit)}".strip()
 
-    axes.xaxis.set_major_locator(LogLocator(base=10, numticks=max(2, int(inches / 0.42))))
+    # Without a unit, '100 million' is told in full.
+    axes.xaxis.set_major_locator(LogLocator(base=10, numticks=max(2, int(inches / (0.42 if unit else 0.8)))))
     axes.xaxis.set_major_formatter(FuncFormatter(words))
     axes.xaxis.set_minor_locator(NullLocator())
     return "" if short else unit

@@ -116,7 +116,7 @@ def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixtur
     assert main(["plan", "--preset", "full", "--gpu", "NVIDIA H200", "--cores", "16"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^gemm +cuda:0 +\d+ +\d+ +\d+ +\d+\.\d$", said, re.MULTILINE)
-    assert re.search(r"in all about \d+\.\d of 25 min in \d rounds", said)
+    assert re.search(r"in all about \d+\.\d of 50 min in \d rounds", said)
 
 
 def test_a_plan_without_a_budget_leaves_nothing_out() -> None:

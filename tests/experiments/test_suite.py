@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.devices.cpu import CpuDevice
 from experiments.models import data, trace
-from experiments.models.zoo import Gpt
+from experiments.models.zoo import ZOO
 from experiments.registry import experiments, get, typed
 from experiments.suite import gemm as gemm_module
 from experiments.work import Dtype, Unsupported, Work
@@ -103,8 +103,52 @@ POINTS: list[tuple[str, dict[str, Any]]] = [
         )
         for chains, threads in (("one", 1), ("full", 2))
     ),
+    *(("models", {"model": model, "threads": 1}) for model in ("mlp", "resnet", "lstm-32", "gpt-1m", "embedding")),
+    *(
+        ("serving", {"service": "classifier", "requests_per_s": 5, "cores": 1, "seconds": 1, **plain})
+        for plain in ({"dtype": "float32", "backend": "torch", "threads": 1},)
+    ),
+    *(
+        ("roofline", {"model": model, "batch": 2, "phase": phase, "dtype": "float32", "backend": "torch", "threads": 1})
+        for model, phase in (("mlp", "training"), ("cnn", "forward"), ("gpt", "decode"))
+    ),
+    *(
+        ("inference", {"model": model, "batch": 3, "dtype": dtype, "backend": backend, "threads": 1})
+        for model, dtype, backend in (
+            ("resnet", "float32", "torch"),
+            ("lstm-32", "bfloat16", "torch"),
+            ("mlp", "int8", "onnx"),
+        )
+    ),
+    *(
+        ("generation", {"model": "gpt-1m", "phase": phase, "context": 16, "batch": 2, "dtype": "float32", **eager})
+        for phase in ("prefill", "decode")
+        for eager in ({"backend": "torch", "threads": 1},)
+    ),
     ("sustained", {"load": "products", "extent": 64, "dtype": "float32", "backend": "onednn", "threads": 1}),
     ("sustained", {"load": "triad", "extent": 100_000, "dtype": "float64", "backend": "llvm-nt", "threads": 1}),
+    *(
+        ("orchestration", {"model": model, "batch": 3, "source": source, "workers": workers, **in_float32})
+        for model, source, workers in (("mlp", "encoded", 0), ("gpt-1m", "memory", 1), ("mlp", "preloaded", 0))
+        for in_float32 in ({"dtype": "float32", "backend": "torch", "threads": 1},)
+    ),
+    *(
+        ("time-to-train", {"job": job, "dtype": dtype, "backend": "torch", "threads": 1})
+        for job, dtype in (("digits-cnn", "float32"), ("table-net", "bfloat16"))
+    ),
+    *(
+        ("several-devices", {"model": "mlp", "batch": 3, "ranks": 1, "interconnect": "gloo", **in_float32})
+        for in_float32 in ({"dtype": "float32", "backend": "torch", "threads": 1},)
+    ),
+    *(
+        ("convergence", {"data": "digits", "model": model, "batch": 3, "rate": 1.0, "epochs": 1, "seeds": 1, **how})
+        for model, dtype in (("mlp", "float32"), ("cnn", "bfloat16"))
+        for how in ({"dtype": dtype, "backend": "torch", "threads": 1},)
+    ),
+    *(
+        ("equivalence", {"model": model, "batch": 3, "steps": 2, "dtype": dtype, "backend": backend, "threads": 1})
+        for model, dtype, backend in (("mlp", "float32", "onednn"), ("tabular", "bfloat16", "torch"))
+    ),
 ]
 
 
@@ -172,7 +216,8 @@ def test_the_formula_exceeds_the_counter_by_the_attention_that_it_does_not_count
     with FlopCounterMode(display=False) as counter:
         run(made)
     assert made.flop is not None
-    attention = 3 * 2.0 * 2 * Gpt.BLOCKS * 2 * Gpt.LENGTH**2 * Gpt.WIDTH
+    # In the order in which they run, the second product of each of four blocks.
+    attention = 3 * 2.0 * 2 * sum(ZOO["gpt"].macs()[1:20:5])
     missing = made.flop - counter.get_total_flops()
     # Either this version counts attention (backward recomputes a product: 3.5 times forward, not 3) or not at all.
     assert missing == attention or abs(missing) <= attention / 6 + 1

@@ -140,6 +140,31 @@ def test_what_lasts_while_it_slows_down_keeps_to_its_time() -> None:
     assert result.samples[""] == sorted(result.samples[""])
 
 
+def test_a_single_request_is_a_sample_and_those_between_are_not() -> None:
+    # Every tenth call is slow: means of many would all be alike.
+    device = SimulatedDevice(itertools.cycle([1e-5] * 9 + [1e-3]))
+    result = run(device, Work(run=lambda: None, single=True), max_samples=200, target=0.5)
+    assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
+    assert set(map(float, result.samples[""])) == {1e-5, 1e-3}
+    assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # they span what other points do
+    assert 200 < result.made <= device.calls
+    assert result.made == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
+
+
+def test_of_slow_single_requests_all_are_samples_within_the_budget() -> None:
+    device = SimulatedDevice(itertools.repeat(0.02))
+    result = run(device, Work(run=lambda: None, single=True), target=0.5)
+    assert result.stop_reason == "budget"
+    assert result.made == len(result.samples[""])
+    assert device.clock <= 1.0
+    assert device.clock == pytest.approx(1.0, abs=0.05)
+
+
+def test_all_calls_since_the_first_sample_are_counted() -> None:
+    result = run(SimulatedDevice(itertools.repeat(1e-4)))
+    assert result.made == result.calls * len(result.samples[""])
+
+
 @given(st.lists(st.floats(min_value=1e-6, max_value=1e3), min_size=6, max_size=60), st.floats(1e-3, 1e3))
 def test_half_width_is_relative_and_blind_to_order(values: list[float], scale: float) -> None:
     width = half_width(values)

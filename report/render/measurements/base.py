@@ -14,8 +14,10 @@ import pandas as pd
 from contract.errors import StudyError
 from report.cells import Cells
 from report.evidence import Data
+from report.judge import REFERENCE
 from report.nodes import Node, Nodes, empty_samples
 from report.quantities import quantities
+from report.reference import read_reference
 from report.render.figures import Drawing
 
 # A cell of a table that has nothing to say.
@@ -188,7 +190,7 @@ def views(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[View]:
     records = {str(node["id"]): dict(node) for node in nodes}
     order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
     known = Gathered([Node(record, "", empty_samples()) for record in records.values()], [], data)
-    evidence = Data(known, summarised=rows)
+    evidence = Data(known, read_reference(REFERENCE), summarised=rows)
     ok = rows[rows["status"] == "ok"]
     return [
         View(

@@ -1,0 +1,197 @@
+"""Whole jobs, small enough to run whole: real data, a model, and the accuracy on held-out data that ends it.
+
+A job does everything that a person's script would: it reads and prepares its data,
+makes the model, draws shuffled batches, steps, and tests as it goes. Only imports
+are left out, for the process has made them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.devices import Device
+from experiments.models import data
+from experiments.models.networks import Bag
+from experiments.models.trainer import Trainer
+from experiments.models.zoo import ZOO, Entry
+from experiments.work import Dtype
+
+Samples = tuple[Tensor, Tensor]
+
+# Which samples are held out is part of the task: the same ones in every run.
+SPLIT_SEED = 0
+PASSAGE = 256
+
+
+def passages(length: int) -> Samples:
+    """Passages (n, length) of the text, one after the other, and the same shifted by one, to be predicted."""
+    tokens = data.text.__wrapped__()
+    cut = tokens[: (len(tokens) - 1) // length * length].view(-1, length)
+    following = tokens[1 : cut.numel() + 1].view(-1, length)
+    return cut, following
+
+
+def sources() -> Samples:
+    """Trigrams (n, PASSAGE - 2) of the passages of the longest modules, one after the other, and whose each is."""
+    every, begins = data.modules.__wrapped__(Bag.CLASSES)
+    cut, labels = [], []
+    for place, (begin, end) in enumerate(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)):
+        own = every[begin : begin + (end - begin) // PASSAGE * PASSAGE].view(-1, PASSAGE)
+        cut.append(own.long())
+        labels.append(torch.full((len(own),), place))
+    return data.trigrams(torch.cat(cut), Bag.BUCKETS), torch.cat(labels)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network that learns until its accuracy on held-out samples reaches the target.
+
+    samples: reads and prepares (inputs, targets), all of them, afresh. rate: Adam's step size.
+    held: samples held out. every: steps between two tests. most: steps after which it gives up.
+    """
+
+    model: str
+    samples: Callable[[], Samples]
+    batch: int
+    rate: float
+    target: float
+    held: int
+    every: int
+    most: int
+
+    @property
+    def entry(self) -> Entry:
+        return ZOO[self.model]
+
+    @property
+    def test_batches(self) -> int:
+        """Batches of one test."""
+        return -(-self.held // self.batch)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model of scikit-learn that is fitted once. model: makes it; target: accuracy on the `held` samples."""
+
+    model: Callable[[], Any]
+    samples: Callable[[], Samples]
+    target: float
+    held: int
+
+
+JOBS: dict[str, Job] = {
+    "digits-mlp": Job("mlp", data.digits.__wrapped__, 32, 1e-3, 0.96, held=360, every=45, most=1500),
+    "digits-cnn": Job("cnn", data.digits.__wrapped__, 32, 2e-3, 0.98, held=360, every=45, most=1500),
+    "mnist-resnet": Job("resnet", data.mnist.__wrapped__, 64, 3e-3, 0.93, held=500, every=35, most=490),
+    "table-net": Job("tabular", data.table.__wrapped__, 32, 1e-3, 0.95, held=114, every=14, most=1400),
+    "text-classifier": Job("embedding", sources, 64, 2e-2, 0.80, held=2000, every=100, most=4000),
+    "bytes-gpt": Job("gpt-1m", partial(passages, 128), 16, 3e-3, 0.38, held=128, every=25, most=300),
+}  # fmt: skip
+
+
+def boosting() -> Any:
+    """Gradient-boosted trees (scikit-learn's histogram method, with its own settings)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier()
+
+
+def logistic() -> Any:
+    """Logistic regression on standardised columns."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+
+
+FITS: dict[str, Fit] = {
+    "table-boosting": Fit(boosting, data.table.__wrapped__, 0.95, held=114),
+    "digits-boosting": Fit(boosting, data.digits.__wrapped__, 0.95, held=360),
+    "digits-logistic": Fit(logistic, data.digits.__wrapped__, 0.95, held=360),
+}
+
+
+def split(samples: Samples, held: int) -> tuple[Samples, Samples]:
+    """(training samples, those held out)."""
+    inputs, targets = samples
+    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    kept, out = order[held:], order[:held]
+    return (inputs[kept], targets[kept]), (inputs[out], targets[out])
+
+
+class Learner:
+    """A job on a device: its data, its model, and the way from one batch to the next."""
+
+    def __init__(self, job: Job, device: Device, dtype: Dtype) -> None:
+        self.job, self.device = job, device
+        learnt, out = split(job.samples(), job.held)
+        self.inputs, self.targets = (one.to(device.name) for one in learnt)
+        self.held = [one.to(device.name) for one in out]
+        model = job.entry.model().to(device.name)
+        self.trainer = Trainer(model, self.inputs[: job.batch], self.targets[: job.batch], device, dtype)
+        for group in self.trainer.optimiser.param_groups:
+            group["lr"] = job.rate
+        self.order = self._orders()
+
+    def _orders(self) -> Iterator[Tensor]:
+        """Numbers of a batch's samples: all samples in a random order, then all in another; what is left over waits."""
+        while True:
+            order = torch.randperm(len(self.targets), device=self.device.name)
+            for begin in range(0, len(order) - self.job.batch + 1, self.job.batch):
+                yield order[begin : begin + self.job.batch]
+
+    def draw(self) -> None:
+        """Take the next batch."""
+        chosen = next(self.order)
+        self.trainer.take(self.inputs[chosen], self.targets[chosen])
+
+    def accuracy(self) -> float:
+        """Share of the held-out answers that are right."""
+        model, dtype = self.trainer.model, self.trainer.dtype
+        model.eval()
+        right = torch.zeros((), device=self.device.name)
+        with torch.no_grad(), torch.autocast(
+            self.device.name.partition(":")[0], torch.bfloat16, dtype is Dtype.BFLOAT16
+        ):  # fmt: skip
+            for begin in range(0, self.job.held, self.job.batch):
+                inputs, targets = (one[begin : begin + self.job.batch] for one in self.held)
+                right += (model(inputs).argmax(1) == targets.flatten()).sum()
+        model.train()
+        return float(right) / self.held[1].numel()
+
+
+def learn(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
+    """Run a job from its data on disk to its target: seconds, steps, tests and the accuracy that it ended with."""
+    device.synchronise()
+    begun = time.perf_counter()
+    learner = Learner(job, device, dtype)
+    steps, accuracy = 0, 0.0
+    while accuracy < job.target and steps < job.most:
+        for _ in range(job.every):
+            learner.draw()
+            learner.trainer.step()
+        steps += job.every
+        accuracy = learner.accuracy()
+    device.synchronise()
+    return {
+        "job_time": time.perf_counter() - begun, "steps": steps, "tests": steps // job.every, "accuracy": accuracy,
+    }  # fmt: skip
+
+
+def fit(task: Fit) -> dict[str, float]:
+    """Run a fit from its data on disk to its accuracy on held-out samples."""
+    begun = time.perf_counter()
+    (inputs, targets), (held, right) = (
+        (one.flatten(1).numpy(), labels.numpy()) for one, labels in split(task.samples(), task.held)
+    )
+    model = task.model().fit(inputs, targets)
+    accuracy = float((model.predict(held) == right).mean())
+    return {"job_time": time.perf_counter() - begun, "accuracy": accuracy}

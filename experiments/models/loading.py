@@ -1,0 +1,284 @@
+"""What a training loop is fed with: real samples, taken from memory or decoded, one by one or by worker processes."""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import io
+import itertools
+import random
+import signal
+import sys
+import time
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+
+from experiments.devices import Device
+from experiments.models import data
+from experiments.models.zoo import Entry
+from experiments.work import Unsupported, largest
+
+Batch = tuple[Tensor, Tensor]
+
+# Batches that lie on the device from the beginning and are used in turn.
+PRELOADED = 8
+# Samples without end, as far as a point goes.
+ENDLESS = 2**40
+# Pieces of text are compressed by so many bytes.
+PIECE = 1 << 16
+# Augmentation of digits: shifted by up to this share of the edge, and turned by up to so many degrees.
+SHIFT, TURN = 1 / 8, 10.0
+# A photograph is cut to between this share of its area and all of it (Szegedy et al. 2015, section 6).
+LEAST_AREA = 0.08
+# The time of one sample is the mean of so many, taken so many times.
+DECODED, TIMES = 16, 8
+_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
+
+
+class Samples(Dataset[Batch]):
+    """Samples by number: (input, target), as the model takes them."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @abstractmethod
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        """Share of a loaded batch that cannot be from these samples; 1 where decoding does not give the original."""
+
+    def seconds(self) -> list[float]:
+        """Seconds of one sample in this process, several times."""
+        found = []
+        for _ in range(TIMES):
+            chosen = [int(index) for index in torch.randint(len(self), (DECODED,))]
+            begun = time.perf_counter()
+            for index in chosen:
+                self[index]
+            found.append((time.perf_counter() - begun) / DECODED)
+        return found
+
+
+class Held(Samples):
+    """Images in host memory, ready to be used."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.images[index], self.labels[index]
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        found = [
+            bool(((self.images == one).flatten(1).all(1) & (self.labels == label)).any())
+            for one, label in zip(inputs, targets, strict=True)
+        ]
+        return 1 - sum(found) / len(found)
+
+
+class Pictures(Samples):
+    """The same images as PNG files (in memory, as in an archive that the system has cached), decoded and augmented."""
+
+    def __init__(self, images: Tensor, labels: Tensor, levels: int) -> None:
+        """levels: whole numbers that the images' values are multiples of one over; they survive in 8 bits."""
+        self.images, self.labels, self.levels = images, labels, levels
+        self.files = [_png((image[0] * levels).round().byte().numpy()) for image in images]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def decoded(self, index: int) -> Image.Image:
+        """The picture, as it was."""
+        return Image.open(io.BytesIO(self.files[index])).convert("L")
+
+    def __getitem__(self, index: int) -> Batch:
+        picture = self.decoded(index)
+        most = int(SHIFT * picture.width)
+        moved = (random.randint(-most, most), random.randint(-most, most))
+        turned = picture.rotate(random.uniform(-TURN, TURN), Image.Resampling.BILINEAR, translate=moved)
+        return self._tensor(turned), self.labels[index]
+
+    def _tensor(self, picture: Image.Image) -> Tensor:
+        return torch.from_numpy(np.asarray(picture, np.float32)[None] / self.levels)
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        chosen = random.sample(range(len(self)), DECODED)
+        if not all(torch.equal(self._tensor(self.decoded(i)).mul(self.levels).round(),
+                               self.images[i].mul(self.levels).round()) for i in chosen):  # fmt: skip
+            return 1.0
+        return _outside(inputs, targets, int(self.labels.max()))
+
+
+class Photographs(Samples):
+    """Photographs as JPEG files, decoded, cut at random, and scaled to one channel of the model's size.
+
+    Source: the two that scikit-learn ships (china.jpg and flower.jpg, 640 by 427). A sample
+    is one of them, its label which: the work of reading a photograph is real, the task is not hard.
+    """
+
+    NAMES = ("china.jpg", "flower.jpg")
+
+    def __init__(self, size: int) -> None:
+        import sklearn.datasets
+
+        self.size = size
+        folder = Path(sklearn.datasets.__file__).parent / "images"
+        self.files = [(folder / name).read_bytes() for name in self.NAMES]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def decoded(self, index: int) -> Image.Image:
+        """The whole photograph."""
+        return Image.open(io.BytesIO(self.files[index])).convert("RGB")
+
+    def __getitem__(self, index: int) -> Batch:
+        picture = self.decoded(index)
+        side = random.uniform(LEAST_AREA, 1.0) ** 0.5
+        wide, high = picture.width * side, picture.height * side
+        left, top = random.uniform(0, picture.width - wide), random.uniform(0, picture.height - high)
+        cut = picture.resize((self.size, self.size), Image.Resampling.BILINEAR, (left, top, left + wide, top + high))
+        if random.random() < 0.5:
+            cut = cut.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return torch.from_numpy(np.asarray(cut.convert("L"), np.float32)[None] / 255), torch.tensor(index)
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        from sklearn.datasets import load_sample_image
+
+        for index, name in enumerate(self.NAMES):
+            if not np.array_equal(np.asarray(self.decoded(index)), load_sample_image(name)):
+                return 1.0
+        return _outside(inputs, targets, len(self) - 1)
+
+
+class Passages(Samples):
+    """Passages of text that lies in host memory as tokens."""
+
+    def __init__(self, tokens: Tensor, length: int) -> None:
+        self.tokens, self.length = tokens, length
+
+    def __len__(self) -> int:
+        return len(self.tokens) - self.length - 1
+
+    def __getitem__(self, index: int) -> Batch:
+        return _shifted(self.tokens[index : index + self.length + 1])
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        return 1 - float((inputs[:, 1:] == targets[:, :-1]).all(1).double().mean())
+
+
+class Compressed(Passages):
+    """The same text in pieces compressed by gzip: expanded, decoded, normalised (Unicode NFC) and cut into bytes."""
+
+    def __init__(self, tokens: Tensor, length: int) -> None:
+        super().__init__(tokens, length)
+        raw = tokens.byte().numpy().tobytes()
+        self.pieces = [gzip.compress(raw[at : at + PIECE], mtime=0) for at in range(0, len(raw) - PIECE + 1, PIECE)]
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __getitem__(self, index: int) -> Batch:
+        text = gzip.decompress(self.pieces[index]).decode("utf-8", errors="replace")
+        tokens = np.frombuffer(unicodedata.normalize("NFC", text).encode(), np.uint8)
+        start = random.randrange(len(tokens) - self.length)
+        return _shifted(torch.from_numpy(tokens[start : start + self.length + 1].astype(np.int64)))
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        index = random.randrange(len(self))
+        piece = np.frombuffer(gzip.decompress(self.pieces[index]), np.uint8)
+        same = np.array_equal(piece, self.tokens[index * PIECE : (index + 1) * PIECE].byte().numpy())
+        return super().wrong(inputs, targets) if same else 1.0
+
+
+def _png(pixels: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels, "L").save(file, "PNG")
+    return file.getvalue()
+
+
+def _shifted(tokens: Tensor) -> Batch:
+    return tokens[:-1], tokens[1:]
+
+
+def _outside(inputs: Tensor, targets: Tensor, most: int) -> float:
+    """Share of images whose values or labels are not in their range."""
+    values = ((inputs >= 0) & (inputs <= 1)).flatten(1).all(1)
+    return 1 - float((values & (targets >= 0) & (targets <= most)).double().mean())
+
+
+@cache
+def samples(source: str, sample: tuple[int, ...], images: bool, length: int) -> Samples:
+    """The samples of a kind, as a model with such inputs takes them. Made once in a process. Raises Unsupported."""
+    if images:
+        size = sample[-1]
+        known = {8: (data.digits, 16), 28: (data.mnist, 255)}
+        held, levels = known[size]
+        kinds = {"memory": lambda: Held(*held()), "encoded": lambda: Pictures(*held(), levels),
+                 "photographs": lambda: Photographs(size)}  # fmt: skip
+        return kinds[source]()
+    if length == 1:
+        raise Unsupported("this experiment loads images and text: rows of a table and bags of words need no decoding")
+    if source == "photographs":
+        raise Unsupported("a model of text takes no photographs")
+    return (Passages if source == "memory" else Compressed)(data.text(), length)
+
+
+class Feed:
+    """Batches on the device without end, each when it is asked for; made by worker processes if there are any."""
+
+    def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
+        """Raises Unsupported where such a model is not fed from such a source."""
+        self.device, self.samples = device, None
+        if source == "preloaded":
+            if workers:
+                raise Unsupported("preloaded batches need no workers")
+            batches = [self._moved(*entry.batch(batch)) for _ in range(PRELOADED)]
+            self._batches: Iterator[Batch] = itertools.cycle(batches)
+            return
+        self.samples = samples(source, entry.sample, entry.images, entry.length)
+        loader = DataLoader(
+            self.samples,
+            batch,
+            sampler=RandomSampler(self.samples, replacement=True, num_samples=ENDLESS),
+            num_workers=workers,
+            pin_memory=device.name.startswith("cuda"),
+            persistent_workers=workers > 0,
+            worker_init_fn=end_with_parent,
+        )
+        self._batches = iter(loader)
+
+    def _moved(self, inputs: Tensor, targets: Tensor) -> Batch:
+        name = self.device.name
+        return inputs.to(name, non_blocking=True), targets.to(name, non_blocking=True)
+
+    def next(self) -> Batch:
+        """The next batch, on its way to the device."""
+        return self._moved(*next(self._batches))
+
+    def error(self) -> float:
+        """Share of two batches that is not as the samples are; 0 if all is well."""
+        if self.samples is None:
+            return 0.0
+        batches = [[one.cpu() for one in self.next()] for _ in range(2)]
+        return largest(*(self.samples.wrong(inputs, targets) for inputs, targets in batches))
+
+
+def end_with_parent(_: int) -> None:
+    """Have Linux end this process with the one that started it; elsewhere the loader's workers look every 5 s."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,0 +1,280 @@
+"""The networks of the zoo, each readable on one screen, with the multiply-adds of one sample by formula.
+
+`macs` of a network: multiply-adds of each product, convolution or attention of one
+forward pass of one sample, in the order in which they run. Attention is counted
+whole, as by `torch.utils.flop_counter`, though a causal kernel may skip half.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+# Values of a byte.
+VOCABULARY = 256
+
+
+class Mlp(nn.Module):
+    """64 pixels, two hidden layers of 512, ten classes."""
+
+    WIDTHS = (64, 512, 512, 10)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(self.WIDTHS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for layer in self.layers[:-1]:
+            x = functional.relu(layer(x))
+        out: Tensor = self.layers[-1](x)
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        return [i * o for i, o in pairwise(cls.WIDTHS)]
+
+
+class Cnn(nn.Module):
+    """Three 3x3 convolutions with batch norm on 8x8 images, pooled once, ten classes."""
+
+    CHANNELS = (1, 32, 64, 64)
+
+    def __init__(self) -> None:
+        super().__init__()
+        pairs = list(pairwise(self.CHANNELS))
+        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, 3, padding=1, bias=False) for i, o in pairs)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(o) for _, o in pairs)
+        self.head = nn.Linear(self.CHANNELS[-1] * 16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            x = functional.relu(norm(convolution(x)))
+            if index == 1:
+                x = functional.max_pool2d(x, 2)
+        out: Tensor = self.head(x.flatten(1))
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        """8x8 outputs twice, 4x4 after pooling."""
+        pixels = (64, 64, 16)
+        pairs = pairwise(cls.CHANNELS)
+        return [9 * i * o * p for (i, o), p in zip(pairs, pixels, strict=True)] + [cls.CHANNELS[-1] * 16 * 10]
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions with batch norm beside the input, or beside a 1x1 convolution where the shape changes."""
+
+    def __init__(self, channels: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, filters, 3, stride, padding=1, bias=False)
+        self.second = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
+        same = channels == filters and stride == 1
+        self.beside = nn.Identity() if same else nn.Conv2d(channels, filters, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.norm2(self.second(functional.relu(self.norm1(self.first(x)))))
+        return functional.relu(out + self.beside(x))
+
+
+class ResNet(nn.Module):
+    """ResNet-20 (He et al. 2016, "Deep residual learning for image recognition", section 4.2) on 28x28 grey images.
+
+    Three stages of three residual blocks with 16, 32 and 64 filters on 28x28, 14x14 and 7x7
+    pixels; where the shape changes, the projection that the paper calls option B.
+    """
+
+    FILTERS, BLOCKS, SIZE = (16, 32, 64), 3, 28
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, self.FILTERS[0], 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(self.FILTERS[0])
+        self.blocks = nn.Sequential(*(Residual(i, o, stride) for i, o, stride, _ in self.shapes()))
+        self.head = nn.Linear(self.FILTERS[-1], 10)
+
+    @classmethod
+    def shapes(cls) -> list[tuple[int, int, int, int]]:
+        """(channels, filters, stride, pixels a side of the output) of each block."""
+        found, channels = [], cls.FILTERS[0]
+        for stage, filters in enumerate(cls.FILTERS):
+            for block in range(cls.BLOCKS):
+                found.append((channels, filters, 2 if stage and not block else 1, cls.SIZE >> stage))
+                channels = filters
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(functional.relu(self.norm(self.stem(x))))
+        out: Tensor = self.head(x.mean((2, 3)))
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        found = [9 * cls.FILTERS[0] * cls.SIZE**2]
+        for i, o, stride, size in cls.shapes():
+            found += [9 * i * o * size**2, 9 * o * o * size**2]
+            if i != o or stride > 1:
+                found.append(i * o * size**2)
+        return [*found, cls.FILTERS[-1] * 10]
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block: self-attention and a feed-forward of four times the width."""
+
+    def __init__(self, width: int, heads: int, causal: bool = True) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        split = (batch, length, self.heads, width // self.heads)
+        q, k, v = (part.reshape(split).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        x = x + self.mix(seen.transpose(1, 2).reshape(batch, length, width))
+        out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return out
+
+    @staticmethod
+    def macs(width: int, length: int) -> list[int]:
+        """qkv, attention, mix, up, down."""
+        token = width * width * length
+        return [3 * token, 2 * length * length * width, token, 4 * token, 4 * token]
+
+
+class Gpt(nn.Module):
+    """Byte-level decoder-only transformer (Radford et al. 2019): logits of each next byte, (batch * length, 256)."""
+
+    def __init__(self, width: int, heads: int, blocks: int, length: int) -> None:
+        super().__init__()
+        self.width, self.length = width, length
+        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.places = nn.Parameter(0.02 * torch.randn(length, width))
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(blocks)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, VOCABULARY, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.places)))
+        return out.flatten(0, 1)
+
+    @staticmethod
+    def macs(width: int, blocks: int, length: int) -> list[int]:
+        return Block.macs(width, length) * blocks + [width * VOCABULARY * length]
+
+
+class Vit(nn.Module):
+    """Vision transformer (Dosovitskiy et al. 2021) on 28x28 images: 49 patches of 4x4, 6 blocks of width 128.
+
+    Mean over the patches in place of a class token (Beyer et al. 2022, "Better plain ViT baselines").
+    """
+
+    WIDTH, HEADS, BLOCKS, PATCH, PATCHES = 128, 4, 6, 4, 49
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, self.WIDTH, self.PATCH, stride=self.PATCH)
+        self.places = nn.Parameter(0.02 * torch.randn(self.PATCHES, self.WIDTH))
+        self.blocks = nn.Sequential(*(Block(self.WIDTH, self.HEADS, causal=False) for _ in range(self.BLOCKS)))
+        self.norm = nn.LayerNorm(self.WIDTH)
+        self.head = nn.Linear(self.WIDTH, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(self.patches(x).flatten(2).transpose(1, 2) + self.places)
+        out: Tensor = self.head(self.norm(x).mean(1))
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        patches = cls.PATCH**2 * cls.WIDTH * cls.PATCHES
+        return [patches, *Block.macs(cls.WIDTH, cls.PATCHES) * cls.BLOCKS, cls.WIDTH * 10]
+
+
+class Lstm(nn.Module):
+    """Byte-level language model of two LSTM layers of 256 cells: logits of each next byte, (batch * length, 256).
+
+    As many multiply-adds for a byte as `gpt-1m` takes, within a tenth, but one byte after the other.
+    """
+
+    WIDTH, LAYERS = 256, 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, self.WIDTH)
+        self.layers = nn.LSTM(self.WIDTH, self.WIDTH, self.LAYERS, batch_first=True)
+        self.head = nn.Linear(self.WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.layers(self.tokens(x))
+        out: Tensor = self.head(states)
+        return out.flatten(0, 1)
+
+    @classmethod
+    def macs(cls, length: int) -> list[int]:
+        """Four gates from the input and four from the state, in each layer; and the head."""
+        gates = 4 * cls.WIDTH * cls.WIDTH * length
+        return [gates] * 2 * cls.LAYERS + [cls.WIDTH * VOCABULARY * length]
+
+
+class Bag(nn.Module):
+    """Mean of the vectors of a passage's byte trigrams, and one layer (fastText: Joulin et al. 2017)."""
+
+    BUCKETS, WIDTH, CLASSES = 1 << 16, 64, 64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trigrams = nn.EmbeddingBag(self.BUCKETS, self.WIDTH, mode="mean")
+        self.head = nn.Linear(self.WIDTH, self.CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.trigrams(x))
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        return [cls.WIDTH * cls.CLASSES]
+
+
+class TableBlock(nn.Module):
+    """Two linear layers beside their input."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.down(functional.relu(self.up(self.norm(x))))
+        return out
+
+
+class Table(nn.Module):
+    """Residual MLP for rows of a table (Gorishniy et al. 2021, "Revisiting deep learning models for tabular data").
+
+    30 columns, three blocks of width 128, two classes; layer norm where the paper has batch norm, for batches of 1.
+    """
+
+    COLUMNS, WIDTH, HIDDEN, BLOCKS, CLASSES = 30, 128, 256, 3, 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns = nn.Linear(self.COLUMNS, self.WIDTH)
+        self.blocks = nn.Sequential(*(TableBlock(self.WIDTH, self.HIDDEN) for _ in range(self.BLOCKS)))
+        self.norm = nn.LayerNorm(self.WIDTH)
+        self.head = nn.Linear(self.WIDTH, self.CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(functional.relu(self.norm(self.blocks(self.columns(x)))))
+        return out
+
+    @classmethod
+    def macs(cls) -> list[int]:
+        block = [cls.WIDTH * cls.HIDDEN] * 2
+        return [cls.COLUMNS * cls.WIDTH, *block * cls.BLOCKS, cls.WIDTH * cls.CLASSES]

@@ -1,0 +1,157 @@
+"""The server: uvicorn and starlette on loopback, one service, requests computed beside the event loop.
+
+POST /answer takes a request and gives its answer; GET /usage tells what the process has used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from contract.errors import StudyError
+from experiments.serving.process import orders
+from experiments.work import Dtype, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from experiments.devices.base import Device
+    from experiments.serving.services import Answer, Service
+
+LOOPBACK = "127.0.0.1"
+# Connections that wait to be taken, and seconds for which an idle one is kept: longer than the clients keep theirs.
+BACKLOG, KEEP_ALIVE_S = 4096, 120
+
+
+class Desk:
+    """Where requests wait for a thread that computes.
+
+    threads: for each computation. workers: computations at the same time; on an accelerator, one
+    after the other. busy_s: seconds that an accelerator took from the first to the last operation
+    of each request, by its own clock: its idle moments in between count as work.
+    """
+
+    def __init__(self, service: Service, device: Device, kind: str, threads: int, workers: int) -> None:
+        self.service, self.device, self.accelerator = service, device, kind != "cpu"
+        self.busy_s, self.open = 0.0, 0
+        self._threads, self._one = threads, threading.Lock()
+        workers = 1 if self.accelerator else workers
+        self._pool = ThreadPoolExecutor(workers, initializer=self._prepare)
+        # One more than are computed, so that the next is at hand.
+        self._turn = asyncio.Semaphore(workers + 1)
+
+    def _prepare(self) -> None:
+        """For each thread of its own: which accelerator is meant, and how many threads it may start."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        self.device.open()
+
+    async def answer(self, body: bytes, gone: Callable[[], Awaitable[bool]]) -> Answer | None:
+        """The answer to a request when its turn has come; None if by then nobody waits for it any more.
+
+        gone: whether who asked has left. Raises ValueError for what is no request.
+        """
+        inputs = self.service.inputs(body)
+        self.open += 1
+        try:
+            waits = self._turn.locked()
+            async with self._turn:
+                if waits and await gone():
+                    return None
+                return await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, inputs)
+        finally:
+            self.open -= 1
+
+    def _compute(self, inputs: Any) -> Answer:
+        if not self.accelerator:
+            return self.service.answer(inputs)
+        found: list[Answer] = []
+        with self._one:
+            (seconds,) = self.device.between([lambda: found.append(self.service.answer(inputs))])
+            self.busy_s += seconds
+        return found[0]
+
+    def usage(self) -> dict[str, Any]:
+        """CPU seconds of this process, busy seconds of the accelerator, and requests that have no answer yet."""
+        return {"cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open}
+
+
+def application(desk: Desk) -> Starlette:
+    """The routes of one desk."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    async def answer(request: Request) -> Response:
+        try:
+            return JSONResponse(await desk.answer(await request.body(), request.is_disconnected))
+        except ValueError as mistake:
+            return PlainTextResponse(str(mistake), 400)
+
+    async def usage(_: Request) -> Response:
+        return JSONResponse(desk.usage())
+
+    return Starlette(routes=[Route("/answer", answer, methods=["POST"]), Route("/usage", usage)])
+
+
+def uvicorn_server(desk: Desk) -> uvicorn.Server:
+    """What runs these routes, on one event loop."""
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(desk), loop="asyncio", http="httptools", lifespan="off", access_log=False,
+            log_level="warning", timeout_keep_alive=KEEP_ALIVE_S,
+        )
+    )  # fmt: skip
+
+
+def listening(port: int) -> socket.socket:
+    """A socket on loopback; port 0 is one that the system chooses. Raises Unsupported."""
+    # asyncio sends at once (TCP_NODELAY) only on sockets that say that they are TCP. Otherwise an answer's body waits
+    # until its header has been acknowledged, which takes the other side up to 40 ms.
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((LOOPBACK, port))
+        held.listen(BACKLOG)
+    except OSError as refusal:
+        held.close()
+        where = f"port {port} of {LOOPBACK}" if port else LOOPBACK
+        raise Unsupported(f"no server can listen on {where}: {refusal.strerror}") from None
+    return held
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    asked, tell = orders()
+    try:
+        held = listening(asked["port"])
+        from experiments.devices import open_device
+        from experiments.serving.services import SERVICES
+
+        device = open_device(asked["device"])
+        device.set_threads(asked["threads"])
+        service = SERVICES[asked["service"]](device, Dtype(asked["dtype"]))
+        # The first request would wait for libraries that set themselves up.
+        service.answer(service.inputs(service.requests()[0]))
+        serving = uvicorn_server(Desk(service, device, asked["kind"], asked["threads"], asked["workers"]))
+    except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
+        tell({"unsupported": str(lack).splitlines()[0]})
+        return
+    # Whoever connects now waits until the loop runs.
+    tell({"port": held.getsockname()[1]})
+    serving.run(sockets=[held])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Data-parallel training by several processes: how they are started, and what each does."""

@@ -1,0 +1,86 @@
+"""Whole training runs on real images: accuracy and its spread over seeds by batch and learning rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from experiments.devices import Device
+from experiments.models.tolerance import of_gradients
+from experiments.registry import experiment
+from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+
+# Images of a check: whole batches of any size are as right as these.
+CHECKED = 64
+
+
+@experiment("convergence", fits=("cpu",))
+def convergence(
+    device: Device,
+    data: Literal["digits", "mnist"],
+    model: Literal["mlp", "cnn"],
+    batch: int,
+    rate: float,
+    epochs: int,
+    seeds: int,
+    dtype: Dtype,
+    backend: Literal["torch"],
+    threads: Threads,
+) -> Work:
+    """A run for each of the seeds 1 to `seeds`, one after the other; nothing else is drawn from chance.
+
+    batch: images of an update; all of the training images at the most. rate: the learning rate in
+    multiples of the base rate, so that 1 at every batch is a fixed rate, batch / 32 one that is scaled
+    with the batch, and the best of several a tuned one. epochs: passes over the training images, the
+    same at every batch; a larger batch has fewer updates.
+
+    Observed, each a value for every seed in their order: test_accuracy, validation_accuracy,
+    train_loss (of runs that have not diverged) and training_time; of the runs that reach the target,
+    reached_share of all, time_to_target, epochs_to_target, and there gradient_variance and
+    gradient_square, whose ratio is the simple noise scale.
+    """
+    from experiments.models import convergence as runs
+    from experiments.models.trainer import least_error
+
+    tolerance = of_gradients(model, dtype)
+    if dtype is Dtype.TF32 and device.kind == "cpu":
+        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+    device.torch_dtype(dtype)
+    images, labels = runs.split(data, device.name).training
+    if not 1 <= batch <= len(labels):
+        raise Unsupported(f"{data} has {len(labels)} images for training: a batch is one of 1 to {len(labels)}")
+    if epochs < 1 or seeds < 1:
+        raise Unsupported("a run takes at least one epoch and one seed")
+    trainer = runs.prepare(data, model, rate, device, dtype, seed=0)
+    weights = sum(parameter.numel() for parameter in trainer.model.parameters())
+
+    def observe() -> Mapping[str, Observed]:
+        every = [runs.train(data, model, batch, rate, epochs, device, dtype, seed) for seed in range(1, seeds + 1)]
+        reached = [run for run in every if run.target_s is not None]
+        found: dict[str, Observed] = {
+            "test_accuracy": ([run.test_accuracy for run in every], "1"),
+            "validation_accuracy": ([run.validation_accuracy for run in every], "1"),
+            "train_loss": ([run.train_loss for run in every if math.isfinite(run.train_loss)], "1"),
+            "training_time": ([run.training_s for run in every], "s"),
+            "updates": (every[0].updates, "1"),
+            "reached_share": (len(reached) / len(every), "1"),
+            "time_to_target": ([run.target_s for run in reached if run.target_s is not None], "s"),
+            "epochs_to_target": ([run.target_epochs for run in reached if run.target_epochs is not None], "1"),
+            "gradient_variance": ([run.variance for run in reached if run.variance is not None], "1"),
+            "gradient_square": ([run.square for run in reached if run.square is not None], "1"),
+        }
+        return {name: values for name, values in found.items() if values[0] != []}
+
+    def fresh(size: int) -> runs.Images:
+        import torch
+
+        chosen = torch.randint(len(labels), (size,))
+        return images[chosen.to(images.device)], labels[chosen.to(labels.device)]
+
+    trainer.take(*fresh(min(batch, CHECKED)))
+    return Work(
+        observe=observe,
+        check=lambda: least_error(trainer, fresh, 6.0 * weights, tolerance),
+        tolerance=tolerance,
+    )

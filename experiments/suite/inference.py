@@ -1,0 +1,218 @@
+"""Answers of trained models, one request after the other: from inputs in host memory to the answer there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.devices import Device
+from experiments.models.names import Model
+from experiments.registry import experiment
+from experiments.work import Dtype, Phase, Threads, Unsupported, Work, relative_error
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.models.zoo import Entry
+
+Backend = Literal["torch", "inductor", "graph", "onnx"]
+
+# Requests with inputs of their own, in turn.
+SLOTS = 8
+# FLOP of the float64 reference: of a batch so many samples are checked as that allows, one at least.
+CHECKED_FLOP = 1e10
+# Relative error of the answers that is right. Half-precision formats: some dozens of layers, each of which rounds
+# its result, add up like independent errors, to four roundings at most here; float32 likewise, and its sums of up to
+# thousands of terms. int8: inputs and weights are rounded to 256 steps of their range, each about 1% of what is
+# random and normal; layers beside a sum that goes on dilute that (1 to 2% measured on this zoo).
+TOLERANCE = {
+    Dtype.FLOAT64: 1e-12,
+    Dtype.FLOAT32: 1e-5,
+    **{dtype: 16 * dtype.unit_roundoff for dtype in (Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)},
+    Dtype.INT8: 5e-2,
+}
+
+
+def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
+    """An eighth of the batch, down to one sample, which PyTorch answers without compiling or exporting first."""
+    if params["batch"] == 1:
+        return None
+    less = {**params, "batch": max(1, params["batch"] // 8)}
+    return less if params["backend"] in ("onnx", "graph") else {**less, "backend": "torch"}
+
+
+def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
+    """The weights and those of the check in float64 (of a GPT a block alone); for ONNX in a file and as it is read."""
+    from experiments.models.zoo import ZOO
+
+    copies = 20 if backend == "onnx" else 1 if model.startswith("gpt") else 8
+    return ZOO[model].parameters() * float(Dtype(dtype).itemsize + copies)
+
+
+def flop(model: str, batch: int, **_: Any) -> float:
+    """Of the products of one forward pass."""
+    from experiments.models.zoo import ZOO
+
+    return ZOO[model].forward_flop(batch)
+
+
+@experiment("inference", smaller=smaller, memory=memory, flop=flop)
+def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Work:
+    """One request: `batch` samples of real data in host memory go through the model, and the answer lies there.
+
+    backend: torch as it comes; compiled (inductor, its weights folded into the kernels); on a GPU
+    captured as one graph; ONNX Runtime on the CPU. dtype: of weights, data and answer; int8: dynamic
+    quantisation in ONNX Runtime.
+
+    A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory,
+    and beside it `device_time` is what the device takes for each part by its own clock, launched
+    one by one: copying there, computing, copying back. bytes: weights, inputs and answer, each once.
+    """
+    from experiments.models.generate import allow_tf32, weights_on
+    from experiments.models.zoo import ZOO
+
+    if batch < 1:
+        raise Unsupported("a request has data")
+    if dtype not in TOLERANCE or (dtype is Dtype.INT8 and backend != "onnx"):
+        raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
+    if backend == "onnx" and device.kind != "cpu":
+        raise device.unsupported(backend)
+    entry, kept = ZOO[model], Dtype.FLOAT32 if dtype is Dtype.INT8 else dtype
+    allow_tf32(device, dtype)
+    with weights_on(device, kept):
+        network = entry.model().eval()
+    service = Service(entry, network, device, kept, batch)
+    if backend == "onnx":
+        from experiments.models.onnx_runtime import session
+
+        service.answer = session(model, batch, dtype, threads)
+    elif backend == "inductor":
+        from experiments.models.compiled import compiled
+
+        service.answer = service.without_gradients(
+            compiled(network, threads, lambda call: service.without_gradients(call)(service.there), freezing=True)
+        )
+    elif backend == "graph":
+        service.capture()
+    return Work(
+        run=[partial(service.request, slot) for slot in range(SLOTS)],
+        flop=entry.forward_flop(batch),
+        bytes=service.bytes(),
+        check=service.error,
+        tolerance=TOLERANCE[dtype],
+        clock="host",
+        single=True,
+        beside=service.on_device(),
+    )
+
+
+class Service:
+    """A model with places for requests in host memory, and on a GPU one place there to which they go."""
+
+    def __init__(self, entry: Entry, network: torch.nn.Module, device: Device, dtype: Dtype, batch: int) -> None:
+        self.entry, self.network, self.device, self.batch = entry, network, device, batch
+        self.kept = device.torch_dtype(dtype)
+        self.inputs = [self.fresh() for _ in range(SLOTS)]
+        self.there = self.inputs[0].to(device.name)
+        self.answer: Callable[[torch.Tensor], torch.Tensor] = self.without_gradients(network)
+        self.out = self.answer(self.there)
+        if device.kind != "cpu":
+            self.inputs = [device.pinned(one) for one in self.inputs]
+        self.results = [self.in_host_memory(self.out) for _ in range(SLOTS)]
+
+    def in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
+        """A place for data like these."""
+        import torch
+
+        place = torch.empty(data.shape, dtype=data.dtype)
+        return place if self.device.kind == "cpu" else self.device.pinned(place)
+
+    def fresh(self) -> torch.Tensor:
+        """Other samples, in host memory."""
+        inputs = self.entry.batch(self.batch)[0].contiguous()
+        return inputs.to(self.kept) if inputs.is_floating_point() else inputs
+
+    def without_gradients(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The call as a service makes it: nothing is kept for gradients."""
+        import torch
+
+        def answer(inputs: torch.Tensor) -> torch.Tensor:
+            with torch.inference_mode():
+                out: torch.Tensor = call(inputs)
+                return out
+
+        return answer
+
+    def capture(self) -> None:
+        """Compute by one launch of a graph from now on. Raises Unsupported where the device has none."""
+        answer, held = self.answer, [self.out]
+
+        def compute() -> None:
+            held[0] = answer(self.there)
+
+        replay = self.device.graph([compute])
+
+        def once(_: torch.Tensor) -> torch.Tensor:
+            replay()
+            return held[0]
+
+        self.answer = once
+
+    def request(self, slot: int) -> None:
+        """One request; on a GPU what it launches, for the core waits."""
+        if self.device.kind == "cpu":
+            self.results[slot] = self.answer(self.inputs[slot])
+        else:
+            self.send(slot)
+            self.compute()
+            self.fetch(slot)
+
+    def send(self, slot: int) -> None:
+        self.there.copy_(self.inputs[slot], non_blocking=True)
+
+    def compute(self) -> None:
+        self.out = self.answer(self.there)
+
+    def fetch(self, slot: int) -> None:
+        self.results[slot].copy_(self.out, non_blocking=True)
+
+    def on_device(self) -> list[Work]:
+        """The parts of a request by a GPU's own clock; on a CPU nothing travels."""
+        if self.device.kind == "cpu":
+            return []
+        phases: list[Phase] = [
+            ("to_device", partial(self.send, 0)),
+            ("compute", self.compute),
+            ("to_host", partial(self.fetch, 0)),
+        ]
+        return [Work(phases=phases, metric="device_time")]
+
+    def bytes(self) -> float:
+        """Weights, of tables the rows that are looked up alone, inputs and answer."""
+        import torch
+
+        tables = [one for one in self.network.modules() if isinstance(one, torch.nn.Embedding | torch.nn.EmbeddingBag)]
+        weights = sum(p.nbytes for p in self.network.parameters()) - sum(one.weight.nbytes for one in tables)
+        rows = sum(self.there.numel() * one.embedding_dim * one.weight.element_size() for one in tables)
+        return float(weights + rows + self.there.nbytes + self.out.nbytes)
+
+    def error(self) -> float:
+        """Relative error of a request's answers to fresh inputs, as they lie in host memory, against float64."""
+        import torch
+
+        from experiments.models.generate import exact_logits
+
+        slot, inputs = 0, self.fresh()
+        self.inputs[slot].copy_(inputs)
+        with torch.inference_mode():  # whatever does not come back shows
+            self.results[slot].fill_(torch.nan)
+        self.request(slot)
+        self.device.synchronise()
+        answers = self.results[slot].double().unflatten(0, (self.batch, -1))
+        if not bool(answers.isfinite().all()):
+            return float("nan")
+        checked = max(1, int(CHECKED_FLOP / self.entry.forward_flop(1)))
+        chosen = torch.randperm(self.batch)[:checked]
+        right = exact_logits(self.network, inputs[chosen], self.device).unflatten(0, (len(chosen), -1))
+        return relative_error(answers[chosen], right)

@@ -1,0 +1,79 @@
+"""The study's models: size, operations, and how deep and wide the graph of their operators is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from experiments.devices import Device
+from experiments.models.names import Model
+from experiments.registry import experiment
+from experiments.work import Observed, Threads, Work, relative_error
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from experiments.models.zoo import Entry
+
+# Above this many bytes in float32 and float64 a model is only traced, on tensors without data.
+MOST_MADE = 5e8
+# Some hundred operations in float32, each rounded, against float64.
+TOLERANCE = 1e-4
+
+
+def memory(model: str, threads: int) -> float:
+    """The check's weights in float32 and float64, where they are made at all."""
+    from experiments.models.zoo import ZOO
+
+    held = ZOO[model].parameters() * 12.0
+    return held if held <= MOST_MADE else 0.0
+
+
+@experiment("models", memory=memory, fits=("cpu",))
+def models(device: Device, model: Model, threads: Threads) -> Work:
+    """Counted, not timed, for one sample: nothing here depends on the machine.
+
+    Observed: parameters; forward_flop and step_flop, of products and convolutions, by
+    formula; length in tokens or steps; activation_bytes that a training step keeps in
+    float32; of the graph of the forward pass (see `experiments.models.levels`): levels
+    and span, work, width of the widest level and of the median one (median_width).
+    """
+    from experiments.models.levels import traced
+    from experiments.models.zoo import ZOO
+
+    entry = ZOO[model]
+    graph = traced(entry)
+    made = memory(model, threads) > 0
+    return Work(
+        observe=lambda: _observed(entry, graph),
+        check=(lambda: _error(entry, graph)) if made else None,
+        tolerance=TOLERANCE if made else None,
+    )
+
+
+def _observed(entry: Entry, graph: GraphModule) -> dict[str, Observed]:
+    from experiments.models.levels import extent
+
+    found = extent(graph)
+    return {
+        "parameters": (entry.parameters(), "1"),
+        "length": (entry.length, "1"),
+        "forward_flop": (entry.forward_flop(1), "FLOP"),
+        "step_flop": (entry.step_flop(1), "FLOP"),
+        "activation_bytes": (entry.activation_bytes(), "B"),
+        "levels": (found.levels, "1"),
+        "span": (found.span, "1"),
+        "work": (found.work, "1"),
+        "width": (found.widest, "1"),
+        "median_width": (found.median, "1"),
+    }
+
+
+def _error(entry: Entry, graph: GraphModule) -> float:
+    """Relative error of what the traced operators compute in float32, against the model itself in float64."""
+    import torch
+
+    model, (inputs, _) = entry.model(), entry.batch(1)
+    with torch.no_grad():
+        got = graph(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
+        right = model.double()(inputs.double() if inputs.is_floating_point() else inputs)
+    return relative_error(got.double(), right)

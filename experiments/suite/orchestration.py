@@ -1,0 +1,89 @@
+"""Training loops with their data: how long a step waits for its batch, by where that comes from and who prepares it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from experiments.devices import Device
+from experiments.models.names import Model
+from experiments.models.tolerance import of_gradients
+from experiments.registry import experiment
+from experiments.work import Dtype, Observed, Threads, Work, largest
+
+# Steps in a row after which a loop on a GPU waits for it: loops read their loss now and then.
+AHEAD = 16
+
+
+def memory(model: str, batch: int, **_: Any) -> float:
+    """As for a training step."""
+    from experiments.models.zoo import ZOO
+
+    return ZOO[model].parameters() * 8 * 4.0 + ZOO[model].activation_bytes() * batch
+
+
+def flop(model: str, batch: int, **_: Any) -> float:
+    """FLOP of a step."""
+    from experiments.models.zoo import ZOO
+
+    return ZOO[model].step_flop(batch)
+
+
+@experiment("orchestration", memory=memory, flop=flop)
+def orchestration(
+    device: Device,
+    model: Model,
+    batch: int,
+    source: Literal["preloaded", "memory", "encoded", "photographs"],
+    workers: int,
+    dtype: Dtype,
+    backend: Literal["torch"],
+    threads: Threads,
+) -> Work:
+    """One turn of a training loop: the next batch to the device (load), then forward, backward and update (step).
+
+    source: batches that lie on the device already; samples in host memory; samples
+    encoded, as they are stored (PNG pictures, augmented; compressed text); or photographs
+    (JPEG, cut and scaled). workers: processes that prepare batches ahead of the loop; with
+    0 the loop does it itself.
+
+    Both phases wait for the device. On a GPU the same loop is timed again as it is usually
+    written, `loop_time`: the host runs ahead and waits only after AHEAD turns. Observed:
+    decode_time, seconds of one sample in one process. Checked: loaded batches against what
+    they come from, and the gradients of a step.
+    """
+    from experiments.models.loading import Feed
+    from experiments.models.trainer import Trainer, least_error
+    from experiments.models.zoo import ZOO
+
+    tolerance = of_gradients(model, dtype)
+    device.torch_dtype(dtype)
+    entry = ZOO[model]
+    feed = Feed(entry, batch, source, workers, device)
+    trainer = Trainer(entry.model().to(device.name), *feed.next(), device, dtype)
+
+    def load() -> None:
+        trainer.take(*feed.next())
+        device.synchronise()
+
+    def step() -> None:
+        trainer.step()
+        device.synchronise()
+
+    def loop() -> None:
+        for _ in range(AHEAD):
+            trainer.take(*feed.next())
+            trainer.step()
+
+    def observe() -> dict[str, Observed]:
+        return {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
+
+    ahead = Work(run=loop, metric="loop_time", per=AHEAD)
+    return Work(
+        phases=[("load", load), ("step", step)],
+        flop=entry.step_flop(batch),
+        check=lambda: largest(feed.error(), least_error(trainer, entry.batch, entry.step_flop(1), tolerance)),
+        tolerance=tolerance,
+        observe=observe,
+        clock="host",
+        beside=[ahead] if device.kind == "gpu" else [],
+    )

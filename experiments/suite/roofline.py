@@ -1,0 +1,201 @@
+"""Steps of real models taken apart: what each operator computes, moves and takes, for the machine's balance to judge.
+
+An operator's intensity is its FLOP over the bytes that it has to move. On which side of a
+machine's balance (peak arithmetic over bandwidth) it lies says which of the two limits it;
+the data say it for every balance: how much of the operators' time, bytes and FLOP lies below
+an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.devices import Device
+from experiments.models.names import Model
+from experiments.models.tolerance import of_gradients
+from experiments.registry import experiment
+from experiments.suite import training
+from experiments.work import Dtype, Threads, Unsupported, Work, relative_error
+
+if TYPE_CHECKING:
+    from experiments.models.traffic import Operator
+
+Phase = Literal["training", "forward", "prefill", "decode"]
+
+# Intensities up to which the distributions are told, in FLOP/B.
+BELOW = [2.0**power for power in range(-2, 13)]
+# Calls that are profiled after one that warms up; of slow ones fewer.
+PROFILED, FEWEST, SLOW_S = 3, 1, 0.25
+
+
+def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
+    """An eighth of the batch, down to one sample."""
+    return {**params, "batch": max(1, params["batch"] // 8)} if params["batch"] > 1 else None
+
+
+def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: Any) -> float:
+    """As for training; without gradients the weights, a float64 copy of them for the check, and all activations."""
+    from experiments.models.zoo import ZOO
+
+    if phase == "training":
+        return training.memory(model, batch, threads)
+    return ZOO[model].parameters() * (Dtype(dtype).itemsize + 8.0) + ZOO[model].activation_bytes() * batch * 2
+
+
+def flop(model: str, batch: int, phase: str, **_: Any) -> float:
+    """FLOP of the products of one step; of a token's when text is generated."""
+    from experiments.models.zoo import ZOO
+
+    entry = ZOO[model]
+    whole = entry.step_flop(batch) if phase == "training" else entry.forward_flop(batch)
+    return whole / entry.length if phase == "decode" else whole
+
+
+@experiment("roofline", smaller=smaller, memory=memory, flop=flop)
+def roofline(
+    device: Device,
+    model: Model,
+    batch: int,
+    phase: Phase,
+    dtype: Dtype,
+    backend: Literal["torch"],
+    threads: Threads,
+) -> Work:
+    """One step of a model, by PyTorch's own operators, one after the other.
+
+    phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and
+    decode, of GPTs, all tokens of a prompt as long as the model takes, or one more token after them.
+    Work: FLOP and bytes of all operators; each reads its operands and writes its result once.
+    Observed: kernels (operators that move something), operator_time of a step, the products' share
+    of FLOP and of operator time, product_intensity, the share of bytes that the last cache would
+    hold (cached_bytes_share), and the shares of time, bytes and FLOP in operators up to an intensity
+    (time_below.16_share).
+    Unsupported: text from models that make none, and formats that a step is not checked in.
+    """
+    tolerance = of_gradients(model, dtype)
+    if dtype is Dtype.TF32 and device.kind == "cpu":
+        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+    # Raises Unsupported where the device would fall back to another format.
+    device.torch_dtype(dtype)
+    from experiments.models import traffic
+
+    step, check = _step(device, model, batch, phase, dtype)
+    step()
+    counted, moved = traffic.traffic(step)
+    return Work(
+        run=step,
+        flop=counted,
+        bytes=moved,
+        check=check,
+        tolerance=tolerance,
+        observe=lambda: observed(step, device),
+    )
+
+
+def _step(
+    device: Device, model: str, batch: int, phase: str, dtype: Dtype
+) -> tuple[Callable[[], object], Callable[[], float]]:
+    """What one step does, and its check on fresh inputs. Raises Unsupported."""
+    from experiments.models.zoo import ZOO, Gpt
+
+    entry = ZOO[model]
+    if phase == "training":
+        from experiments.models.trainer import Trainer, least_error
+
+        trainer = Trainer(entry.model().to(device.name), *entry.batch(batch), device, dtype)
+        return trainer.step, lambda: least_error(trainer, entry.batch, entry.step_flop(1), of_gradients(model, dtype))
+    from experiments.models.generate import Generator, weights_on
+
+    with weights_on(device, dtype):
+        built = entry.model()
+    if phase == "forward":
+        return _forward(device, built, batch, dtype, entry.batch)
+    if not isinstance(built, Gpt):
+        raise Unsupported(f"{model} answers all at once: its phases are training and forward")
+    generator = Generator(built, device, dtype, batch, built.length)
+    return generator.call(phase), lambda: generator.error(phase)
+
+
+def _forward(
+    device: Device, built: Any, batch: int, dtype: Dtype, draw: Callable[[int], tuple[Any, Any]]
+) -> tuple[Callable[[], object], Callable[[], float]]:
+    import torch
+
+    from experiments.models.generate import allow_tf32, exact_logits
+
+    allow_tf32(device, dtype)
+    built.eval()
+
+    def fresh() -> Any:
+        inputs = draw(batch)[0].to(device.name)
+        return inputs.to(device.torch_dtype(dtype)) if inputs.is_floating_point() else inputs
+
+    inputs = fresh()
+
+    @torch.no_grad()
+    def step() -> None:
+        built(inputs)
+
+    def error() -> float:
+        other = fresh()
+        with torch.no_grad():
+            got = built(other)
+        return relative_error(got.cpu().double(), exact_logits(built, other, device))
+
+    return step, error
+
+
+def observed(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
+    """What the operators of a step do, move and take."""
+    from experiments.models import traffic
+
+    begun = time.perf_counter()
+    step()
+    device.synchronise()
+    calls = FEWEST if time.perf_counter() - begun > SLOW_S else PROFILED
+    found = traffic.timed(step, device.name, calls + 1)
+    # The first call pays for the profiler's start.
+    found = found[len(found) // (calls + 1) :]
+    metrics = summary(found, calls)
+    metrics["cached_bytes_share"] = traffic.cached_share(found, device.last_level_cache_bytes), "1"
+    return {name: (value, unit) for name, (value, unit) in metrics.items() if not math.isnan(value)}
+
+
+def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:
+    """Metrics of the operators of so many calls; nan where nothing was timed.
+
+    An operator that moves nothing (another view of its operand) has no intensity and no part in the distributions.
+    """
+    moving = sorted((one for one in operators if one.bytes), key=lambda one: one.intensity)
+    products = [one for one in moving if one.product]
+    found = {
+        "kernels": (len(moving) / calls, "1"),
+        "operator_time": (_seconds(moving) / calls or math.nan, "s"),
+        "matmul_flop_share": (_share(_flop(products), _flop(operators)), "1"),
+        "matmul_time_share": (_share(_seconds(products), _seconds(operators)), "1"),
+        "product_intensity": (_share(_flop(products), _bytes(products)), "FLOP/B"),
+    }
+    for measure, of in (("time", _seconds), ("bytes", _bytes), ("flop", _flop)):
+        for limit in BELOW:
+            below = [one for one in moving if one.intensity <= limit]
+            found[f"{measure}_below.{limit:g}_share"] = _share(of(below), of(moving)), "1"
+    return found
+
+
+def _seconds(operators: Sequence[Operator]) -> float:
+    return math.fsum(one.seconds for one in operators)
+
+
+def _bytes(operators: Sequence[Operator]) -> float:
+    return math.fsum(one.bytes for one in operators)
+
+
+def _flop(operators: Sequence[Operator]) -> float:
+    return math.fsum(one.flop for one in operators)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan

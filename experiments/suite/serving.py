@@ -1,0 +1,189 @@
+"""Models behind a real HTTP server under random arrivals: latency, failures, and what a request costs.
+
+`experiments.serving` has the services, the server and the load; the clocks are the load's own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from experiments.devices import Device
+from experiments.registry import experiment
+from experiments.serving.process import Child, split_cores, wait_until
+from experiments.work import Dtype, Observed, Threads, Unsupported, Work, largest
+
+if TYPE_CHECKING:
+    from experiments.serving.services import Answer, Service
+
+# A request that has no answer after this has failed: nobody waits twenty times as long as is comfortable.
+TIMEOUT_S = 2.0
+# Seconds that a server has to start, and to finish what is left over from the last point.
+START_S, DRAIN_S = 50.0, 10.0
+# Servers that are kept at a time; each needs memory, and nothing else while nobody asks it.
+MOST_SERVERS = 4
+# Latencies kept of a round; percentiles are those of all.
+MOST_SAMPLES = 500
+# Percentiles, and the requests without which they say nothing.
+PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
+
+
+def memory(service: str, dtype: str, **_: Any) -> float:
+    """A million stored vectors of 384 numbers and the scores of eight requests; next to nothing for the others."""
+    return 1e6 * (384.0 * Dtype(dtype).itemsize + 8 * 8.0) if service == "embedding" else 0.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A server that lives on for the next points: it takes seconds to start."""
+
+    child: Child
+    port: int
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """What the server says, in JSON. Raises OSError where nobody answers, RuntimeError if it is no answer."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
+        try:
+            line.request(method, path, body)
+            response = line.getresponse()
+            told = response.read()
+        finally:
+            line.close()
+        if response.status != 200:
+            raise RuntimeError(f"the server said {response.status}: {told[:200].decode(errors='replace')}")
+        found: dict[str, Any] = json.loads(told)
+        return found
+
+
+_SERVERS: dict[str, Kept] = {}
+
+
+def server(orders: Mapping[str, Any]) -> Kept:
+    """A server with these orders: one that runs, or a new one. Raises Unsupported, ChildError."""
+    key = json.dumps(orders, sort_keys=True)
+    kept = _SERVERS.pop(key, None)
+    if kept is not None and not kept.child.alive:
+        kept.child.stop()
+        kept = None
+    while len(_SERVERS) >= MOST_SERVERS:
+        _SERVERS.pop(next(iter(_SERVERS))).child.stop()
+    if kept is None:
+        child = Child("server", orders)
+        kept = Kept(child, int(child.answer(START_S)["port"]))
+    _SERVERS[key] = kept  # the last in order is the one used last
+    return kept
+
+
+def close() -> None:
+    """End all servers; the end of this process does that as well."""
+    while _SERVERS:
+        _SERVERS.popitem()[1].child.stop()
+
+
+@experiment("serving", memory=memory)
+def serving(
+    device: Device,
+    service: Literal["classifier", "embedding", "int8"],
+    requests_per_s: int,
+    cores: int,
+    seconds: int,
+    dtype: Dtype,
+    backend: Literal["torch"],
+    threads: Threads,
+) -> Work:
+    """A server under `seconds` of load, or as long as `requests_per_s * seconds` random arrivals take.
+
+    cores: the server is held to so many; 0: all. What asks has others, or where there are none the same.
+    threads: of one computation; the server does as many at a time as its cores have room for.
+    Error: of the scores of eight answers that came through the server, see `experiments.serving.services`.
+    Observed: latency from when a request was due, with its percentiles; a request that failed
+    (no answer within TIMEOUT_S, or a wrong one) counts with that time at least, so that they are
+    lower bounds where many fail. achieved_rate: right answers per second. cpu_per_request: CPU
+    seconds of the server, its idle moments included. client_share: of the time of the server's
+    cores, what the load took from it. client_delay: 99th percentile of how late the load was itself.
+    gpu_busy_share: of the time, what the accelerator spent on requests, gaps between operations included.
+    Unsupported: more cores than there are; a format that a service does not come in.
+    """
+    from experiments.serving.services import SERVICES, error
+
+    kind = SERVICES[service]
+    tolerance = kind.right(dtype)
+    device.torch_dtype(dtype)
+    if requests_per_s < 1 or seconds < 1:
+        raise Unsupported("a load has a request a second at least, and lasts a second")
+    cpus, others = split_cores(cores)
+    room = max(1, len(cpus))
+    if threads > room:
+        raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
+    each = max(1, threads)
+    orders = {
+        "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "threads": each,
+        "workers": room // each, "cpus": cpus, "port": 0,
+    }  # fmt: skip
+    expected: list[int] = []
+
+    def check() -> float:
+        answers: list[Answer] = [server(orders).ask("POST", "/answer", body) for body in kind.requests()]
+        expected[:] = [answer["answer"] for answer in answers]
+        return largest(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
+
+    def observe() -> dict[str, Observed]:
+        load = {
+            "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
+            "timeout_s": TIMEOUT_S, "cpus": others or cpus,
+        }  # fmt: skip
+        return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
+
+    return Work(observe=observe, check=check, tolerance=tolerance)
+
+
+def _observed(
+    kept: Kept, load: Mapping[str, Any], kind: type[Service], expected: list[int], shared: int, device_kind: str
+) -> dict[str, Observed]:
+    """Offer a load to a server, and say what became of it. shared: cores that client and server have in common."""
+    bodies = [body.hex() for body in kind.requests()]
+    before = kept.ask("GET", "/usage")
+    child = Child("load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
+    try:
+        # Its own start, the requests before the first, arrivals that come late by chance.
+        seen = child.answer(START_S + 2 * load["count"] / load["rate"])
+    finally:
+        child.stop()
+    after = kept.ask("GET", "/usage")
+    if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
+        # Overrun: what is left over would be in the way of the next point.
+        kept.child.stop()
+    return _metrics(seen, before, after, shared, device_kind)
+
+
+def _metrics(
+    seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], shared: int, device_kind: str
+) -> dict[str, Observed]:
+    latency, good, span = np.array(seen["latency"]), np.array(seen["good"]), float(seen["span_s"])
+    found: dict[str, Observed] = {
+        "latency": ([float(one) for one in latency[:: -(-len(latency) // MOST_SAMPLES)]], "s"),
+        "failed_share": (float(1 - good.mean()), "1"),
+        "client_delay": (percentile(np.array(seen["late"]), 99.0), "s"),
+        "client_share": (min(1.0, seen["cpu_s"] / (span * shared)) if shared else 0.0, "1"),
+        "requests": (float(len(latency)), "1"),
+    }
+    for name, percent, least in PERCENTILES:
+        if len(latency) >= least:
+            found[name] = (percentile(latency, percent), "s")
+    if good.any():
+        found["achieved_rate"] = (float(good.sum() / span), "1/s")
+        found["cpu_per_request"] = (float((after["cpu_s"] - before["cpu_s"]) / good.sum()), "s")
+    if device_kind != "cpu":
+        found["gpu_busy_share"] = (min(1.0, (after["busy_s"] - before["busy_s"]) / span), "1")
+    return found
+
+
+def percentile(values: Any, percent: float) -> float:
+    """A percentile, median-unbiased whatever the distribution (Hyndman & Fan 1996, definition 8)."""
+    return float(np.percentile(values, percent, method="median_unbiased"))

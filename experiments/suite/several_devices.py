@@ -1,0 +1,92 @@
+"""Data-parallel training on several devices: time of a step, with and without what the ranks tell each other."""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import median
+from typing import Any, Literal
+
+from experiments import hardware
+from experiments.devices import Device
+from experiments.models.names import Model
+from experiments.models.tolerance import of_gradients
+from experiments.registry import experiment
+from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+
+
+def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
+    """Weights, gradients, Adam's two moments and the check's copies, of all ranks that share a memory."""
+    from experiments.models.zoo import ZOO
+
+    return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
+
+
+@experiment("several-devices", memory=memory)
+def several_devices(
+    device: Device,
+    model: Model,
+    batch: int,
+    ranks: int,
+    interconnect: Literal["nccl", "gloo"],
+    dtype: Dtype,
+    backend: Literal["torch"],
+    threads: Threads,
+) -> Work:
+    """Steps of Adam in `ranks` processes, each with a device and a batch of its own (`batch` samples, so that the
+    work grows with the ranks), whose gradients DistributedDataParallel averages.
+
+    Ranks on a CPU have `threads` threads each: they show the method, not another device.
+    Observed: step_time (s, the slowest rank's), step_time_alone (the same step without
+    averaging), communication_share (what of a step that saves), samples_per_s (all ranks).
+    Checked: the ranks hold equal weights, and those that one process gets from all their batches.
+    """
+    from experiments.models import zoo
+    from experiments.several import launch
+
+    devices = _devices(device, ranks, interconnect, threads)
+    tolerance = of_gradients(model, dtype)
+    device.torch_dtype(dtype)
+    if zoo.ZOO[model].family == "convolutional":
+        # Batch normalisation is of a rank's own batch, so that one process on all batches computes something else.
+        raise Unsupported("the check compares with one process on the whole batch: take a model without batch norm")
+
+    order = {
+        "model": model, "batch": batch, "dtype": str(dtype), "interconnect": interconnect, "devices": devices,
+        "threads": threads,
+    }  # fmt: skip
+    found = cache(lambda: launch.answer(ranks, order, threads))
+
+    def observe() -> dict[str, Observed]:
+        together, alone = found()["step_time"], found()["step_time_alone"]
+        seen: dict[str, Observed] = {
+            "step_time": (together, "s"),
+            "step_time_alone": (alone, "s"),
+            "samples_per_s": (batch * ranks / median(together), "samples/s"),
+        }
+        if ranks > 1:
+            shares = [max(0.0, 1 - one / both) for one, both in zip(alone, together, strict=True)]
+            seen["communication_share"] = (shares, "1")
+        return seen
+
+    return Work(observe=observe, check=lambda: float(found()["error"]), tolerance=tolerance)
+
+
+def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
+    """A device for each rank. Raises Unsupported where there are not so many, or nothing joins them."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        raise Unsupported("this build of torch has no torch.distributed: install one that has")
+    if ranks < 1:
+        raise Unsupported("a job has at least one rank")
+    if interconnect == "nccl" and not (device.name.startswith("cuda") and dist.is_nccl_available()):
+        raise Unsupported(f"NCCL, or AMD's RCCL, does not join {device.name}: take gloo")
+    if device.kind == "cpu":
+        wanted, cores = ranks * max(threads, 1), hardware.usable_cores()
+        if wanted > cores:
+            raise Unsupported(f"{ranks} ranks of {max(threads, 1)} threads need {wanted} cores, {cores} can be used")
+        return [device.name] * ranks
+    names = [device.name, *device.peers(device.name)]
+    if len(names) < max(2, ranks):
+        raise Unsupported(f"{max(2, ranks)} devices are needed to train on several, this node has {len(names)}")
+    return names[:ranks]

@@ -1,0 +1,103 @@
+"""Quantities of equivalence: on how many models a device, or a library, trains as the CPU does as it comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from report import stats
+from report.cells import Cells, kind_of
+from report.evidence import Data
+from report.quantities import quantity
+from report.summary import POINT
+from report.wording import count, several
+
+_LABELS = ("dtype", "backend")
+_GROUP = ["node", "device", "dtype", "backend"]
+# What says nothing of the model: it was not tried.
+_NOT_TRIED = ("skipped",)
+
+
+def outcomes(data: Data) -> pd.DataFrame:
+    """One row for every model, device, format and library in every round: status, reason, and whether it agrees.
+
+    The reference is left out where it is compared with itself. A model that was measured in several ways agrees
+    if it does in all of them.
+    """
+    samples = data.nodes.samples()
+    rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
+    itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
+    rows = rows[~itself]
+    said = (rows["status"] != "ok") | (rows["metric"] == "agrees_share")
+    # Of a wrong result there are values as well: it runs, but it does not agree.
+    rows = rows[said].drop_duplicates([*POINT, "round"])
+    frame = rows.assign(
+        model=[json.loads(params)["model"] for params in rows["params"]],
+        agrees=(rows["status"] == "ok") & (rows["value"] == 1),
+    )
+    keys = [*_GROUP, "model", "round"]
+    found = frame.sort_values("agrees", kind="stable").drop_duplicates(keys)
+    return found[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
+
+
+def _shares(data: Data, kind: str) -> Cells:
+    """Share of the models that agree, by device, format and library; rounds are the unit.
+
+    A format or library that a device lacks altogether gives no cell.
+    """
+    found = outcomes(data)
+    rows: list[dict[str, Any]] = []
+    values = []
+    for key, tried in found.groupby(_GROUP, sort=True):
+        labels = dict(zip(_GROUP, key, strict=True))
+        if kind_of(str(labels["device"])) != kind or (tried["status"] == "unsupported").all():
+            continue
+        rounds = tried.groupby("round")["agrees"].mean()
+        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried)}
+        rows.append({**labels, **counted})
+        values.append(rounds.to_numpy(float))
+    if not rows:
+        return Cells.empty()
+    estimates = stats.on_linear_scale(values, counted=True, share=True)
+    ends = {name: getattr(estimates, name) for name in ("estimate", "low", "high", "se", "df")}
+    return Cells(pd.DataFrame(rows).assign(**ends), log=False)
+
+
+def _told(tried: pd.DataFrame) -> str:
+    """How many models there are, and which of them do not agree, or do not run, in some round."""
+    text = [count(tried["model"].nunique(), "model")]
+    ran = tried["status"].isin(("ok", "wrong"))
+    for verb, rows in (("differing", tried[ran & ~tried["agrees"]]), ("not running", tried[~ran])):
+        if len(rows):
+            text.append(f"{verb}: {several(sorted(rows['model'].unique()))}")
+    return ", ".join(text)
+
+
+@quantity(
+    "equivalence.models_that_agree",
+    unit="1",
+    needs={"experiments": ["equivalence"], "device": "gpu"},
+    labels=_LABELS,
+    says="On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
+)
+def models_that_agree(data: Data) -> Cells:
+    """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
+
+    One that fails, or whose losses leave the tolerance, counts against it. The models are the study's, not a
+    sample of others: the interval is over rounds, each with weights and batches of its own.
+    """
+    return _shares(data, "gpu")
+
+
+@quantity(
+    "equivalence.backends_that_agree",
+    unit="1",
+    needs={"experiments": ["equivalence"], "device": "cpu"},
+    labels=_LABELS,
+    says="On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
+)
+def backends_that_agree(data: Data) -> Cells:
+    """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""
+    return _shares(data, "cpu")

@@ -1,0 +1,70 @@
+"""The ladder of training: the same step from one core as PyTorch comes to a GPU at its best, model by model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from report.cells import Cells, concat
+from report.evidence import Data
+from report.quantities import quantity
+from report.quantities.ladder import LOOPS
+from report.quantities.training import samples_per_second
+
+# From the bottom to the top. What is not named may be any: the fastest that was measured. whole: all cores.
+RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
+    ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
+    ("one core, at its best", {"device": "cpu", "threads": 1}, False),
+    ("all cores, as it comes", {"device": "cpu", "backend": "torch", "dtype": "float32"}, True),
+    ("all cores, at their best", {"device": "cpu"}, True),
+    ("GPU, float32", {"device": "gpu", "dtype": "float32"}, False),
+    ("GPU, at its best", {"device": "gpu"}, False),
+)
+BASE, DEFAULT, WHOLE, TOP = RUNGS[0][0], RUNGS[2][0], RUNGS[3][0], RUNGS[5][0]
+_LABELS = ("model", "batch", "rung", "place")
+_NEEDS = {"experiments": ["training"], "device": "any"}
+
+
+@quantity(
+    "training.ladder",
+    unit="samples/s",
+    needs=_NEEDS,
+    labels=_LABELS,
+    says="On {node}, training ({labels}) runs at {value}",
+)
+def ladder(data: Data) -> Cells:
+    """Samples per second of every model and batch on each rung, plain loops left out.
+
+    `place` counts the rungs from the bottom; `detail` names the library and the format, which are
+    the fastest measured where the rung leaves them open. All cores: the most threads measured on
+    that node, and more than one.
+    """
+    rates = samples_per_second(data)
+    if not len(rates):
+        return rates
+    rates = rates.at((~rates.frame["backend"].isin(LOOPS)).to_numpy(bool))
+    most = rates.frame["threads"].astype(int).groupby(rates.frame["node"]).transform("max")
+    on_all = rates.at(((rates.frame["threads"].astype(int) == most) & (most > 1)).to_numpy(bool))
+    found = []
+    for place, (rung, wanted, whole) in enumerate(RUNGS, start=1):
+        these = (on_all if whole else rates).only(**wanted)
+        if len(these):
+            best = these.best(["node", "device", "model", "batch"], of=["backend", "dtype"])
+            found.append(best.label(rung=rung, place=place))
+    return concat(found) if found else Cells.empty()
+
+
+@quantity(
+    "training.ladder_gain",
+    unit="1",
+    needs=_NEEDS,
+    labels=_LABELS,
+    says="On {node}, training ({labels}) runs at {value} times the rate of one core as PyTorch comes",
+)
+def gain(data: Data) -> Cells:
+    """Rate of each rung over that of one core of the same node's CPU with PyTorch as it comes, in float32."""
+    cells = ladder(data)
+    if not len(cells):
+        return cells
+    base = cells.only(rung=BASE).without("device", "rung", "place")
+    return cells.at((cells.frame["rung"] != BASE).to_numpy(bool)) / base if len(base) else Cells.empty()

@@ -1,0 +1,539 @@
+"""Servers answer rightly, end with whoever started them, and a load on them waits for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from experiments import hardware
+from experiments.devices.cpu import CpuDevice
+from experiments.registry import get, typed
+from experiments.serving import load, process, server, services
+from experiments.serving.process import Child, ChildError
+from experiments.suite import serving
+from experiments.work import Dtype, Unsupported, Work
+from tests.experiments.second_device import SecondCpu
+
+CPU = CpuDevice()
+ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
+          "cpus": [], "port": 0}  # fmt: skip
+SMALL = {"service": "classifier", "requests_per_s": 60, "cores": 1, "seconds": 1, "dtype": "float32",
+         "backend": "torch", "threads": 1}  # fmt: skip
+
+
+def work(device: Any = CPU, **params: Any) -> Work:
+    experiment = get("serving")
+    return experiment.function(device, **typed(experiment, {**SMALL, **params}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_server_is_left() -> Iterator[None]:
+    yield
+    serving.close()
+    process.stop_all()
+    assert not process._ALL
+
+
+# ------------------------------------------------------------------------------------------------ services
+
+
+@pytest.fixture
+def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services.Embedding, "ROWS", 2000)
+    monkeypatch.setattr(services.Embedding, "CHUNK", 300)
+    services.Embedding.exact.cache_clear()
+
+
+CASES = [(name, dtype) for name, kind in services.SERVICES.items() for dtype in kind.tolerance]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, few_vectors: None) -> None:
+    kind = services.SERVICES[name]
+    service = kind(CPU, dtype)
+    bodies, exact = kind.requests(), kind.exact()
+    assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
+    for body, right in zip(bodies, exact, strict=True):
+        answer = service.answer(service.inputs(body))
+        assert services.error(answer, right) <= kind.right(dtype)
+        assert right.argmax() in answer["best"]
+
+
+def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: None) -> None:
+    service = services.Embedding(CPU, Dtype.FLOAT32)
+    found = [service.answer(service.inputs(body))["answer"] for body in service.requests()]
+    assert found == list(range(services.REQUESTS))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda answer: answer["scores"].__setitem__(0, float("nan")), id="nan"),
+        pytest.param(lambda answer: answer["scores"].__setitem__(3, answer["scores"][3] + 0.1), id="a wrong score"),
+        pytest.param(lambda answer: answer["best"].__setitem__(9, 11), id="not among the best"),
+        pytest.param(lambda answer: answer["best"].__setitem__(1, answer["best"][0]), id="one answer twice"),
+        pytest.param(lambda answer: answer.update(answer=5), id="another answer than the best"),
+    ],
+)
+def test_a_wrong_answer_is_noticed(fault: Any) -> None:
+    exact = torch.linspace(0, 1, 20, dtype=torch.float64)
+    best = exact.topk(services.BEST)
+    answer = {"answer": int(best.indices[0]), "best": best.indices.tolist(), "scores": best.values.tolist()}
+    assert services.error(answer, exact) == 0
+    fault(answer)
+    assert not services.error(answer, exact) <= 0.01
+
+
+def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
+    layer, x = torch.nn.Linear(64, 24), torch.randn(3, 5, 64)
+    with torch.no_grad():
+        right, told = layer(x), services.LinearInt8(layer)(x)
+    assert told.shape == right.shape
+    assert 0 < float((told - right).norm() / right.norm()) < 0.02
+
+
+def test_quantising_reaches_every_linear_layer() -> None:
+    model = services.in_int8(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8))))
+    assert not any(isinstance(layer, torch.nn.Linear) for layer in model.modules())
+    assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
+
+
+# ------------------------------------------------------------------------------------------------ the server
+
+
+class Slow(services.Service):
+    """Answers after a while; fails where it is told to."""
+
+    def inputs(self, body: bytes) -> Any:
+        if not body:
+            raise ValueError("a request asks for something")
+        return body
+
+    def scores(self, inputs: Any) -> Any:
+        raise NotImplementedError
+
+    def answer(self, inputs: Any) -> Any:
+        if inputs == b"fail":
+            raise RuntimeError("broken")
+        time.sleep(0.05)
+        return {"answer": len(inputs)}
+
+    requests = exact = classmethod(lambda cls: [])  # type: ignore[assignment]
+
+
+def desk(kind: str = "cpu", workers: int = 2) -> server.Desk:
+    return server.Desk(Slow(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
+
+
+def test_the_server_answers_refuses_and_survives_a_failure() -> None:
+    held, running = server.listening(0), server.uvicorn_server(desk())
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [held]})
+    thread.start()
+    line = http.client.HTTPConnection(*held.getsockname(), timeout=30)
+
+    def said(method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+        line.request(method, path, body)
+        response = line.getresponse()
+        return response.status, response.read().decode()
+
+    try:
+        assert said("POST", "/answer", b"four") == (200, '{"answer":4}')
+        assert said("POST", "/answer", b"") == (400, "a request asks for something")
+        assert said("POST", "/answer", b"fail")[0] == 500
+        line.close()  # the server does so after a failure
+        assert said("GET", "/answer")[0] == 405
+        assert said("POST", "/answer", b"x") == (200, '{"answer":1}')
+        used = json.loads(said("GET", "/usage")[1])
+        assert used["open"] == 0
+        assert used["cpu_s"] > 0
+    finally:
+        running.should_exit = True
+        line.close()
+        thread.join(30)
+        held.close()
+    assert not thread.is_alive()
+
+
+async def stays() -> bool:
+    return False
+
+
+async def leaves() -> bool:
+    return True
+
+
+def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
+    async def many(at: server.Desk) -> list[Any]:
+        return await asyncio.gather(*(at.answer(b"x", leaves) for _ in range(6)))
+
+    at = desk(workers=1)
+    answers = asyncio.run(many(at))
+    assert answers == [{"answer": 1}] * 2 + [None] * 4
+    assert at.open == 0
+
+
+def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other_on_a_gpu() -> None:
+    async def several(at: server.Desk) -> tuple[float, int]:
+        begun = time.perf_counter()
+        asked = [asyncio.create_task(at.answer(b"x", stays)) for _ in range(4)]
+        await asyncio.sleep(0.02)
+        waiting = at.open
+        await asyncio.gather(*asked)
+        return time.perf_counter() - begun, waiting
+
+    alone = desk("gpu")
+    took, waiting = asyncio.run(several(alone))
+    assert waiting == 4
+    assert took >= 4 * 0.05
+    assert 4 * 0.05 <= alone.busy_s <= took
+    both = desk(workers=2)
+    asyncio.run(several(both))
+    assert both.busy_s == 0
+    assert both.open == 0
+
+
+def test_a_taken_port_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        child = Child("server", {**ORDERS, "port": port})
+        with pytest.raises(
+            Unsupported, match=rf"no server can listen on port {port} of 127.0.0.1: Address already in use"
+        ):
+            child.answer(60)
+    assert not child.alive
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    child = Child("server", {**ORDERS, "device": "cuda:7"})
+    with pytest.raises(Unsupported, match="no device 'cuda:7' on this machine"):
+        child.answer(60)
+
+
+def test_a_server_that_cannot_start_is_told() -> None:
+    child = Child("server", {**ORDERS, "service": "none such"})
+    with pytest.raises(ChildError, match="the server ended with code 1 before it answered"):
+        child.answer(60)
+    assert not child.alive
+
+
+def test_a_server_that_keeps_silent_is_ended() -> None:
+    child = Child("server", ORDERS)
+    with pytest.raises(ChildError, match="the server did not answer within 0 s"):
+        child.answer(0.01)
+    assert not child.alive
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
+    code = (
+        "import time; from experiments.serving.process import Child\n"
+        f"child = Child('server', {ORDERS!r}); print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert parent.stdout is not None
+        pid, port = map(int, parent.stdout.readline().split())
+        assert not gone(pid)
+        parent.send_signal(how)
+        parent.wait(30)
+        assert process.wait_until(lambda: gone(pid), 10)
+        with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+            pass
+    finally:
+        parent.kill()
+
+
+# ------------------------------------------------------------------------------------------------ cores
+
+
+def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: list[list[int]]) -> None:
+    for core in siblings:
+        for one in core:
+            folder = tmp_path / f"cpu{one}" / "topology"
+            folder.mkdir(parents=True)
+            (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
+    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {one for core in siblings for one in core})
+
+
+@pytest.mark.parametrize(
+    ("usable", "siblings", "cores", "mine", "others"),
+    [
+        (2, [[0], [1]], 1, [0], [1]),
+        (2, [[0], [1]], 2, [0, 1], []),
+        (2, [[0], [1]], 0, [0, 1], []),
+        (4, [[0, 4], [1, 5], [2, 6], [3, 7]], 2, [0, 1], [2, 6, 3, 7]),
+        (2, [[0], [1], [2], [3]], 2, [0, 1], []),
+    ],
+    ids=["one of two", "both", "all", "siblings", "a quota of two"],
+)
+def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: Any, cores: int, mine: Any, others: Any
+) -> None:
+    topology(monkeypatch, tmp_path, usable, siblings)
+    assert process.split_cores(cores) == (mine, others)
+
+
+def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unsupported, match="a server on 4096 cores needs 4096, and this process may use"):
+        process.split_cores(4096)
+    monkeypatch.delattr(os, "sched_setaffinity")
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 8)
+    assert process.split_cores(0) == ([], [])
+    with pytest.raises(Unsupported, match="cannot hold a process to 2 of 8 cores"):
+        process.split_cores(2)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not pin processes")
+def test_a_server_is_held_to_its_cores() -> None:
+    one = [min(os.sched_getaffinity(0))]
+    child = Child("server", {**ORDERS, "cpus": one})
+    child.answer(60)
+    for thread in psutil.Process(child.pid).threads():
+        assert os.sched_getaffinity(thread.id) == set(one)
+    child.stop()
+
+
+# ------------------------------------------------------------------------------------------------ the load
+
+
+def test_arrivals_are_a_poisson_process() -> None:
+    times = load.arrivals(50.0, 20_000, seed=1)
+    gaps = [after - before for before, after in zip([0.0, *times], times, strict=False)]
+    assert statistics.fmean(gaps) == pytest.approx(1 / 50, rel=0.03)
+    assert statistics.stdev(gaps) == pytest.approx(1 / 50, rel=0.03)
+    assert times == load.arrivals(50.0, 20_000, seed=1) != load.arrivals(50.0, 20_000, seed=2)
+
+
+class Stand(ThreadingHTTPServer):
+    """A server in the real one's place, which takes its time, one request after the other, and may fail."""
+
+    daemon_threads = True
+
+    def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.seconds, self.every, self.says, self.count, self.one = seconds, every, says, 0, threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Asked(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        stand = self.server
+        assert isinstance(stand, Stand)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        with stand.one:
+            time.sleep(stand.seconds)
+            stand.count += 1
+            fails = stand.every and stand.count > load.WARM_UP and stand.count % stand.every == 0
+        told = f'{{"answer": {stand.says}}}'.encode()
+        self.send_response(500 if fails else 200)
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, *_: Any) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def stand() -> Iterator[Any]:
+    made: list[Stand] = []
+
+    def make(**given: Any) -> int:
+        made.append(Stand(**given))
+        return int(made[-1].server_address[1])
+
+    yield make
+    for one in made:
+        one.shutdown()
+        one.server_close()
+
+
+def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> load.Seen:
+    asked = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
+             "expected": [7]}  # fmt: skip
+    with asyncio.Runner(loop_factory=load.exact_loop) as runner:
+        return runner.run(load.offer(asked))
+
+
+def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
+    seen = offered(stand(), rate=100, count=50)
+    assert all(seen.good)
+    assert len(seen.latency) == len(seen.late) == 50
+    assert all(late <= took for late, took in zip(seen.late, seen.latency, strict=True))
+    assert seen.cpu_s > 0
+
+
+def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> None:
+    """The server does at most 50 a second: of 200 a second, each waits some 15 ms longer than the one before."""
+    seen = offered(stand(seconds=0.02), rate=200, count=100)
+    assert all(seen.good)
+    # By the sum that an open loop comes to: a hundred services, less the half second in which they arrive.
+    assert max(seen.latency) > 100 * 0.02 - 1.5 * 100 / 200
+    assert statistics.fmean(seen.latency[-25:]) > 2 * statistics.fmean(seen.latency[:25])
+
+
+def test_a_request_without_an_answer_in_time_counts_with_all_of_it(stand: Any) -> None:
+    seen = offered(stand(seconds=0.05), rate=200, count=40, timeout_s=0.4)
+    failed = [took for took, good in zip(seen.latency, seen.good, strict=True) if not good]
+    assert failed
+    assert min(failed) >= 0.4
+    assert len(seen.latency) == 40
+
+
+@pytest.mark.parametrize(
+    ("given", "failures"), [({"every": 4}, range(8, 13)), ({"says": "8"}, [40])], ids=["errors", "wrong answers"]
+)
+def test_failures_are_counted_not_dropped(stand: Any, given: Any, failures: Any) -> None:
+    seen = offered(stand(**given), rate=400, count=40)
+    assert seen.good.count(False) in failures
+    assert all(took >= 5.0 for took, good in zip(seen.latency, seen.good, strict=True) if not good)
+
+
+def test_a_server_that_is_gone_fails_every_request() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert not any(offered(port, rate=400, count=20).good)
+
+
+# ------------------------------------------------------------------------------------------------ the experiment
+
+
+def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
+    latency = [took * (1 + place / count) for place in range(count)]
+    latency[:failing] = [2.0] * failing
+    good = [place >= failing for place in range(count)]
+    return {"latency": latency, "late": [1e-4] * count, "good": good, "span_s": count / 100, "cpu_s": count / 1000}
+
+
+USED = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
+
+
+def test_percentiles_need_requests_enough() -> None:
+    few, more, many = (serving._metrics(seen(count), *USED, 0, "cpu") for count in (99, 100, 1000))
+    assert "p50_latency" in few
+    assert "p99_latency" not in few
+    assert "p99_latency" in more
+    assert "p999_latency" not in more
+    assert many["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
+    assert many["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
+
+
+def test_failures_show_in_the_percentile_and_in_the_rate() -> None:
+    found = serving._metrics(seen(200, failing=20), *USED, 2, "cpu")
+    assert found["failed_share"] == (pytest.approx(0.1), "1")
+    assert found["p99_latency"][0] == 2.0
+    assert found["achieved_rate"] == (pytest.approx(90), "1/s")
+    assert found["cpu_per_request"] == (pytest.approx(1 / 180), "s")
+    assert found["client_share"] == (pytest.approx(0.05), "1")
+    assert "gpu_busy_share" not in found
+
+
+def test_without_one_answer_there_is_no_rate() -> None:
+    found = serving._metrics(seen(200, failing=200), *USED, 0, "gpu")
+    assert found["failed_share"] == (1.0, "1")
+    assert found["gpu_busy_share"] == (pytest.approx(0.05), "1")
+    assert found["client_share"] == (0.0, "1")
+    assert "achieved_rate" not in found
+    assert "cpu_per_request" not in found
+
+
+def test_latencies_are_thinned_and_percentiles_are_not() -> None:
+    given = seen(5000)
+    given["latency"][1] = 1.9
+    found = serving._metrics(given, *USED, 0, "cpu")
+    values = found["latency"][0]
+    assert isinstance(values, list)
+    assert len(values) <= serving.MOST_SAMPLES
+    assert 1.9 not in values
+    given["latency"][1:7] = [1.9] * 6
+    assert serving._metrics(given, *USED, 0, "cpu")["p999_latency"][0] > 1.8
+
+
+@pytest.mark.parametrize("device", [CPU, SecondCpu()])
+def test_a_point_is_measured_and_its_server_lives_on(device: Any) -> None:
+    made = work(device)
+    assert (made.check, made.observe) != (None, None)
+    assert made.tolerance is not None
+    assert made.check is not None
+    assert made.check() <= made.tolerance
+    (kept,) = serving._SERVERS.values()
+    assert made.observe is not None
+    found = made.observe()
+    assert found["failed_share"] == (0.0, "1")
+    assert found["requests"] == (60.0, "1")
+    assert 0 < found["p50_latency"][0] < serving.TIMEOUT_S
+    assert ("gpu_busy_share" in found) == (device.kind == "gpu")
+    again = work(device, requests_per_s=70)
+    assert again.check is not None
+    again.check()
+    assert serving._SERVERS and kept in serving._SERVERS.values()
+    serving.close()
+    assert not kept.child.alive
+
+
+def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_SERVERS", 1)
+    first = serving.server(ORDERS)
+    assert serving.server(ORDERS) is first
+    os.kill(first.child.pid, signal.SIGKILL)
+    assert process.wait_until(lambda: not first.child.alive, 10)
+    second = serving.server(ORDERS)
+    assert second is not first
+    third = serving.server({**ORDERS, "workers": 2})
+    assert not second.child.alive
+    assert third.child.alive
+    with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
+        third.ask("POST", "/answer", b"abc")
+    serving.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"dtype": "int8"}, "comes in float32, bfloat16, not in int8"),
+        ({"service": "int8"}, "comes in int8, not in float32"),
+        ({"cores": 4096}, "4096 cores"),
+        ({"threads": 2}, "2 threads for a computation are more than the 1 cores"),
+        ({"requests_per_s": 0}, "a request a second"),
+    ],
+)
+def test_what_cannot_be_is_unsupported(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unsupported, match=why):
+        work(**given)
+
+
+def test_memory_is_that_of_the_stored_vectors() -> None:
+    memory = get("serving").memory
+    assert memory is not None
+    of = {"requests_per_s": 5, "cores": 1, "seconds": 1, "backend": "torch", "threads": 1}
+    assert 1.5e9 < memory(service="embedding", dtype="float32", **of) < 1.7e9
+    assert memory(service="classifier", dtype="float32", **of) == 0

@@ -1,0 +1,297 @@
+"""The zoo: its models have the size, the operations and the data that they say, and they learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.models import data
+from experiments.models.levels import Extent, extent, traced
+from experiments.models.names import Model
+from experiments.models.networks import Bag
+from experiments.models.zoo import ZOO, Entry
+from experiments.suite import models as suite
+
+# Those that a test may hold in memory; the others are only made on the meta device.
+SMALL = [name for name, entry in ZOO.items() if entry.parameters() < 20e6]
+LARGE = [name for name in ZOO if name not in SMALL]
+
+
+def transformer(width: int, blocks: int, length: int) -> int:
+    """Weights and biases of a GPT's blocks, norms and embeddings, and its head."""
+    block = 12 * width**2 + (3 + 1 + 4 + 1) * width + 2 * 2 * width
+    return block * blocks + 2 * width + 256 * width * 2 + length * width
+
+
+PARAMETERS = {
+    "mlp": 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
+    # He et al. 2016, table 6: 0.27 million; here grey images, projections in place of padding, two weights a norm.
+    "resnet": (
+        9 * (16 + 6 * 16**2 + 16 * 32 + 5 * 32**2 + 32 * 64 + 5 * 64**2)
+        + 16 * 32 + 32 * 64 + 2 * (7 * 16 + 6 * 32 + 6 * 64) + 650
+    ),
+    "lstm-32": 2 * 256 * 256 + 2 * 4 * 256 * (2 * 256 + 2),
+    "gpt": transformer(256, 4, 64),
+    "gpt2": transformer(768, 12, 256),
+    "gpt-1m": transformer(128, 5, 128),
+    "gpt-10m": transformer(384, 6, 128),
+    "gpt-350m": transformer(1024, 24, 256),
+    "gpt-1.3b": transformer(2048, 24, 256),
+    "gpt-7b": transformer(4096, 32, 256),
+    "embedding": 65536 * 64 + 64 * 64 + 64,
+    "tabular": 30 * 128 + 128 + 3 * (2 * 128 * 256 + 128 + 256 + 2 * 128) + 2 * 128 + 2 * 128 + 2,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small work on busy cores: threads would wait for one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def loss(entry: Entry, model: nn.Module, size: int = 2) -> torch.Tensor:
+    inputs, targets = entry.batch(size)
+    return functional.cross_entropy(model(inputs), targets.flatten())
+
+
+def test_the_names_are_those_of_the_zoo() -> None:
+    assert list(get_args(Model)) == list(ZOO)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_number_of_weights_is_that_of_the_formula(name: str) -> None:
+    assert ZOO[name].parameters() == PARAMETERS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "about"), [("gpt-1m", 1e6), ("gpt-10m", 1e7), ("gpt-85m", 85e6), ("gpt-350m", 3e8), ("gpt-1.3b", 1.25e9)]
+)
+def test_a_gpt_has_about_as_many_weights_as_its_name_says(name: str, about: float) -> None:
+    assert ZOO[name].parameters() == pytest.approx(about, rel=0.1)
+
+
+def test_one_gpt_has_two_names() -> None:
+    assert ZOO["gpt-85m"] is ZOO["gpt2"]
+    assert len(set(ZOO.values())) == len(ZOO) - 1
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("size", [1, 3])
+def test_shapes_and_kinds_of_inputs_and_answers(name: str, size: int) -> None:
+    entry = ZOO[name]
+    inputs, targets = entry.batch(size)
+    assert inputs.shape == (size, *entry.sample)
+    assert inputs.is_floating_point() is not entry.first_input_has_gradient
+    assert entry.images is (inputs.dim() == 4)
+    out = entry.model()(inputs)
+    assert out.shape == (size * entry.length, entry.classes)
+    assert targets.numel() == len(out)
+    assert 0 <= int(targets.min()) <= int(targets.max()) < entry.classes
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_large_ones_run_without_memory(name: str) -> None:
+    entry = ZOO[name]
+    with torch.device("meta"):
+        out = entry.model()(torch.zeros(1, *entry.sample, dtype=torch.int64))
+    assert out.shape == (entry.length, entry.classes)
+
+
+@pytest.mark.parametrize("name", [*(one for one in ZOO if not one.startswith("lstm")), "lstm-32"])
+def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
+    """Within 1%; most are equal.
+
+    Two things are not counted by the counter as they run, and are taken apart for it: attention, which on a CPU
+    is an operator that it does not know (its parts are two products), and the LSTM, a single call of oneDNN.
+    """
+    entry = ZOO[name]
+    with torch.device("meta" if name in LARGE else "cpu"):
+        model = entry.model()
+    inputs, targets = (one.to("meta") for one in entry.batch(2)) if name in LARGE else entry.batch(2)
+    with (
+        FlopCounterMode(display=False) as counter,
+        sdpa_kernel(SDPBackend.MATH),
+        torch.backends.mkldnn.flags(enabled=not name.startswith("lstm")),
+    ):
+        out = model(inputs)
+        forward = counter.get_total_flops()
+        functional.cross_entropy(out, targets.flatten()).backward()
+    assert forward == entry.forward_flop(2)
+    # The LSTM's first step needs no gradient of its initial state: a half of a third of one step in 32.
+    assert counter.get_total_flops() == pytest.approx(entry.step_flop(2), rel=0.01 if name == "lstm-32" else 1e-9)
+
+
+@pytest.mark.parametrize("name", ["lstm-128", "lstm-512"])
+def test_operations_of_a_recurrence_grow_with_its_length(name: str) -> None:
+    longer = ZOO[name].length / 32
+    assert ZOO[name].step_flop(1) == longer * ZOO["lstm-32"].step_flop(1)
+    assert ZOO[name].parameters() == ZOO["lstm-32"].parameters()
+
+
+def test_the_lstm_and_the_transformer_beside_it_take_like_operations() -> None:
+    assert ZOO["lstm-128"].step_flop(1) == pytest.approx(ZOO["gpt-1m"].step_flop(1), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular"])
+def test_each_kind_learns(name: str) -> None:
+    torch.manual_seed(1)
+    entry = ZOO[name]
+    model = entry.model()
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    inputs, targets = entry.batch(4)
+    losses = []
+    for _ in range(10):
+        optimiser.zero_grad()
+        now = functional.cross_entropy(model(inputs), targets.flatten())
+        now.backward()
+        optimiser.step()
+        losses.append(float(now.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_what_classes_can_be_told_by_is_in_the_passages() -> None:
+    every, begins = data.modules(Bag.CLASSES)
+    assert len(begins) == Bag.CLASSES + 1
+    assert int(begins[-1]) == len(every)
+    torch.manual_seed(0)
+    trigrams, labels = data.module_batch(50, 256, Bag.CLASSES, Bag.BUCKETS)
+    assert trigrams.shape == (50, 254)
+    assert 0 <= int(trigrams.min()) <= int(trigrams.max()) < Bag.BUCKETS
+    # The first passage stands in the module that its label names, and hashes to the same buckets there.
+    label = int(labels[0])
+    text = every[int(begins[label]) : int(begins[label + 1])].long()
+    hashed = (((text[:-2] << 16) | (text[1:-1] << 8) | text[2:]) * 2654435761 % 2**32) * Bag.BUCKETS >> 32
+    windows = hashed.unfold(0, 254, 1)
+    assert bool((windows == trigrams[0]).all(1).any())
+
+
+def test_images_and_tables_are_real() -> None:
+    images, labels = data.mnist()
+    assert images.shape == (5000, 1, 28, 28)
+    assert (float(images.min()), float(images.max())) == (0.0, 1.0)
+    assert labels.bincount().tolist() == [500] * 10
+    rows, classes = data.table()
+    assert rows.shape == (569, 30)
+    assert classes.bincount().tolist() == [212, 357]
+    assert float(rows.mean(0).abs().max()) < 1e-5
+    assert float((rows.std(0, unbiased=False) - 1).abs().max()) < 1e-5
+
+
+def saved_bytes(entry: Entry, size: int) -> int:
+    """What autograd really keeps of a forward pass, without weights."""
+    model = entry.model()
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
+        loss(entry, model, size)
+    storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in kept}
+    return sum(size for place, size in storages.items() if place not in weights)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular"])
+def test_activations_are_what_one_more_sample_keeps(name: str) -> None:
+    """Within 3%: oneDNN's workspace of an LSTM grows by pages."""
+    entry = ZOO[name]
+    assert entry.activation_bytes() == pytest.approx(saved_bytes(entry, 3) - saved_bytes(entry, 2), rel=0.03)
+
+
+def test_what_is_counted_leaves_random_numbers_alone() -> None:
+    torch.manual_seed(3)
+    right = torch.rand(2)
+    torch.manual_seed(3)
+    for name in ("mlp", "lstm-32"):
+        entry = ZOO[name]
+        Entry(entry.model, entry.batch, entry.macs, True, entry.sample, entry.family, entry.length).parameters()
+        entry.activation_bytes()
+    assert torch.equal(torch.rand(2), right)
+
+
+def test_a_chain_of_layers_is_as_deep_as_it_is_long_and_as_wide_as_its_products() -> None:
+    # Three products with their biases, two ReLUs between; sums of 64, 512 and 512 terms.
+    found = extent(traced(ZOO["mlp"]))
+    products = [64 * 512, 512 * 512, 512 * 10]
+    assert found == Extent(
+        levels=5,
+        span=5 + 6 + 9 + 9,
+        work=sum(products) + 2 * 512,
+        widest=512 * 512,
+        median=sorted([*products, 512, 512])[2],
+    )
+
+
+def test_branches_side_by_side_share_a_level() -> None:
+    class Fork(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(8, 4, bias=False), nn.Linear(8, 4, bias=False)
+            self.unused = nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.unused(x)
+            return self.left(x) + self.right(x)
+
+    made = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), lambda: [64], False, (8,), "dense")
+    assert extent(traced(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
+
+
+def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
+    def levels(length: int) -> int:
+        entry = ZOO["lstm-32"]
+        cut = Entry(entry.model, entry.batch, entry.macs, True, (length,), "recurrent", length, entry.classes)
+        return extent(traced(cut)).levels
+
+    assert levels(8) - levels(6) == levels(6) - levels(4) > 0
+
+
+def test_a_transformer_is_no_deeper_for_a_longer_text() -> None:
+    assert extent(traced(ZOO["gpt-10m"])).levels == pytest.approx(extent(traced(ZOO["gpt-1m"])).levels * 6 / 5, rel=0.1)
+
+
+def test_an_operator_of_unknown_work_is_refused() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sort(-1).values
+
+    made = Entry(Sorted, lambda size: (torch.zeros(size, 8), torch.zeros(size)), list, False, (8,), "dense")
+    with pytest.raises(TypeError, match="sort"):
+        extent(traced(made))
+
+
+def test_an_operator_that_overwrites_its_operand_is_refused() -> None:
+    class Overwriting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 2).exp_()
+
+    made = Entry(Overwriting, lambda size: (torch.zeros(size, 8), torch.zeros(size)), list, False, (8,), "dense")
+    with pytest.raises(TypeError, match="exp_"):
+        extent(traced(made))
+
+
+@pytest.mark.parametrize("name", ["gpt-350m", "gpt-7b"])
+def test_large_models_are_counted_without_being_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = suite.models(None, model=name, threads=1)  # type: ignore[arg-type]
+    assert made.check is None
+    assert suite.memory(name, 1) == 0
+    assert made.observe is not None
+    found: Any = made.observe()
+    assert found["parameters"][0] == PARAMETERS[name]
+    assert found["work"][0] > found["forward_flop"][0] / 2
+
+
+def test_a_graph_that_computes_something_else_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = suite.models(None, model="mlp", threads=1)  # type: ignore[arg-type]
+    relu = functional.relu
+    monkeypatch.setattr(functional, "relu", lambda x: relu(x) * 1.01)
+    assert made.check is not None
+    assert made.tolerance is not None
+    assert made.check() > made.tolerance
