@@ -46,7 +46,7 @@ def _by(data: Data, label: str, metrics: dict[str, str]) -> Cells:
     unit="1",
     needs=_NEEDS,
     labels=("model", "level"),
-    says="Counted on {node}: in the {labels} level of its graph, {value} calculations of one sample need no result of one another",
+    says="Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another",
 )
 def parallel_width(data: Data) -> Cells:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
