@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,20 +84,19 @@ def _from_columns(flag: Flag, samples: pd.DataFrame) -> Flag:
     return flag if math.isnan(most) else Flag(flag.name, f"{most:.0%}{words}")
 
 
-def of_rounds(samples: pd.DataFrame) -> list[Seen]:
-    """`unstable` if the medians of a point's rounds lie further apart than chance would put them.
+def of_rounds(rounds: Sequence[ArrayLike]) -> list[Seen]:
+    """`unstable` if the medians of a point's rounds (each one's samples) lie further apart than chance puts them.
 
     Two medians that are each known to within h may differ by 2 h with nothing having changed between them. h is the
     half-width that the rounds' own samples give, but no less than what the study is content with, at which it stops
     sampling. What lies beyond came with the process or with the time of day; the interval, which rests on the rounds,
     holds it. Not for shares, which have no scale of their own.
     """
-    groups = samples.groupby("round")["value"]
-    medians = groups.median()
-    if len(medians) < 2 or (samples["unit"] == "1").any() or (medians <= 0).any():
+    medians = np.array([np.median(np.asarray(values, float)) for values in rounds])
+    if len(medians) < 2 or (medians <= 0).any():
         return []
     spread = float(medians.max() / medians.min() - 1)
-    explained = 2 * max(CONTENT, *(half_width(values) for _, values in groups))
+    explained = 2 * max(CONTENT, *(half_width(values) for values in rounds))
     return [Seen(UNSTABLE, most=f"rounds differ by {spread:.0%}")] if spread > explained else []
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from report import flags, stats
 
@@ -21,6 +22,13 @@ COUNTED = {
     *(f"{names}operators" for names in ("", "public_")),
     *(f"{names}kernels_{key}" for names in ("", "public_") for key in ("cpu", "cuda", "mps", "xpu")),
 }  # fmt: skip
+
+# What a row of the summary is made of, besides the key.
+_HELD = (
+    "round", "value", "unit", "status", "reason", "stop_reason", "flop", "bytes", "error", "tolerance", "flags",
+    "origin",
+)  # fmt: skip
+Array = NDArray[Any]
 
 COLUMNS = {
     "metric": "What was measured",
@@ -52,7 +60,12 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     columns = [*POINT, *COLUMNS]
     if not len(samples):
         return pd.DataFrame(columns=columns)
-    rows = [_row(dict(zip(SERIES, key, strict=True)), part) for key, part in samples.groupby(SERIES, sort=True)]
+    # Arrays by position: thousands of small frames would take ten times as long.
+    held = {name: samples[name].to_numpy() for name in _HELD}
+    places: Any = samples.groupby(SERIES, sort=True).indices
+    rows = [
+        {**dict(zip(SERIES, key, strict=True)), **_row(samples, held, np.sort(places[key]))} for key in sorted(places)
+    ]
     table = pd.DataFrame(rows)
     for name in ("estimate", "low", "high", "log_se", "df"):
         table[name] = np.nan
@@ -64,35 +77,53 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     return table[columns]
 
 
-def _commonest(values: pd.Series) -> str:
+def _commonest(values: Array) -> str:
     seen = values[values != ""]
-    # mode() sorts, so that ties are broken the same way every time.
-    return str(seen.mode().iloc[0]) if len(seen) else ""
+    if not len(seen):
+        return ""
+    words, counts = np.unique(seen.astype(str), return_counts=True)
+    # Sorted, so that ties are broken the same way every time.
+    return str(words[np.argmax(counts)])
 
 
-def _row(key: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
-    ok = part[part["status"] == "ok"]
-    failed = part[part["status"] != "ok"]
-    used = ok if len(ok) else part
-    reason = _commonest(failed["reason"])
+def _known(values: Array) -> Array:
+    return values[~np.isnan(values)]
+
+
+def _row(samples: pd.DataFrame, held: dict[str, Array], at: Array) -> dict[str, Any]:
+    """What the summary says of the samples of one point and metric, which lie at these positions."""
+    good = held["status"][at] == "ok"
+    ok, failed = at[good], at[~good]
+    used = ok if len(ok) else at
+    reason = _commonest(held["reason"][failed])
     if len(ok) and len(failed):
-        rounds = failed["round"].nunique()
-        reason = f"{rounds} of {part['round'].nunique()} rounds {_commonest(failed['status'])}: {reason}"
+        rounds = len(np.unique(held["round"][failed]))
+        every, status = len(np.unique(held["round"][at])), _commonest(held["status"][failed])
+        reason = f"{rounds} of {every} rounds {status}: {reason}"
+    of_round = held["round"][ok]
+    by_round = [held["value"][ok][of_round == number] for number in np.unique(of_round)]
+    flagged = bool((held["flags"][used] != "").any())
+    share = bool((held["unit"][ok] == "1").any())
+    flop, moved, error, tolerance = (_known(held[name][used]) for name in ("flop", "bytes", "error", "tolerance"))
     return {
-        **key,
-        "unit": _commonest(used["unit"]),
-        "status": "ok" if len(ok) else _commonest(part["status"]),
+        "unit": _commonest(held["unit"][used]),
+        "status": "ok" if len(ok) else _commonest(held["status"][at]),
         "reason": reason,
-        "stop_reason": _commonest(used["stop_reason"]),
-        "n_rounds": int(ok["round"].nunique()),
+        "stop_reason": _commonest(held["stop_reason"][used]),
+        "n_rounds": len(by_round),
         "n_samples": len(ok),
-        "flop": used["flop"].median(),
-        "bytes": used["bytes"].median(),
-        "error": used["error"].max(),
-        "tolerance": used["tolerance"].max(),
-        "flags": flags.text([*flags.of_samples(used), *(flags.of_rounds(ok) if len(ok) else [])]),
-        "origin": _commonest(used["origin"]),
-        "_rounds": ok.groupby("round")["value"].median().to_numpy() if len(ok) else None,
+        "flop": np.median(flop) if len(flop) else np.nan,
+        "bytes": np.median(moved) if len(moved) else np.nan,
+        "error": error.max() if len(error) else np.nan,
+        "tolerance": tolerance.max() if len(tolerance) else np.nan,
+        "flags": flags.text(
+            [
+                *(flags.of_samples(samples.iloc[used]) if flagged else []),
+                *([] if share else flags.of_rounds(by_round)),
+            ]
+        ),
+        "origin": _commonest(held["origin"][used]),
+        "_rounds": np.array([np.median(values) for values in by_round]) if len(ok) else None,
     }
 
 

@@ -13,19 +13,23 @@ from report.quantities import quantity
 
 # What is comfortable to wait for, at the 99th percentile.
 LIMIT_S = 0.1
-_LABELS = ("service", "requests_per_s", "cores", "dtype", "threads", "backend")
+_LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
 _NEEDS = {"experiments": ["serving"], "device": "any"}
 # What tells one server from another.
-SERVER = ["node", "device", "service", "dtype", "cores", "threads", "backend"]
+SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
 
 
 def loads(data: Data, metric: str) -> Cells:
-    """A metric by server and load, loads by rising rate; how long a load lasted is no label."""
+    """A metric by server and load, loads by rising rate.
+
+    How long a load lasted is no label, nor is how many threads compute an answer: as suits the service.
+    """
     cells = data.summary("serving", metric)
     if not len(cells):
         return cells
     frame = cells.frame.astype({"requests_per_s": float})
-    return cells.at(list(frame.sort_values([*SERVER, "requests_per_s"], kind="stable").index)).without("seconds")
+    order = frame.sort_values([*SERVER, "requests_per_s"], kind="stable").index
+    return cells.at(list(order)).without("seconds", "threads")
 
 
 @quantity(
@@ -48,7 +52,7 @@ def p99_latency(data: Data) -> Cells:
     "serving.capacity",
     unit="requests/s",
     needs=_NEEDS,
-    labels=("service", "cores", "dtype", "threads", "backend"),
+    labels=("service", "cores", "dtype", "backend"),
     says="On {node}, a server ({labels}) bears {value} with 99 of 100 answers within a tenth of a second",
 )
 def capacity(data: Data) -> Cells:

@@ -212,7 +212,7 @@ def test_a_wrong_answer_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("mlp", "decode", "float32", "answers all at once"),
         ("lstm-32", "prefill", "float32", "answers all at once"),
-        ("mlp", "training", "float16", "steps in float16"),
+        ("mlp", "training", "float16", "loss scaling"),
         ("mlp", "training", "tf32", "TF32|tf32"),
     ],
 )
