@@ -22,6 +22,8 @@ from report.render.figures import Drawing
 
 # A cell of a table that has nothing to say.
 NOTHING = "–"
+# Characters of a table that half the width of a page holds, and what lies between two columns.
+HALF_A_PAGE, BETWEEN_COLUMNS = 70, 3
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Table:
     rows: Sequence[Sequence[str]]
     align: str
     widths: Sequence[int]
+
+    @property
+    def characters(self) -> int:
+        """How many characters wide it is at the least: figures are not broken, words of other columns are."""
+        columns = zip(self.align, zip(*self.rows, strict=True), strict=True)
+        widest = [max(len(part) for cell in cells for part in _parts(cell, align)) for align, cells in columns]
+        return sum(widest) + BETWEEN_COLUMNS * len(widest)
 
     def filled(self) -> Table:
         """The table without columns that say nothing, widths in per cent."""
@@ -49,6 +58,10 @@ class Table:
         )
 
 
+def _parts(cell: str, align: str) -> list[str]:
+    return [cell] if align == "r" else cell.split() or [""]
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """What a family shows of one node: what a reader should see, point by point, with a figure, a table or both.
@@ -60,6 +73,11 @@ class Exhibit:
     drawing: Drawing | None = None
     table: Table | None = None
     wide: bool = False
+
+    @property
+    def beside(self) -> bool:
+        """Whether the table stands beside the figure: where both are there, and half a page holds the table."""
+        return bool(self.drawing and self.table and not self.wide and self.table.characters <= HALF_A_PAGE)
 
     def finished(self) -> Exhibit:
         """The same with its table filled."""

@@ -54,8 +54,7 @@ def show(view: View) -> Iterable[Exhibit]:
             drawing=sweep.drawing(view.name("training-phases", device), shows, told, view.where(device)), wide=True
         )
         if whole["model"].nunique() > 1:
-            yield Exhibit(_utilisation(view, device), _split(view, whole, device))
-            yield Exhibit(table=_models(view, device))
+            yield Exhibit(_utilisation(view, device), _split(view, whole, device), _models(view, device))
 
 
 def _swept(whole: pd.DataFrame) -> pd.DataFrame:

@@ -26,8 +26,7 @@ def show(view: View) -> Iterable[Exhibit]:
         return
     ladders = _ladders(rates, gains)
     if ladders:
-        yield Exhibit(_reading(view, rates, ladders), _drawing(view, ladders))
-        yield Exhibit(table=_table(view, ladders))
+        yield Exhibit(_reading(view, rates, ladders), _drawing(view, ladders), _table(view, ladders))
 
 
 def _ladders(rates: Cells, gains: Cells) -> dict[Model, list[dict[str, Any]]]:

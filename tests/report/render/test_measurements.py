@@ -373,3 +373,13 @@ def test_widths_are_per_cent_and_silent_columns_are_left_out(columns: list[tuple
     assert sum(table.widths) == 100
     assert NOTHING not in table.rows[0]
     assert len(table.head) == len(table.align) == len(table.widths) == len(table.rows[0]) == cells.count("here")
+
+
+def test_a_table_stands_beside_its_figure_if_half_a_page_holds_it() -> None:
+    drawing = Drawing("a", {}, lambda shown: None, "", "")  # type: ignore[arg-type, return-value]
+    words = Table("", ["Model", "Time"], [["a model of quite a few words that may be broken", "1.0 s"]], "lr", [1, 1])
+    figures = Table("", ["Model", "Time"], [["mlp", "1,234,567 [1,234,000, 1,235,000] samples/s " * 2]], "lr", [1, 1])
+    assert Exhibit(drawing=drawing, table=words).beside
+    assert not Exhibit(drawing=drawing, table=figures).beside
+    assert not Exhibit(drawing=drawing, table=words, wide=True).beside
+    assert not Exhibit(table=words).beside
