@@ -155,12 +155,10 @@ class Learner:
 
     def accuracy(self) -> float:
         """Share of the held-out answers that are right."""
-        model, dtype = self.trainer.model, self.trainer.dtype
+        model = self.trainer.model
         model.eval()
         right = torch.zeros((), device=self.device.name)
-        with torch.no_grad(), torch.autocast(
-            self.device.name.partition(":")[0], torch.bfloat16, dtype is Dtype.BFLOAT16
-        ):  # fmt: skip
+        with torch.no_grad(), self.trainer.autocast():
             for begin in range(0, self.job.held, self.job.batch):
                 inputs, targets = (one[begin : begin + self.job.batch] for one in self.held)
                 right += (model(inputs).argmax(1) == targets.flatten()).sum()

@@ -67,9 +67,13 @@ class Trainer:
 
         compiled(self.model, threads, first)
 
+    def autocast(self) -> torch.autocast:
+        """A context in which products are computed in the trainer's format."""
+        return torch.autocast(self.device.name.partition(":")[0], torch.bfloat16, self.dtype is Dtype.BFLOAT16)
+
     def loss(self) -> Tensor:
         """Cross entropy of the batch."""
-        with torch.autocast(self.device.name.partition(":")[0], torch.bfloat16, self.dtype is Dtype.BFLOAT16):
+        with self.autocast():
             return cross_entropy(self.call(self.inputs), self.targets)
 
     def forward(self) -> None:

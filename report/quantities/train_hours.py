@@ -153,12 +153,17 @@ def hours_to_train(data: Data) -> Cells:
         return rates
     found = []
     for run in RUNS:
-        flop = total_flop(run, data)
-        these = rates.only(family=run.family).without("family")
-        if len(these):
-            hours = these.frame.assign(estimate=flop / _HOUR / these.frame["estimate"].astype(float))
-            found.append(Cells.from_estimates(hours).label(run=run.name, flop=float(f"{flop:.3g}")))
+        seconds = _seconds(run, rates, data)
+        if len(seconds):
+            found.append((seconds / _HOUR).label(run=run.name, flop=float(f"{total_flop(run, data):.3g}")))
     return concat(found) if found else Cells.empty()
+
+
+def _seconds(run: Run, rates: Cells, data: Data) -> Cells:
+    """Seconds of a run on each device that has a rate of its family."""
+    these = rates.only(family=run.family).without("family")
+    frame = these.frame.assign(estimate=total_flop(run, data) / these.frame["estimate"].astype(float))
+    return Cells.from_estimates(frame) if len(frame) else these
 
 
 def _large(data: Data) -> Cells:
@@ -166,13 +171,13 @@ def _large(data: Data) -> Cells:
     rates = best_rates(data)
     if not len(rates):
         return rates
-    rates = rates.only(family="transformer").without("family")
-    found = []
-    for run in (run for run in RUNS if run.id in LARGE):
-        seconds = rates.frame.assign(estimate=total_flop(run, data) / rates.frame["estimate"].astype(float))
-        size = data.figure(f"{run.id}.parameters")
-        found.append(Cells.from_estimates(seconds).label(run=run.name, parameters=size))
-    return concat(found)
+    large = [run for run in RUNS if run.id in LARGE]
+    return concat(
+        [
+            _seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
+            for run in large
+        ]
+    )
 
 
 @quantity(

@@ -9,12 +9,12 @@ import pytest
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.rules import decide
 from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data
 
 COUNTS = {
     "mlp": {"parameters": 300_000, "levels": 5, "span": 29, "width": 262_144, "median_width": 5_120},
@@ -51,10 +51,6 @@ def trained(synthetic: Factory, gain: float = 2.0, transformer: float = 20.0, fl
 
 def of(name: str, data: Data, **scope: Any) -> Cells:
     return in_scope(quantities()[f"sequential.{name}"].compute(data), scope)
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
 
 
 def test_counts_are_exact_although_they_were_made_once(synthetic: Factory) -> None:

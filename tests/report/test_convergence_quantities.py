@@ -12,7 +12,6 @@ from report import stats
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import convergence as module
 from report.quantities import quantities
 from report.robustness import flips
@@ -22,12 +21,9 @@ from report.wording import number
 
 from .conftest import Factory, SyntheticNode
 from .convergence_runs import runs
+from .evidence import data
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
 
 
 def of(name: str, found: Data, **scope: Any) -> Cells:

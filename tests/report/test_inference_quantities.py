@@ -11,13 +11,13 @@ from report.cells import Cells
 from report.claims import Claim, Part, read_claims
 from report.evidence import Data
 from report.judge import CLAIMS, REFERENCE
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.reference import read_reference
 from report.rules import Ruling, decide
 from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data, of, value
 
 # Weights and seconds of one request on the CPU: as they come, and in ONNX Runtime.
 MODELS = {
@@ -26,19 +26,6 @@ MODELS = {
     "gpt-10m": (1e7, 40e-3, 30e-3),
     "gpt2": (8.5e7, 0.4, 0.2),
 }
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def ask(node: SyntheticNode, model: str, seconds: float, batch: int = 1, **more: Any) -> SyntheticNode:

@@ -10,26 +10,17 @@ from report.cells import Cells
 from report.claims import Part, read_claims
 from report.evidence import Data
 from report.judge import CLAIMS, REFERENCE
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.reference import read_reference
 from report.scope import in_scope, lacking
 from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
+from .evidence import data, value
 
 
 def of(name: str, found: Data, **scope: Any) -> Cells:
     return in_scope(quantities()[f"libraries.{name}"].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def layer(

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.evidence import Data
-from report.nodes import read_nodes
-from report.quantities import quantities
-from report.scope import in_scope
-
 from .conftest import Factory, SyntheticNode
+from .evidence import data, of, value
 
 MIB = 2**20
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def copy(

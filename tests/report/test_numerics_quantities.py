@@ -9,23 +9,13 @@ import pytest
 
 from report.cells import Cells
 from report.claims import read_claims
-from report.evidence import Data
 from report.judge import CLAIMS, REFERENCE
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.reference import read_reference
-from report.scope import in_scope
 from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
+from .evidence import data, of
 
 
 def interval(cells: Cells) -> tuple[float, float, float]:

@@ -11,13 +11,13 @@ from report.cells import Cells
 from report.claims import Part, read_claims
 from report.evidence import Data
 from report.judge import CLAIMS, REFERENCE
-from report.nodes import read_nodes
 from report.quantities import offload, quantities
 from report.reference import read_reference
 from report.rules import decide
 from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data, value
 
 HOST = {
     "eager": ["enqueue_h2d", "enqueue_compute", "enqueue_d2h", "synchronise"],
@@ -26,17 +26,8 @@ HOST = {
 SQUARE = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000}
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
 def of(name: str, found: Data, **scope: Any) -> Cells:
     return in_scope(quantities()[f"offload.{name}"].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def on_cpu(node: SyntheticNode, seconds: float, threads: int = 1, backend: str = "torch", **more: Any) -> None:

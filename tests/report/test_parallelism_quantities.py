@@ -10,20 +10,16 @@ import pytest
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.rules import decide
 from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data
 
 # A chip whose threads do 1 GFLOP/s each until 50,000 of them are at work.
 FULL, EACH = 50_000, 1e9
 COUNTS = (1, 32, 1024, 8192, 16384, 32768, 65536, 1048576)
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
 
 
 def of(name: str, found: Data, **scope: Any) -> Cells:

@@ -7,26 +7,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report.cells import Cells
 from report.evidence import Data, MissingSourceError
 from report.nodes import read_nodes
 from report.quantities import TIERS, quantities
 from report.scope import in_scope
 
 from .conftest import Factory, SyntheticNode
+from .evidence import of, value
 
 
 def data(synthetic: Factory, *nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Data:
     return Data(read_nodes([synthetic.write(nodes)], True), reference or {})
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def products(synthetic: Factory) -> SyntheticNode:

@@ -7,34 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import prediction, quantities
 from report.quantities.kernels import is_held
 from report.rules import decide
-from report.scope import in_scope, lacking
+from report.scope import lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data, of, value
 
 # FLOP/s, bytes/s: a balance of 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
 CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def machine(synthetic: Factory, name: str = "node-a", spread: float = 0.0) -> SyntheticNode:

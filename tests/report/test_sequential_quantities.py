@@ -10,26 +10,17 @@ import pytest
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
+from .evidence import data, value
 
 MIB = 2**20
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
-
-
 def of(name: str, found: Data, **scope: Any) -> Cells:
     return in_scope(quantities()[f"sequential.{name}"].compute(found), scope)
-
-
-def value(cells: Cells) -> float:
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 def steps(

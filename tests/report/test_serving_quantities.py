@@ -9,16 +9,12 @@ import pytest
 
 from report.cells import Cells
 from report.evidence import Data
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.scope import in_scope
 from report.wording import labels_text
 
 from .conftest import Factory, SyntheticNode
-
-
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True))
+from .evidence import data
 
 
 def of(name: str, found: Data, **scope: Any) -> Cells:

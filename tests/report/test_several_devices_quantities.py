@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
 from report.evidence import Data, MissingSourceError
 from report.nodes import read_nodes
-from report.quantities import quantities
 from report.quantities.several_devices import BATCH, PUBLISHED, STATE_BYTES
 from report.reference import read_reference
-from report.scope import in_scope
 
 from .conftest import Factory, SyntheticNode
+from .evidence import of
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 JOB = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo"}
@@ -23,10 +21,6 @@ JOB = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo"}
 
 def data(synthetic: Factory, *nodes: SyntheticNode, reference: bool = False) -> Data:
     return Data(read_nodes([synthetic.write(nodes)], True), read_reference(REFERENCE) if reference else {})
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
 
 
 def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:

@@ -8,26 +8,20 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.cells import Cells
 from report.claims import read_claims
 from report.evidence import Data
 from report.judge import CLAIMS, REFERENCE
 from report.nodes import read_nodes
-from report.quantities import quantities
 from report.reference import read_reference
 from report.rules import decide
-from report.scope import in_scope
 from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode
+from .evidence import of
 
 
 def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
     return Data(read_nodes([synthetic.write(nodes)], True), {})
-
-
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[name].compute(found), scope)
 
 
 def table(

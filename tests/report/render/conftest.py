@@ -11,9 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from contract.files import read_json
+from report.gather import gather
 from report.render import render
+from report.render.measurements import Exhibit, sections
 from report.summary import COLUMNS, POINT
 from report.verdicts import VERDICTS
+from tests.report.conftest import Factory, SyntheticNode
 
 ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}
 TITLES = {
@@ -31,6 +35,18 @@ QUANTITIES = [
     ("training.rate", "samples/s", 12_000.0),
 ]
 NODE = "example-cpu-2c-0a1b2c"
+
+
+@pytest.fixture
+def shown(synthetic: Factory, tmp_path: Path) -> Callable[..., dict[str, list[Exhibit]]]:
+    """Gathers synthetic nodes, and gives what they show, by family."""
+
+    def by_family(*nodes: SyntheticNode) -> dict[str, list[Exhibit]]:
+        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
+        records = read_json(tmp_path / "data" / "nodes.json")
+        return {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
+
+    return by_family
 
 
 def claim_ids() -> list[str]:

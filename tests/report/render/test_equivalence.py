@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
-from report.render.measurements import Exhibit, sections
 from tests.report.conftest import SyntheticNode
 from tests.report.test_equivalence_quantities import MODELS, point
 
 
 @pytest.fixture
-def show(synthetic, tmp_path: Path):
+def show(shown: Any) -> Any:
     """Gathers a synthetic node and gives what the family shows of it."""
-
-    def shown(node: Any) -> list[Exhibit]:
-        gather([synthetic.write([node])], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "equivalence"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("equivalence", [])
 
 
 def both(node: SyntheticNode) -> SyntheticNode:

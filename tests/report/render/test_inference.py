@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.figures import keep
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.test_inference_quantities import MODELS, ask, count, say, zoo
 
@@ -18,13 +16,8 @@ Show = Callable[..., list[Exhibit]]
 
 
 @pytest.fixture
-def show(synthetic: Factory, tmp_path: Path) -> Show:
-    def shown(key: str, *nodes: SyntheticNode) -> list[Exhibit]:
-        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == key), [])
-
-    return shown
+def show(shown: Callable[..., dict[str, list[Exhibit]]]) -> Show:
+    return lambda key, *nodes: shown(*nodes).get(key, [])
 
 
 def with_gpu(node: SyntheticNode) -> SyntheticNode:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 
 COUNTS: dict[str, dict[str, tuple[float, str]]] = {
     name: {
@@ -27,15 +24,9 @@ COUNTS: dict[str, dict[str, tuple[float, str]]] = {
 
 
 @pytest.fixture
-def show(synthetic, tmp_path: Path):
+def show(shown: Any) -> Any:
     """Gathers synthetic nodes and gives what the family shows of them."""
-
-    def shown(*nodes: Any) -> list[Exhibit]:
-        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "models"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("models", [])
 
 
 def count(node: Any) -> Any:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.dots import draw
-from report.render.measurements import Exhibit, sections
 from tests.report.test_orchestration_quantities import loops
 
 
 @pytest.fixture
-def show(synthetic: Any, tmp_path: Path) -> Any:
+def show(shown: Any) -> Any:
     """What a synthetic node's loops show."""
-
-    def shown(node: Any) -> list[Exhibit]:
-        gather([synthetic.write([node])], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "orchestration"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("orchestration", [])
 
 
 def test_waits_are_drawn_by_source_and_workers(show: Any, synthetic: Any) -> None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
-from report.render.measurements import Exhibit, sections
-
 
 @pytest.fixture
-def show(synthetic, tmp_path: Path):
+def show(shown: Any) -> Any:
     """Gathers a synthetic node and gives what the family shows of it."""
-
-    def shown(node: Any) -> list[Exhibit]:
-        gather([synthetic.write([node])], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "parallelism"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("parallelism", [])
 
 
 def point(node: Any, seconds: float, kernel: str, device: str = "cuda:0", backend: str = "cupy", **given: Any) -> None:

@@ -7,25 +7,16 @@ from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.figures import keep
-from report.render.measurements import Exhibit, sections
 
 PEAK, MOVED, CACHE = 1.6e11, 1e10, 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
 
 
 @pytest.fixture
-def show(synthetic, tmp_path: Path):
+def show(shown: Any) -> Any:
     """Gathers synthetic nodes and gives what the family shows of them."""
-
-    def shown(*nodes: Any) -> list[Exhibit]:
-        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "roofline"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("roofline", [])
 
 
 def ceilings(node: Any, device: str = "cpu", factor: float = 1.0) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.figures import VERMILION, keep
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.test_serving_quantities import under
 
@@ -18,14 +16,8 @@ Show = Callable[..., list[Exhibit]]
 
 
 @pytest.fixture
-def show(synthetic: Factory, tmp_path: Path) -> Show:
-    def shown(*nodes: SyntheticNode) -> list[Exhibit]:
-        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        records = read_json(tmp_path / "data" / "nodes.json")
-        found = {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
-        return found.get("serving", [])
-
-    return shown
+def show(shown: Callable[..., dict[str, list[Exhibit]]]) -> Show:
+    return lambda *nodes: shown(*nodes).get("serving", [])
 
 
 def served(node: SyntheticNode, device: str = "cpu") -> SyntheticNode:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.dots import draw
-from report.render.measurements import Exhibit, sections
 from tests.report.test_several_devices_quantities import counted, peak, ranks
 
 
 @pytest.fixture
-def show(synthetic: Any, tmp_path: Path) -> Any:
+def show(shown: Any) -> Any:
     """What a synthetic node's ranks and peaks of memory show."""
-
-    def shown(node: Any) -> list[Exhibit]:
-        gather([synthetic.write([node])], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "several-devices"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("several-devices", [])
 
 
 @pytest.mark.parametrize(("device", "where"), [("cpu", "1 thread"), ("cuda:0", "float32")])

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.figures import keep
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.test_sustained_quantities import COUNTED, idling, product, run, slowing
 
@@ -19,14 +17,8 @@ Show = Callable[..., list[Exhibit]]
 
 
 @pytest.fixture
-def show(synthetic: Factory, tmp_path: Path) -> Show:
-    def shown(*nodes: SyntheticNode) -> list[Exhibit]:
-        gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        records = read_json(tmp_path / "data" / "nodes.json")
-        found = {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
-        return found.get("sustained", [])
-
-    return shown
+def show(shown: Any) -> Show:
+    return lambda *nodes: shown(*nodes).get("sustained", [])
 
 
 def hot(node: SyntheticNode, **more: Any) -> SyntheticNode:

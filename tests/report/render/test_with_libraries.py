@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.files import read_json
-from report.gather import gather
 from report.render.dots import draw
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 from tests.report.test_libraries_quantities import installed, layer, switched
 
 
 @pytest.fixture
-def show(synthetic: Any, tmp_path: Path) -> Any:
+def show(shown: Any) -> Any:
     """What a synthetic node's layers and libraries show."""
-
-    def shown(node: Any) -> list[Exhibit]:
-        gather([synthetic.write([node])], tmp_path / "data", allow_synthetic=True)
-        found = sections(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-        return next((section.exhibits for section in found if section.key == "with-libraries"), [])
-
-    return shown
+    return lambda *nodes: shown(*nodes).get("with-libraries", [])
 
 
 def groups(exhibit: Exhibit) -> dict[str, dict[str, dict[str, Any]]]:

@@ -1,0 +1,29 @@
+"""What every test of quantities asks: the evidence of some synthetic nodes, a quantity's cells, the value of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from report.cells import Cells
+from report.evidence import Data
+from report.nodes import read_nodes
+from report.quantities import quantities
+from report.scope import in_scope
+
+from .conftest import Factory, SyntheticNode
+
+
+def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
+    """The evidence of these nodes."""
+    return Data(read_nodes([synthetic.write(nodes)], True))
+
+
+def of(name: str, found: Data, **scope: Any) -> Cells:
+    """The cells of a quantity that are in scope."""
+    return in_scope(quantities()[name].compute(found), scope)
+
+
+def value(cells: Cells) -> float:
+    """The estimate of the only cell."""
+    assert len(cells) == 1
+    return float(cells.frame["estimate"].iloc[0])
