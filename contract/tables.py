@@ -53,7 +53,11 @@ SAMPLES = pa.DataFrameSchema(
         "params": _column(
             "str",
             "The point's other parameters: a JSON object with sorted keys",
-            pa.Check(_json_object, element_wise=True, error="is not a JSON object"),
+            # Each text is read once, however often it stands there.
+            pa.Check(
+                lambda params: params.isin([text for text in params.unique() if _json_object(text)]),
+                error="is not a JSON object",
+            ),
         ),
         "metric": _column("str", "What was measured: time, time.forward, repeat_share, …"),
         "sample": _column("int64", "Index of the sample within its round, point and metric", _NOT_NEGATIVE),
@@ -191,8 +195,15 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     Raises StudyError naming the file and the reason if it is cut off, is of
     another schema version, or breaks the data dictionary.
     """
+    contents, about = load_samples(path)
+    return validate(frame(contents), str(path)), about
+
+
+def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
+    """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
     try:
-        contents = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            contents = file.read(use_threads=False)
     except (arrow.ArrowException, OSError) as broken:
         reason = str(broken).splitlines()[0]
         raise StudyError(f"{path}: cannot be read as Parquet ({reason})") from None
@@ -202,9 +213,13 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{path}: written under version {about.get('schema')} of the data dictionary, "
             f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
         )
+    return contents, about
+
+
+def frame(contents: arrow.Table) -> pd.DataFrame:
+    """What `load_samples` read, as a data frame; columns that earlier data lack are empty."""
     table = contents.to_pandas()
-    earlier = {name: float("nan") for name in LATER if name not in table.columns}
-    return validate(table.assign(**earlier), str(path)), about
+    return table.assign(**{name: float("nan") for name in LATER if name not in table.columns})
 
 
 _KINDS = {"float64": "number", "int64": "whole number"}

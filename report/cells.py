@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ import pandas as pd
 
 from report import stats
 
-# Not labels: what a cell holds. `detail` says what stands behind an aggregate ("torch, 2048x2048x2048").
-VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail"]
+# Not labels: what a cell holds. `detail` says what stands behind an aggregate ("torch, 2048x2048x2048"),
+# `behind` which rows of the summary, by number; none where it was not followed.
+VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "behind"]
 
 
 def kind_of(device: str) -> str:
@@ -31,6 +32,11 @@ class Cells:
 
     frame: pd.DataFrame
     log: bool = True
+
+    def __post_init__(self) -> None:
+        if "behind" not in self.frame:
+            none: list[tuple[int, ...]] = [()] * len(self.frame)
+            object.__setattr__(self, "frame", self.frame.assign(behind=pd.Series(none, self.frame.index, dtype=object)))
 
     @classmethod
     def from_estimates(cls, frame: pd.DataFrame) -> Cells:
@@ -54,10 +60,37 @@ class Cells:
         """Names of the label columns."""
         return [name for name in self.frame.columns if name not in VALUES]
 
+    def value(self, name: str, row: int) -> Any:
+        """A label or value of one cell."""
+        return self.frame[name].iat[row]
+
     def label_values(self, row: int) -> dict[str, Any]:
         """The labels of one cell; those that do not apply to it are left out."""
-        values = {name: self.frame.iloc[row][name] for name in self.labels}
+        values = {name: self.value(name, row) for name in self.labels}
         return {name: _plain(value) for name, value in values.items() if not _absent(value)}
+
+    def ends(self, level: float | stats.Floats) -> tuple[stats.Floats, stats.Floats]:
+        """Low and high ends of the intervals at another level than the drawn one's, each of shape (cells,).
+
+        What stands as given (infinite df without a standard error: published figures, neighbours of a crossing) stays,
+        and so does an end at 0 or 1, where shares are clipped.
+        """
+        estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
+        grown = np.where(np.isinf(df) & np.isnan(se), 1.0, stats.widening(df, level))
+        if self.log:
+            return estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
+        wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
+        clipped = [np.isin(end, (0.0, 1.0)) for end in (low, high)]
+        return np.where(clipped[0], low, wide[0]), np.where(clipped[1], high, wide[1])
+
+    def all_label_values(self) -> list[dict[str, Any]]:
+        """The labels of every cell, as `label_values` says of one."""
+        found: list[dict[str, Any]] = [{} for _ in range(len(self))]
+        for name in self.labels:
+            for labels, value in zip(found, self.frame[name].tolist(), strict=True):
+                if not _absent(value):
+                    labels[name] = _plain(value)
+        return found
 
     def only(self, **wanted: Any) -> Cells:
         """The cells whose labels have these values (or one of a list of them); device also takes cpu, gpu."""
@@ -86,17 +119,26 @@ class Cells:
     def best(self, by: Sequence[str], of: Sequence[str] = ()) -> Cells:
         """The largest cell of each group; `detail` names it by its labels `of`.
 
-        Its interval is the cell's own. Among near ties the choice of the largest
-        biases the estimate upward, by less than one half-width.
+        The largest of near ties is so by luck in part, and its estimate too high. Its interval is that of a level
+        at which all k cells whose intervals reach its own would be sure together (Bonferroni): wider with each.
         """
         if not len(self):
             return self
         order = self.frame.sort_values("estimate", ascending=False, kind="stable")
-        top = order.groupby(list(by), dropna=False, sort=True).head(1).sort_values(list(by), kind="stable")
+        group = order.groupby(list(by), dropna=False, sort=True).ngroup()
+        first = ~group.duplicated()
+        least = order.loc[first, "low"].set_axis(group[first])
+        reach = (order["high"] >= group.map(least)).groupby(group).sum()
+        top = order[first].iloc[np.argsort(group[first].to_numpy(), kind="stable")]
+        rivals = reach.sort_index().clip(lower=1).to_numpy(float)
+        low, high = Cells(top, self.log).ends(1 - (1 - stats.LEVEL) / rivals)
+        grown = stats.widening(top["df"].to_numpy(float), 1 - (1 - stats.LEVEL) / rivals)
         detail = [
-            ", ".join(str(_plain(row[name])) for name in of if not _absent(row[name])) for _, row in top.iterrows()
+            ", ".join(str(_plain(value)) for value in named if not _absent(value))
+            for named in top[list(of)].itertuples(index=False, name=None)
         ]
-        return Cells(top[[*by, *VALUES]].assign(detail=detail).reset_index(drop=True), self.log)
+        held = top[[*by, *VALUES]].assign(low=low, high=high, se=top["se"] * grown, detail=detail)
+        return Cells(held.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Cells:
         """The cells with these labels set, the same for all or one value per cell."""
@@ -131,6 +173,7 @@ class Cells:
             df=df,
             n_rounds=pairs[["n_rounds", "n_rounds_below"]].min(axis=1),
             n_samples=pairs["n_samples"] + pairs["n_samples_below"],
+            behind=[one + below for one, below in zip(pairs["behind"], pairs["behind_below"], strict=True)],
         )
         kept = [name for name in pairs.columns if not name.endswith("_below")]
         if self.log and other.log:
@@ -162,6 +205,11 @@ def exact(rows: Sequence[Mapping[str, Any]]) -> Cells:
     if "detail" not in frame:
         frame["detail"] = ""
     return Cells(frame, log=False)
+
+
+def together(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """The summary's rows behind several cells, each once, in order."""
+    return tuple(sorted({number for one in rows for number in one}))
 
 
 def _absent(value: Any) -> bool:

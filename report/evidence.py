@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from contract.tables import SAMPLES
+from report import groups
 from report.cells import Cells, kind_of
+from report.coded import coded, keys
 from report.nodes import Nodes
 from report.summary import POINT, summarise
 
+# Columns of the summary from which cells are made, besides the point's own and the value.
+_OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
 # Counters average over up to a second, and a point's first readings still hold its preparation.
 SETTLED = 0.5
 
@@ -28,18 +34,54 @@ class MissingSourceError(Exception):
 
 
 @dataclass
+class Used:
+    """What was asked of the evidence: experiments with a metric (empty: any), and entries of the reference."""
+
+    rows: set[tuple[str, str]] = field(default_factory=set)
+    entries: set[str] = field(default_factory=set)
+
+    def add(self, other: Used) -> None:
+        self.rows |= other.rows
+        self.entries |= other.entries
+
+
+@dataclass
 class Data:
     """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id.
 
-    summarised: the summary, where it is at hand already; else it is made from the nodes' samples.
+    summarised: the summary, where it is at hand already, with rows numbered from 0; else it is
+    made from the nodes' samples. Its text is categories, as that of samples. What is asked of it is
+    noted in `used`, for a reader to follow.
     """
 
     nodes: Nodes
     reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     summarised: InitVar[pd.DataFrame | None] = None
+    used: Used = field(default_factory=Used)
+    _made: dict[tuple[Any, ...], tuple[Any, Used]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self, summarised: pd.DataFrame | None) -> None:
-        self.table = summarise(self.nodes.samples()) if summarised is None else summarised
+        self.table = coded(summarise(self.nodes.samples()) if summarised is None else summarised)
+
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` makes of the evidence, the first time; later that again, with what it asked for noted again."""
+        if key not in self._made:
+            before, self.used = self.used, Used()
+            try:
+                self._made[key] = make(), self.used
+            finally:
+                before.add(self.used)
+                self.used = before
+        made, used = self._made[key]
+        self.used.add(used)
+        return made
+
+    @cached_property
+    def _places(self) -> Mapping[Any, Any]:
+        """Positions of the rows that are ok, by experiment and metric."""
+        ok = np.flatnonzero((self.table["status"] == "ok").to_numpy(bool))
+        found: Any = self.table.iloc[ok].groupby(["experiment", "metric"], sort=False, observed=True).indices
+        return {key: np.sort(ok[places]) for key, places in found.items()}
 
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate", per: str = "") -> Cells:
         """Cells of one experiment's points that are ok; the point's parameters become labels.
@@ -47,16 +89,40 @@ class Data:
         value: estimate (in the metric's unit), or flop_per_s or bytes_per_s. per: flop or bytes
         of a call, by which the value is divided.
         """
-        rows = self.table[
-            (self.table["experiment"] == experiment)
-            & (self.table["metric"] == metric)
-            & (self.table["status"] == "ok")
-            & self.table[value].notna()
-        ]
+        places = self._places.get((experiment, metric), np.empty(0, dtype=np.intp))
+        self.used.rows.update([(experiment, metric)])
+        places = places[self.table[value].take(places).notna().to_numpy()]
+        # Column by column: the table has many more than cells need.
+        names = dict.fromkeys([*POINT, *_OF_CELLS, value, *filter(None, [per])])
+        rows = pd.DataFrame({name: self.table[name].take(places) for name in names})
         if per:
             rows = rows[rows[per] > 0]
             rows = rows.assign(**{value: rows[value] / rows[per]})
-        return _cells(rows, value)
+        return _cells(rows, value, list(zip(rows.index)))
+
+    def samples(self, *experiments: str) -> pd.DataFrame:
+        """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES`."""
+        self.used.rows.update((name, "") for name in experiments)
+        return coded(self.nodes.samples(*experiments))
+
+    def of_samples(self, samples: pd.DataFrame) -> Cells:
+        """Cells of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""
+        made = summarise(samples)
+        made = made[made["status"] == "ok"]
+        return _cells(made, "estimate", self.behind(made))
+
+    def behind(self, made: pd.DataFrame) -> list[tuple[int, ...]]:
+        """Numbers of the summary's rows of each of these points, whatever their metric."""
+        seen = set(made["experiment"].unique())
+        places = [at for (experiment, _), at in self._places.items() if experiment in seen]
+        if not places:
+            return [()] * len(made)
+        own = self.table.take(np.sort(np.concatenate(places)))
+        mine, asked = keys(own, made, POINT)
+        order = np.argsort(mine, kind="stable")
+        first, last = (np.searchsorted(mine[order], asked, side).tolist() for side in ("left", "right"))
+        numbers = own.index.to_numpy()[order].tolist()
+        return [tuple(numbers[start:end]) for start, end in zip(first, last, strict=True)]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Cells:
         """Cells of what a counter showed beside an experiment's samples, in the unit of that column of the samples.
@@ -65,16 +131,15 @@ class Data:
         is the median over its samples past the share `settled` of them; rounds are the unit of the
         interval, as for times. A counter that shows no clock or no power does not count.
         """
-        samples, unit = self.nodes.samples(), (SAMPLES.columns[column].metadata or {})["unit"]
+        samples, unit = self.samples(experiment), (SAMPLES.columns[column].metadata or {})["unit"]
         read = samples[
-            (samples["experiment"] == experiment)
-            & (samples["metric"] == metric)
+            (samples["metric"] == metric)
             & (samples["status"] == "ok")
             & (samples[column] >= 0 if unit == "1" else samples[column] > 0)
         ]
         place = read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True)
         read = read[place > settled]
-        return _cells(summarise(read.assign(metric=column, value=read[column], unit=unit)), "estimate")
+        return self.of_samples(read.assign(metric=column, value=read[column], unit=unit))
 
     def percentile(self, experiment: str, share: float, least: int, metric: str = "time") -> Cells:
         """Cells of a percentile of an experiment's samples, by nearest rank: that of every round.
@@ -82,17 +147,37 @@ class Data:
         Rounds with fewer than `least` samples say nothing of it; rounds are the unit of the
         interval, as for times.
         """
-        samples = self.nodes.samples()
-        samples = samples[
-            (samples["experiment"] == experiment) & (samples["metric"] == metric) & (samples["status"] == "ok")
+        samples = self.samples(experiment)
+        samples = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
+        if not len(samples):
+            return Cells.empty()
+        values, of = samples["value"].to_numpy(float), samples.groupby([*POINT, "round"]).ngroup().to_numpy()
+        order = np.lexsort((values, of))
+        runs = groups.Runs.of(of[order])
+        # As numpy's method "inverted_cdf" has it.
+        rank = np.maximum(np.ceil(runs.length * share - 1), 0).astype(np.intp)
+        ranked = values[order][runs.start + rank]
+        return self.of_samples(samples.assign(value=ranked[of])[(runs.length >= least)[of]])
+
+    def rows_read(self, used: Used) -> dict[str, tuple[int, ...]]:
+        """By node, numbers of the ok rows of the experiments and metrics that were asked for."""
+        places = [
+            at
+            for (experiment, metric), at in self._places.items()
+            if (experiment, metric) in used.rows or (experiment, "") in used.rows
         ]
-        values = samples.groupby([*POINT, "round"])["value"]
-        ranked = values.transform(lambda one: np.quantile(one, share, method="inverted_cdf"))
-        enough = values.transform("size") >= least
-        return _cells(summarise(samples.assign(value=ranked)[enough]), "estimate")
+        if not places:
+            return {}
+        of = np.sort(np.concatenate(places))
+        codes, ids = pd.factorize(self.table["node"].take(of))
+        order = np.argsort(codes, kind="stable")
+        numbers = self.table.index.to_numpy()[of[order]]
+        parts = np.split(numbers, np.cumsum(np.bincount(codes))[:-1])
+        return {str(node): tuple(part.tolist()) for node, part in zip(ids, parts, strict=True)}
 
     def entry(self, name: str) -> Mapping[str, Any]:
         """A verified published figure. Raises MissingSourceError."""
+        self.used.entries.add(name)
         entry = self.reference.get(name)
         if entry is None:
             raise MissingSourceError(f"no reference entry {name}")
@@ -108,22 +193,53 @@ class Data:
         """Every row of the summary of an experiment on devices of one kind, ok or not."""
         return self.table[(self.table["experiment"] == experiment) & (self.table["device"].map(kind_of) == kind)]
 
+    def record(self, node: str) -> Mapping[str, Any]:
+        """What node.json says of a node."""
+        return self._records[node]
+
+    @cached_property
+    def _records(self) -> dict[str, Mapping[str, Any]]:
+        return {one.id: one.record for one in self.nodes.nodes}
+
     def with_kind(self, kind: str) -> list[str]:
         """Ids of the nodes that have a device of this kind."""
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
         """A node's short name for people; ids are told apart where two nodes share one."""
-        labels = {one.id: one.label for one in self.nodes.nodes}
+        labels, number = self._labels
         label = labels.get(node, node)
-        return f"{label} ({node})" if list(labels.values()).count(label) > 1 else label
+        return f"{label} ({node})" if number[label] > 1 else label
+
+    @cached_property
+    def _labels(self) -> tuple[dict[str, str], Counter[str]]:
+        """Each node's label, and how many nodes share one."""
+        labels = {one.id: one.label for one in self.nodes.nodes}
+        return labels, Counter(labels.values())
 
 
-def _cells(rows: pd.DataFrame, value: str) -> Cells:
-    """Rows of the summary as cells: off the log scale if they are shares."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(make: Callable[Concatenate[Data, P], T]) -> Callable[Concatenate[Data, P], T]:
+    """A function of the evidence, and of arguments that can be hashed, that is computed once for each of them."""
+
+    @wraps(make)
+    def made(data: Data, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = data.once((make, args, tuple(kwargs.items())), lambda: make(data, *args, **kwargs))
+        return found
+
+    return made
+
+
+def _cells(rows: pd.DataFrame, value: str, behind: Sequence[tuple[int, ...]]) -> Cells:
+    """Rows of the summary as cells: off the log scale if they are shares. behind: the numbers of the rows of each."""
     if not len(rows):
         return Cells.empty()
-    params = pd.DataFrame([json.loads(text) for text in rows["params"]], index=rows.index, dtype=object)
+    # The same point recurs on every node: each text is read once.
+    codes, texts = pd.factorize(rows["params"])
+    params = pd.DataFrame([json.loads(text) for text in texts], dtype=object).take(codes).set_axis(rows.index)
     labels = [name for name in POINT if name not in ("experiment", "params")]
     frame = pd.concat([rows[labels].astype(object), params], axis=1).assign(
         estimate=rows[value].astype(float),
@@ -134,6 +250,7 @@ def _cells(rows: pd.DataFrame, value: str) -> Cells:
         n_rounds=rows["n_rounds"],
         n_samples=rows["n_samples"],
         detail="",
+        behind=pd.Series(list(behind), rows.index, dtype=object),
     )
     if (rows["unit"] == "1").all():
         return Cells(frame.reset_index(drop=True), log=False)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from contract.flags import FLAGS, Flag, parse, worst
+from report import groups
 
 # What a summary row may say besides its samples' flags.
 UNSTABLE, EXACT = "unstable", "exact"
@@ -23,7 +24,9 @@ MEANING = {
 # Half-width of a round's median, relative, that the study is content with: the coarsest target of its presets.
 CONTENT = 0.05
 # Old data has bare names; these columns hold the figure.
-_COLUMNS = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
+_FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
+# The columns of the samples that are read.
+COLUMNS = ["flags", *(column for column, _ in _FIGURES.values())]
 _SAID = re.compile(
     r"(?P<name>\w+)(?: in (?P<n>\d+) of (?P<of>\d+) samples)?(?: \((?:most: )?(?P<most>.*)\)|: (?P<what>.*))?"
 )
@@ -69,46 +72,79 @@ def text(flags: Iterable[Seen]) -> str:
 
 def of_samples(samples: pd.DataFrame) -> list[Seen]:
     """Each flag of some samples of one point and metric, with how many of them bear it and the worst that was seen."""
-    borne: dict[str, int] = {}
-    seen: list[Flag] = []
-    for words, part in samples[samples["flags"] != ""].groupby("flags", sort=True):
-        for flag in parse(str(words)):
-            borne[flag.name] = borne.get(flag.name, 0) + len(part)
-            seen.append(flag if flag.detail else _from_columns(flag, part))
-    return [Seen(flag.name, borne[flag.name], len(samples), flag.detail) for flag in worst(seen)]
+    return of_points(samples, np.zeros(len(samples), dtype=np.int64)).get(0, [])
 
 
-def _from_columns(flag: Flag, samples: pd.DataFrame) -> Flag:
-    column, words = _COLUMNS.get(flag.name, ("", ""))
-    most = samples[column].max() if column else math.nan
-    return flag if math.isnan(most) else Flag(flag.name, f"{most:.0%}{words}")
+def of_points(samples: pd.DataFrame, point: groups.Ints) -> dict[int, list[Seen]]:
+    """What `of_samples` says of every point that has a flag.
+
+    samples: the columns COLUMNS; point: of shape (samples,), the number of each sample's point, from 0.
+    """
+    told = groups.text(samples["flags"])
+    flagged = np.flatnonzero(told.codes)
+    if not len(flagged):
+        return {}
+    of = np.bincount(point)
+    pairs, _ = groups.fold([(point[flagged], len(of)), (told.codes[flagged], len(told.words))])
+    order = np.argsort(pairs, kind="stable")
+    runs = groups.Runs.of(pairs[order])
+    flagged = flagged[order]
+    most = {
+        column: np.fmax.reduceat(samples[column].to_numpy(float)[flagged], runs.start).tolist()
+        for column, _ in _FIGURES.values()
+    }
+    heads = flagged[runs.start]
+    parsed = [parse(str(words)) for words in told.words]
+    borne: dict[int, Counter[str]] = defaultdict(Counter)
+    seen: dict[int, list[Flag]] = defaultdict(list)
+    for run, (number, code, count) in enumerate(
+        zip(point[heads].tolist(), told.codes[heads].tolist(), runs.length.tolist(), strict=True)
+    ):
+        for flag in parsed[code]:
+            borne[number][flag.name] += count
+            seen[number].append(flag if flag.detail or flag.name not in _FIGURES else _with_figure(flag, most, run))
+    return {
+        number: [Seen(flag.name, borne[number][flag.name], int(of[number]), flag.detail) for flag in worst(flags)]
+        for number, flags in seen.items()
+    }
 
 
-def of_rounds(rounds: Sequence[ArrayLike]) -> list[Seen]:
-    """`unstable` if the medians of a point's rounds (each one's samples) lie further apart than chance puts them.
+def _with_figure(flag: Flag, most: dict[str, list[float]], run: int) -> Flag:
+    column, words = _FIGURES[flag.name]
+    figure = most[column][run]
+    return flag if math.isnan(figure) else Flag(flag.name, f"{figure:.0%}{words}")
+
+
+def of_rounds(medians: groups.Floats, half_widths: groups.Floats, points: groups.Runs) -> dict[int, Seen]:
+    """`unstable`, by the point's place, where the medians of a point's rounds lie further apart than chance puts them.
 
     Two medians that are each known to within h may differ by 2 h with nothing having changed between them. h is the
     half-width that the rounds' own samples give, but no less than what the study is content with, at which it stops
     sampling. What lies beyond came with the process or with the time of day; the interval, which rests on the rounds,
     holds it. Not for shares, which have no scale of their own.
+
+    medians, half_widths: of shape (rounds,), the latter relative. points: the rounds of each point, one after another.
     """
-    medians = np.array([np.median(np.asarray(values, float)) for values in rounds])
-    if len(medians) < 2 or (medians <= 0).any():
-        return []
-    spread = float(medians.max() / medians.min() - 1)
-    explained = 2 * max(CONTENT, *(half_width(values) for values in rounds))
-    return [Seen(UNSTABLE, most=f"rounds differ by {spread:.0%}")] if spread > explained else []
+    if not len(medians):
+        return {}
+    least, largest = np.minimum.reduceat(medians, points.start), np.maximum.reduceat(medians, points.start)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = largest / least - 1
+    explained = 2 * np.maximum(CONTENT, np.maximum.reduceat(half_widths, points.start))
+    unstable = np.flatnonzero((points.length > 1) & (least > 0) & (spread > explained))
+    return {int(at): Seen(UNSTABLE, most=f"rounds differ by {spread[at]:.0%}") for at in unstable}
 
 
-def half_width(values: ArrayLike) -> float:
-    """Relative half-width of the 95% interval of a positive median, by order statistics; 0 from fewer than 6 values.
+def half_widths(ordered: groups.Floats, rounds: groups.Runs) -> groups.Floats:
+    """Relative half-widths of the 95% intervals of positive medians, by order statistics; 0 from fewer than 6 values.
 
+    ordered: of shape (samples,), the values of one round after another, which ascend within each.
     Source: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
     """
-    ordered = np.sort(np.asarray(values, float))
-    n = len(ordered)
-    if n < 6:
-        return 0.0
-    low = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2))
-    high = min(n - 1, math.ceil((n + 1.96 * math.sqrt(n)) / 2))
-    return float((ordered[high] - ordered[low]) / 2 / np.median(ordered))
+    n = rounds.length
+    reach = 1.96 * np.sqrt(n)
+    low = np.maximum(0, np.floor((n - reach) / 2)).astype(np.int64)
+    high = np.minimum(n - 1, np.ceil((n + reach) / 2)).astype(np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (ordered[rounds.start + high] - ordered[rounds.start + low]) / 2 / groups.medians(ordered, rounds)
+    return np.where(n < 6, 0.0, found)

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as arrow
 
 from contract.errors import StudyError
 from contract.node import read_node
-from contract.tables import SAMPLES, read_samples
+from contract.tables import SAMPLES, frame, load_samples, validate
 from report.wording import node_label
+
+_ROUND = ["experiment", "device", "round"]
+# A file, what it holds (not validated), and what is known about its round.
+_File = tuple[Path, arrow.Table, dict[str, Any]]
 
 
 @dataclass
@@ -52,10 +57,11 @@ class Nodes:
     nodes: list[Node]
     refused: list[dict[str, str]]
 
-    def samples(self) -> pd.DataFrame:
-        """The samples of all nodes, in the columns of `contract.tables.SAMPLES`."""
+    def samples(self, *experiments: str) -> pd.DataFrame:
+        """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES`."""
         tables = [node.samples for node in self.nodes if len(node.samples)]
-        return pd.concat(tables, ignore_index=True) if tables else empty_samples()
+        whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
+        return whole[whole["experiment"].isin(experiments)] if experiments else whole
 
 
 def empty_samples() -> pd.DataFrame:
@@ -71,29 +77,47 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     Raises StudyError if no node can be used, or for synthetic data unless
     `allow_synthetic`, which tests alone may set.
     """
-    found = Nodes([], [])
+    records, refused = find_nodes(directories, allow_synthetic)
+    found = Nodes([], refused)
+    for folder, record in records:
+        node, faults = read_folder(folder, record)
+        found.nodes.append(node)
+        refused += faults
+    warn(found)
+    return found
+
+
+def find_nodes(
+    directories: Sequence[Path], allow_synthetic: bool = False
+) -> tuple[list[tuple[Path, dict[str, Any]]], list[dict[str, str]]]:
+    """The folders of nodes with their records, in the order given, and what was refused; raises as `read_nodes`."""
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    refused: list[dict[str, str]] = []
     for folder in _folders(directories):
         try:
             record = read_node(folder / "node.json")
         except StudyError as fault:
-            _refuse(found, folder / "node.json", str(fault))
+            refused.append(_refusal(folder / "node.json", str(fault)))
             continue
-        first = next((node for node in found.nodes if node.id == record["id"]), None)
+        first = found.get(record["id"])
         if first is not None:
-            _refuse(found, folder, f"the node {record['id']} was already read from {first.source}")
+            refused.append(_refusal(folder, f"the node {record['id']} was already read from {first[0].parent}"))
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{folder}: synthetic data is for tests only. Remove the folder or measure the node")
-        found.nodes.append(_read_folder(folder, record, found))
-    if not found.nodes:
+        found[record["id"]] = (folder, record)
+    if not found:
         looked = ", ".join(str(directory) for directory in directories)
-        why = f": {found.refused[0]['file']}: {found.refused[0]['reason']}" if found.refused else ""
+        why = f": {refused[0]['file']}: {refused[0]['reason']}" if refused else ""
         raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
-    if found.refused:
-        rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
-        for one in found.refused:
-            print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
-    return found
+    return list(found.values()), refused
+
+
+def warn(found: Nodes) -> None:
+    """Say on stderr what was left out."""
+    rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
+    for one in found.refused:
+        print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
 
 
 def _folders(directories: Iterable[Path]) -> list[Path]:
@@ -108,30 +132,67 @@ def _folders(directories: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def _read_folder(folder: Path, record: dict[str, Any], found: Nodes) -> Node:
+def read_folder(folder: Path, record: dict[str, Any]) -> tuple[Node, list[dict[str, str]]]:
+    """A node with the samples of all its files, and the files that cannot be used with their reasons."""
     node = Node(record, str(folder.parent), empty_samples())
-    tables: list[pd.DataFrame] = []
-    seen: dict[tuple[Any, ...], str] = {}
+    loaded: list[_File] = []
+    refused: list[dict[str, str]] = []
     for path in sorted(folder.glob("*.parquet")):
         try:
-            table, about = read_samples(path)
-            _belongs(table, record, seen)
+            loaded.append((path, *load_samples(path)))
         except StudyError as fault:
-            _refuse(found, path, str(fault))
+            refused.append(_refusal(path, str(fault)))
         except Exception as fault:
             # Whatever is wrong inside one file must not cost the others.
-            _refuse(found, path, f"cannot be read ({type(fault).__name__}: {fault})")
+            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+    whole = _together(loaded, record)
+    if whole is None:
+        whole, loaded = _one_by_one(loaded, record, refused)
+    node.samples = whole
+    node.rounds = [{"file": path.name, **about} for path, _, about in loaded]
+    return node, refused
+
+
+def _together(loaded: Sequence[_File], record: dict[str, Any]) -> Any:
+    """All tables as one, checked at once; None if there is a fault in one of them."""
+    if not loaded:
+        return empty_samples()
+    try:
+        contents = arrow.concat_tables([table for _, table, _ in loaded], promote_options="default")
+        whole = validate(frame(contents), record["id"])
+        _belongs(whole, record, {})
+    except Exception:
+        return None
+    places = pd.DataFrame({name: whole[name] for name in _ROUND}).assign(
+        file=[number for number, (_, table, _) in enumerate(loaded) for _ in range(len(table))]
+    )
+    return None if places.drop_duplicates().duplicated(_ROUND).any() else whole
+
+
+def _one_by_one(
+    loaded: Sequence[_File], record: dict[str, Any], refused: list[dict[str, str]]
+) -> tuple[pd.DataFrame, list[_File]]:
+    """The tables that can be used, together and by file; the others join `refused`."""
+    good: list[_File] = []
+    tables: list[pd.DataFrame] = []
+    seen: dict[tuple[Any, ...], str] = {}
+    for path, table, about in loaded:
+        try:
+            checked = validate(frame(table), str(path))
+            _belongs(checked, record, seen)
+        except StudyError as fault:
+            refused.append(_refusal(path, str(fault)))
+        except Exception as fault:
+            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
         else:
-            seen.update(dict.fromkeys(_keys(table), path.name))
-            tables.append(table)
-            node.rounds.append({"file": path.name, **about})
-    if tables:
-        node.samples = pd.concat(tables, ignore_index=True)
-    return node
+            seen.update(dict.fromkeys(_keys(checked), path.name))
+            tables.append(checked)
+            good.append((path, table, about))
+    return pd.concat(tables, ignore_index=True) if tables else empty_samples(), good
 
 
 def _keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
-    return set(table[["experiment", "device", "round"]].drop_duplicates().itertuples(index=False, name=None))
+    return set(table[_ROUND].drop_duplicates().itertuples(index=False, name=None))
 
 
 def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
@@ -143,10 +204,10 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
             raise StudyError(
                 f"column {column!r}, row {other[0]}: {value!r}, but this folder's node.json says {wanted!r}"
             )
-    for key in sorted(_keys(table)):
+    for key in sorted(_keys(table)) if seen else []:
         if key in seen:
             raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {seen[key]}")
 
 
-def _refuse(found: Nodes, path: Path, reason: str) -> None:
-    found.refused.append({"file": str(path), "reason": reason.removeprefix(str(path)).lstrip(":, ")})
+def _refusal(path: Path, reason: str) -> dict[str, str]:
+    return {"file": str(path), "reason": reason.removeprefix(str(path)).lstrip(":, ")}

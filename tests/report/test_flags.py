@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from contract.flags import FLAGS
 from report import flags
 from report.flags import Seen
 from report.gather import gather
+from report.groups import Runs
 from report.nodes import read_nodes
 from report.render.flagged import flagged_points
 from report.render.markdown import environment
@@ -105,6 +107,41 @@ def test_rounds_that_differ_more_than_their_samples_explain_are_told(
 def test_shares_have_no_relative_spread(synthetic: Factory) -> None:
     with_rounds(synthetic(), [0.01, 0.02, 0.03], unit="1", metric="loss_share").write()
     assert summary(synthetic)["flags"].tolist() == [""]
+
+
+positive = st.floats(0.1, 10)
+
+
+@given(st.lists(st.lists(positive, min_size=1, max_size=20), min_size=1, max_size=4))
+def test_half_widths_are_those_of_each_round_alone(rounds: list[list[float]]) -> None:
+    ordered = np.concatenate([np.sort(values) for values in rounds])
+    found = flags.half_widths(ordered, Runs.of(np.repeat(np.arange(len(rounds)), [len(values) for values in rounds])))
+    for width, values in zip(found, rounds, strict=True):
+        alone = flags.half_widths(np.sort(values), Runs.of(np.zeros(len(values))))
+        assert [width] == alone.tolist()
+        assert 0 <= 2 * width * np.median(values) <= np.ptp(values) * (1 + 1e-12)
+        assert len(values) >= 6 or width == 0
+    # The second and the last of nine values.
+    assert flags.half_widths(np.arange(1.0, 10), Runs.of(np.zeros(9))) == pytest.approx((9 - 2) / 2 / 5)
+
+
+def test_many_points_at_once_are_told_of_as_one_by_one() -> None:
+    random = np.random.default_rng(1)
+    texts = ["", "", "busy", "busy: 31% other load", "steal busy", "throttled: heat", "steal: 3%; throttled: power cap"]
+    samples = pd.DataFrame(
+        {
+            "flags": random.choice(texts, 200),
+            "other_load": random.choice([np.nan, 0.1, 0.5], 200),
+            "steal": random.choice([np.nan, 0.02], 200),
+        }
+    )
+    samples.loc[:19, "flags"] = ""
+    point = np.repeat(np.arange(10), 20)
+    found = flags.of_points(samples, point)
+    assert sorted(found) == list(range(1, 10))
+    for number in range(10):
+        assert found.get(number, []) == flags.of_samples(samples[point == number])
+    assert flags.of_points(samples.head(20), point[:20]) == {} == flags.of_points(samples.head(0), point[:0])
 
 
 details = st.from_regex(r"[a-z0-9][a-z0-9 %,.]{0,20}", fullmatch=True).map(str.strip)

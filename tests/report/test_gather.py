@@ -27,9 +27,9 @@ def test_every_table_is_written_and_described(synthetic: Factory, tmp_path: Path
     filled(synthetic)
     gather([synthetic.root, tmp_path / "no such folder"], tmp_path / "out", allow_synthetic=True)
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {*TABLES, "nodes.json", "refused.json"}
+    assert written == {*TABLES, "nodes.json", "refused.json", "datapackage.json"}
     summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
-    assert list(summary.columns) == [*POINT, *COLUMNS]
+    assert list(summary.columns) == ["row", *POINT, *COLUMNS]
     assert len(summary) == 3 and (summary["n_rounds"] == 3).all()
     assert len(pd.read_csv(tmp_path / "out" / "samples.csv")) == 3 * 3 * 5
     described = set(pd.read_csv(tmp_path / "out" / "dictionary.csv")["column"])

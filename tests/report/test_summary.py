@@ -1,0 +1,293 @@
+"""The summary is what its definitions say: held against them, written out one series at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as arrow
+import pytest
+
+from contract.errors import StudyError
+from contract.flags import Flag, parse, worst
+from contract.tables import SAMPLES, validate
+from report import stats
+from report.flags import CONTENT, Seen
+from report.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
+
+UNITS = {
+    "time": "s", "time.forward": "s", "energy": "J", "repeat_share": "1", "matmul_time_share": "1", "spread_ulp": "1",
+    "loss": "1",
+}  # fmt: skip
+TEXT = [name for name, column in SAMPLES.columns.items() if str(column.dtype) == "str"]
+FLAGS = [
+    "busy: 12% other load", "busy: 31% other load", "busy: 9% other load; steal: 3%", "busy", "busy steal", "steal",
+    "throttled: heat", "throttled: power cap", "throttled", "queued: waited for a core 5% of the time",
+    "clock: 8% lower", "memory: 1,200 pages a second; busy: 2% other load",
+]  # fmt: skip
+
+
+def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
+    """Samples of two nodes, as odd as the data dictionary allows; a share `faults` of the series has some trouble."""
+    random = np.random.default_rng(seed)
+
+    def some(*words: Any) -> Any:
+        return words[random.integers(len(words))]
+
+    def trouble() -> bool:
+        return bool(random.random() < faults)
+
+    rows: list[dict[str, Any]] = []
+    keys = {
+        ("node-" + some("a", "a", "b"), some("gemm", "gemm", "gemm", "training"), some("cpu", "cpu", "cpu", "cuda:0"),
+         some("torch", "numpy"), some("", "float32"), some(1, 2, 16), some("{}", '{"n": 2}', '{"n": 10}'),
+         some(*UNITS))
+        for _ in range(100)
+    }  # fmt: skip
+    for key in sorted(keys):
+        metric = key[-1]
+        centre = random.uniform(0.1, 1.2) * (1e-4 if metric == "time" else 1)
+        still, noise = trouble(), 0.0 if trouble() else some(0.001, 0.05, 0.4)
+        flop, moved, bad, flagged = (trouble() for _ in range(4))
+        for number in random.choice(9, size=some(1, 2, 3, 3, 3, 5), replace=False) + 1:
+            shift = 1.0 if still else math.exp(random.normal(0, 0.1))
+            failing = bad and bool(random.random() < 0.6)
+            for sample in range(some(1, 3, 4, 6, 9, 30)):
+                status = some("ok", "wrong", "oom", "timeout") if failing else "ok"
+                value = centre * shift * math.exp(noise * random.normal())
+                if metric == "energy" and key[1] == "gemm" and still:
+                    value = 0.0
+                rows.append(
+                    {
+                        **dict(zip(SERIES, key, strict=True)), "run": f"run{number}", "round": number, "sample": sample,
+                        "value": value if status in ("ok", "wrong") else math.nan,
+                        "unit": some("B", "1", "B/s") if metric == "loss" and flop else UNITS[metric],
+                        "calls": 1, "flop": some(1e9, 2e9, 3e9, math.nan) if flop else some(1e9, math.nan),
+                        "bytes": math.nan if moved else 64.0,
+                        "status": status,
+                        "reason": "" if status == "ok" else some("too large", "too slow", "odd; very"),
+                        "stop_reason": some("", "converged", "plateau", "budget"),
+                        "error": some(0.0, 1e-9, 1e-7, math.nan), "tolerance": 1e-6,
+                        "elapsed_s": 1.0, "clock_mhz": math.nan, "memory_clock_mhz": math.nan,
+                        "temperature_c": math.nan, "power_w": math.nan, "utilisation": math.nan,
+                        "other_load": some(0.02, 0.4, math.nan), "steal": some(0.0, 0.07, math.nan),
+                        "flags": some(*FLAGS) if flagged and random.random() < 0.5 else "", "origin": "synthetic",
+                    }
+                )  # fmt: skip
+    made = pd.DataFrame(rows)
+    # The dictionary is one node's.
+    checked = [validate(made[made["node"] == node], node) for node in ("node-a", "node-b")]
+    return pd.concat(checked).sample(frac=1, random_state=seed)
+
+
+def commonest(words: pd.Series) -> str:
+    said = words[words != ""]
+    counts = {word: int((said == word).sum()) for word in said}
+    return min(counts, key=lambda word: (-counts[word], word)) if counts else ""
+
+
+def relative_half_width(values: Sequence[float]) -> float:
+    ordered, n = sorted(values), len(values)
+    if n < 6:
+        return 0.0
+    low, high = math.floor((n - 1.96 * math.sqrt(n)) / 2), math.ceil((n + 1.96 * math.sqrt(n)) / 2)
+    return (ordered[min(n - 1, high)] - ordered[max(0, low)]) / 2 / float(np.median(ordered))
+
+
+def flags_of_samples(used: pd.DataFrame) -> list[str]:
+    borne: dict[str, int] = {}
+    seen: list[Flag] = []
+    for words in sorted(set(used["flags"]) - {""}):
+        same = used[used["flags"] == words]
+        for flag in parse(words):
+            borne[flag.name] = borne.get(flag.name, 0) + len(same)
+            load = {"busy": ("other_load", " other load"), "steal": ("steal", "")}.get(flag.name)
+            if not flag.detail and load and same[load[0]].notna().any():
+                flag = Flag(flag.name, f"{same[load[0]].max():.0%}{load[1]}")
+            seen.append(flag)
+    return [str(Seen(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst(seen)]
+
+
+def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
+    if len(medians) < 2 or (medians <= 0).any() or (ok["unit"] == "1").any():
+        return []
+    spread = medians.max() / medians.min() - 1
+    widths = ok.groupby("round")["value"].agg(lambda values: relative_half_width(list(values)))
+    return [f"unstable: rounds differ by {spread:.0%}"] if spread > 2 * max(CONTENT, widths.max()) else []
+
+
+def one_series(samples: pd.DataFrame) -> dict[str, Any]:
+    """All of a row but what depends on its group; `medians` are those of its rounds."""
+    ok, failed = samples[samples["status"] == "ok"], samples[samples["status"] != "ok"]
+    used = ok if len(ok) else samples
+    reason = commonest(failed["reason"])
+    if len(ok) and len(failed):
+        rounds = f"{failed['round'].nunique()} of {samples['round'].nunique()} rounds"
+        reason = f"{rounds} {commonest(failed['status'])}: {reason}"
+    medians = ok.groupby("round")["value"].median()
+    return {
+        "unit": commonest(used["unit"]),
+        "status": "ok" if len(ok) else commonest(samples["status"]),
+        "reason": reason,
+        "stop_reason": commonest(used["stop_reason"]),
+        "n_rounds": len(medians),
+        "n_samples": len(ok),
+        "flop": used["flop"].median(),
+        "bytes": used["bytes"].median(),
+        "error": used["error"].max(),
+        "tolerance": used["tolerance"].max(),
+        "flags": "; ".join([*flags_of_samples(used), *flags_of_rounds(ok, medians)]),
+        "origin": commonest(used["origin"]),
+        "medians": medians.to_list(),
+    }
+
+
+def estimate(medians: Sequence[float], variance: float, df: float, log: bool) -> dict[str, float]:
+    y = np.log(medians) if log else np.array(medians)
+    se = math.sqrt(variance / len(y)) if df else math.nan
+    half = float(stats.half_width(se, df))
+    ends = np.array([y.mean(), y.mean() - half, y.mean() + half])
+    middle, low, high = np.exp(ends) if log else ends
+    return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df}
+
+
+def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The estimates of a group of series that are ok."""
+    metric, share = rows["metric"].iloc[0], (rows["unit"] == "1").all()
+    df = [float(len(medians) - 1) for medians in rows["medians"]]
+    if not share and all(min(medians) > 0 for medians in rows["medians"]):
+        own = [np.var(np.log(medians), ddof=1) if len(medians) > 1 else 0.0 for medians in rows["medians"]]
+        return [
+            estimate(medians, variance, freedom, log=True)
+            for medians, variance, freedom in zip(rows["medians"], *stats.moderate(own, df), strict=True)
+        ]
+    found = []
+    for medians, freedom in zip(rows["medians"], df, strict=True):
+        one: dict[str, Any]
+        if freedom and len(set(medians)) == 1:
+            # Equal in all rounds: exact if it was counted, else of unknown spread.
+            se = 0.0 if metric in COUNTED else math.nan
+            one = dict.fromkeys(("low", "high"), medians[0] if se == 0 else math.nan)
+            one |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
+        else:
+            one = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, log=False)
+        if share and metric.endswith("share"):
+            one |= {end: min(1.0, max(0.0, one[end])) for end in ("low", "high") if not math.isnan(one[end])}
+        found.append(one)
+    return found
+
+
+def plainly(samples: pd.DataFrame) -> pd.DataFrame:
+    """The summary by its definitions, one series after another."""
+    rows = pd.DataFrame(
+        [
+            {**dict(zip(SERIES, key, strict=True)), **one_series(part)}
+            for key, part in sorted(samples.groupby(SERIES), key=lambda found: found[0])
+        ]
+    )
+    rows[["estimate", "low", "high", "log_se", "df"]] = math.nan
+    for _, at in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
+        for place, one in zip(at, one_group(rows.loc[at]), strict=True):
+            if one.pop("exact", False):
+                rows.loc[place, "flags"] = "; ".join(filter(None, [str(rows.loc[place, "flags"]), "exact"]))
+            for name, number in one.items():
+                rows.loc[place, name] = number
+    for name in ("flop", "bytes"):
+        rows[f"{name}_per_s"] = (rows[name] / rows["estimate"]).where(rows["unit"] == "s")
+    return rows[[*POINT, *COLUMNS]]
+
+
+def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    assert found.dtypes.to_dict() == expected.dtypes.to_dict()
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-12, atol=1e-15)
+
+
+TABLES = [(seed, (0.0, 0.2, 0.5)[seed % 3]) for seed in range(9)]
+
+
+@pytest.mark.parametrize(("seed", "faults"), TABLES)
+def test_every_column_is_what_its_definition_says(seed: int, faults: float) -> None:
+    samples = table(seed, faults)
+    assert_same(summarise(samples), plainly(samples))
+
+
+def test_the_tables_above_hold_every_case() -> None:
+    tables = [summarise(table(seed, faults)) for seed, faults in TABLES]
+    assert max(one.groupby(GROUP).size().max() for one in tables) >= 8
+    made = pd.concat(tables)
+    said = made["flags"]
+    for words in ("unstable", "exact", "busy in", "(most: 40% other load)", "heat and power cap", "; unstable"):
+        assert said.str.contains(words, regex=False).any(), words
+    assert (said == "").any()
+    assert made["reason"].str.contains(" rounds ").any()
+    assert set(made["status"]) > {"ok", "oom"}
+    for name in ("flop", "low"):
+        known = made.loc[made["status"] == "ok", name].notna()
+        assert known.any() and not known.all(), name
+    assert made["estimate"].eq(0).any()
+    linear = np.isclose(made["high"] + made["low"], 2 * made["estimate"], rtol=1e-9) & (made["low"] < made["high"])
+    energy = made["metric"].eq("energy") & made["estimate"].gt(0)
+    assert (energy & linear).any() and (energy & made["low"].notna() & ~linear).any(), "one scale only"
+    assert made.loc[made["metric"].str.endswith("_share"), "high"].eq(1).any()
+    assert made.loc[made["metric"].eq("spread_ulp"), "high"].gt(1).any()
+
+
+def dictionary_encoded(column: pd.Series) -> pd.Series:
+    encoded = arrow.array(column.astype(object)).dictionary_encode()
+    return pd.Series(pd.arrays.ArrowExtensionArray(encoded), index=column.index)
+
+
+def with_unused_categories(column: pd.Series) -> pd.Series:
+    words = column.unique().tolist()
+    return column.astype(pd.CategoricalDtype(["zz", *sorted({*words, ""}, reverse=True), "aa"]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda column: column.astype(object),
+        lambda column: column.astype("category"),
+        lambda column: column.astype(pd.ArrowDtype(arrow.string())),
+        with_unused_categories,
+        dictionary_encoded,
+    ],
+)
+def test_text_may_come_in_any_kind_of_column(kind: Callable[[pd.Series], pd.Series]) -> None:
+    samples = table(3)
+    other = samples.assign(**{name: kind(samples[name]) for name in TEXT})
+    assert (other.dtypes[TEXT] != samples.dtypes[TEXT]).all()
+    pd.testing.assert_frame_equal(summarise(other), summarise(samples), check_exact=True)
+
+
+def test_the_order_of_the_rows_says_nothing() -> None:
+    samples = table(4)
+    turned = samples.sample(frac=1, random_state=5).reset_index(drop=True)
+    pd.testing.assert_frame_equal(summarise(turned), summarise(samples), check_exact=True)
+
+
+def test_nodes_are_summarised_alike_alone_and_together() -> None:
+    samples = table(6)
+    alone = [summarise(samples[samples["node"] == node]) for node in ("node-a", "node-b")]
+    pd.testing.assert_frame_equal(pd.concat(alone, ignore_index=True), summarise(samples), check_exact=True)
+
+
+def test_a_table_without_a_round_that_is_ok_has_rows_and_no_estimates() -> None:
+    samples = table(7).assign(status="failed", reason="no such library", value=math.nan, flop=math.nan)
+    found = summarise(samples)
+    assert_same(found, plainly(samples))
+    assert len(found) and found["estimate"].isna().all() and (found["reason"] == "no such library").all()
+
+
+def test_a_table_without_rows_has_the_columns() -> None:
+    assert list(summarise(table(0).head(0)).columns) == [*POINT, *COLUMNS]
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "str"])
+def test_a_missing_text_is_refused_with_its_column_and_row(kind: str) -> None:
+    samples = table(0).astype({"unit": kind})
+    samples.iloc[4, samples.columns.get_loc("unit")] = None
+    with pytest.raises(StudyError, match=r"column 'unit', row 4: there is no text"):
+        summarise(samples)
