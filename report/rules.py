@@ -12,6 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from report import stats
 from report.boundary import boundary
 from report.cells import Cells
 from report.transforms import Compared, as_they_are, crossings, ratios, slopes
@@ -20,9 +24,9 @@ from report.wording import exactly, threshold_text
 Outcome = Literal["supports", "challenges", "undecided"]
 Verdict = Literal["supported", "challenged", "depends", "undecided"]
 Threshold = float | Sequence[float]
+Floats = NDArray[np.float64]
 
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
-_OF_ONE: dict[Outcome, Verdict] = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,31 @@ class Ruling:
 
 def side(low: float, high: float, threshold: Threshold, how: str) -> Outcome:
     """Where an interval lies: the whole of it on one side decides; an unknown one never does."""
-    if math.isnan(low) or math.isnan(high):
-        return "undecided"
+    (outcome,) = sides(np.array([low]), np.array([high]), threshold, how)
+    return outcome
+
+
+def sides(low: Floats, high: Floats, threshold: Threshold, how: str) -> list[Outcome]:
+    """Where each interval lies, as `side` says of one. low, high: of shape (cells,)."""
     if isinstance(threshold, (int, float)):
         above, below = low >= threshold, high < threshold
         if how == "at_most":
             above, below = high <= threshold, low > threshold
     else:
-        above, below = threshold[0] <= low and high <= threshold[1], high < threshold[0] or low > threshold[1]
-    return "supports" if above else "challenges" if below else "undecided"
+        above, below = (threshold[0] <= low) & (high <= threshold[1]), (high < threshold[0]) | (low > threshold[1])
+    known = ~(np.isnan(low) | np.isnan(high))
+    found: list[Outcome] = np.select([known & above, known & below], ["supports", "challenges"], "undecided").tolist()
+    return found
+
+
+def level(rule: str, cells: int) -> float:
+    """Level of the intervals by which a rule decides its cells.
+
+    Where one of many cells is enough, each has a chance to be wrong: the chances of all are kept to that of one
+    (Bonferroni). Where all must agree, that is so without doing anything.
+    """
+    many = max(1, cells) if rule in ("exists", "for_share_of") else 1
+    return 1 - (1 - stats.DECIDING) / many
 
 
 def direction(rule: str, options: Mapping[str, Any]) -> str:
@@ -82,11 +102,7 @@ def decide(
     options = options or {}
     compared = transform(rule, cells, unit, options)
     how = direction(rule, options)
-    lows, highs = compared.cells.frame["low"].astype(float), compared.cells.frame["high"].astype(float)
-    outcomes = [
-        preset or side(low, high, threshold, how)
-        for low, high, preset in zip(lows, highs, compared.preset, strict=True)
-    ]
+    outcomes = _outcomes(rule, compared, threshold, how)
     share = float(options.get("share", 1.0))
     outcome = combine(rule, outcomes, share)
     decisive = _decisive(rule, compared.cells, outcomes, outcome, threshold, how, share)
@@ -96,13 +112,32 @@ def decide(
     return Ruling(outcome, compared.cells, outcomes, decisive, where, compared.unit)
 
 
+def outcome_of(
+    rule: str, cells: Cells, threshold: Threshold, unit: str = "1", options: Mapping[str, Any] | None = None
+) -> Verdict | None:
+    """The outcome alone of what `decide` says; None if nothing can be compared."""
+    options = options or {}
+    outcomes = _outcomes(rule, transform(rule, cells, unit, options), threshold, direction(rule, options))
+    return combine(rule, outcomes, float(options.get("share", 1.0))) if outcomes else None
+
+
+def _outcomes(rule: str, compared: Compared, threshold: Threshold, how: str) -> list[Outcome]:
+    low, high = compared.cells.ends(level(rule, len(compared.cells)))
+    found = sides(low, high, threshold, how)
+    return [preset or outcome for preset, outcome in zip(compared.preset, found, strict=True)]
+
+
 def combine(rule: str, outcomes: Sequence[Outcome], share: float = 1.0) -> Verdict:
-    """One outcome from those of all cells.
+    """One outcome from those of all cells, which it draws from their numbers alone: see `of_counts`."""
+    return of_counts(rule, len(outcomes), outcomes.count("supports"), outcomes.count("challenges"), share)
+
+
+def of_counts(rule: str, n: int, pro: int, contra: int, share: float = 1.0) -> Verdict:
+    """One outcome of n cells, of which so many support and so many challenge.
 
     exists: one supporting cell is enough. for_share_of: so many of the cells must
     support. Otherwise all must agree; a mixture depends.
     """
-    n, pro, contra = len(outcomes), outcomes.count("supports"), outcomes.count("challenges")
     if n == 0 or pro + contra == 0:
         return "undecided"
     if rule == "exists":

@@ -13,7 +13,7 @@ import pandas as pd
 from contract.errors import StudyError
 from contract.files import did_you_mean
 from report import stats
-from report.cells import Cells, exact
+from report.cells import Cells, exact, together
 from report.wording import exactly
 
 # Labels that follow from the device and therefore cannot agree across devices.
@@ -97,7 +97,9 @@ def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
         ends = f"{along} {exactly(x_min)} to {exactly(x_max)}"
         rows.append(
             {**labels, "estimate": slope, "low": slope - half, "high": slope + half, "detail": ends,
-             "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
+             "se": error, "df": df,
+             "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
+             "behind": together(part["behind"][usable])}
         )  # fmt: skip
     return as_they_are(_given(rows), "1")
 
@@ -132,12 +134,20 @@ def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
     _need(cells, along, "crossover")
     rows: list[dict[str, Any]] = []
     preset: list[Settled] = []
-    for labels, part in _series(ratios(cells, options).cells, along):
+    compared = ratios(cells, options).cells
+    low_ends, high_ends = compared.ends(stats.DECIDING)
+    decided_by = Cells(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
+    for labels, part in _series(decided_by, along):
         x, r = part[along].to_numpy(float), part["estimate"].to_numpy(float)
         sides = np.where(part["low"] > 1, 1, np.where(part["high"] < 1, -1, 0))
         decided = np.flatnonzero(sides)
         turn = next((k for k in range(len(decided) - 1) if sides[decided[k]] != sides[decided[k + 1]]), None)
-        row = {**labels, "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
+        row = {
+            **labels,
+            "n_rounds": int(part["n_rounds"].min()),
+            "n_samples": int(part["n_samples"].sum()),
+            "behind": together(part["behind"]),
+        }
         if turn is None:
             settled = len(decided) == len(sides)
             first = options["of"] if (r > 1).all() else options["to"]
@@ -171,5 +181,7 @@ def _given(rows: list[dict[str, Any]]) -> Cells:
     if not rows:
         return Cells.empty()
     made = exact(rows)
+    known = pd.DataFrame(rows)
+    own = {name: known[name] for name in ("se", "df") if name in known}
     counts = pd.DataFrame(rows)[["n_rounds", "n_samples"]]
-    return Cells(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"]), log=False)
+    return Cells(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"], **own), log=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -39,8 +40,8 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
     return between * effects(random, (groups, points, rounds)) + np.median(samples, axis=-1)
 
 
-def coverage(y: np.ndarray) -> tuple[float, float, float, float]:
-    """Share of intervals that hold the truth: of times, of ratios; and the standard error of each share.
+def coverage(y: np.ndarray, level: float) -> tuple[float, float, float, float]:
+    """Share of intervals of this level that hold the truth: of times, of ratios; and the standard error of each share.
 
     Ratios are of neighbouring points of one group (disjoint pairs) and of a point and its
     counterpart in the next group. The standard errors take groups, not points, as independent.
@@ -50,11 +51,11 @@ def coverage(y: np.ndarray) -> tuple[float, float, float, float]:
     for group in range(groups):
         found = stats.on_log_scale(list(np.exp(y[group])))
         centre[group], se[group], df[group] = np.log(found.estimate), found.se, found.df
-    times = np.abs(centre) <= stats.half_width(se, df)
+    times = np.abs(centre) <= stats.half_width(se, df, level)
 
     def ratio(a: tuple, b: tuple) -> np.ndarray:
         both, together = stats.combine(se[a], df[a], se[b], df[b])
-        return np.abs(centre[a] - centre[b]) <= stats.half_width(both, together)
+        return np.abs(centre[a] - centre[b]) <= stats.half_width(both, together, level)
 
     even = points // 2 * 2
     inside = ratio((slice(None), slice(0, even, 2)), (slice(None), slice(1, even, 2))).mean(axis=1)
@@ -76,16 +77,18 @@ def coverage(y: np.ndarray) -> tuple[float, float, float, float]:
     ids=["normal", "heavy tails", "unequal variances", "heavy tails and unequal variances"],
 )
 def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Effects, spread: float) -> None:
-    times, ratios, se_times, se_ratios = coverage(round_medians(7, GROUPS, POINTS, rounds, effects, spread))
-    assert se_times < 0.004 and se_ratios < 0.004, "too few replications to say"
-    assert 0.93 <= times <= 0.97
-    assert 0.93 <= ratios <= 0.97
+    y = round_medians(7, GROUPS, POINTS, rounds, effects, spread)
+    for level, least, most in ((0.95, 0.93, 0.97), (stats.LEVEL, 0.98, 0.996)):
+        times, ratios, se_times, se_ratios = coverage(y, level)
+        assert se_times < 0.004 and se_ratios < 0.004, "too few replications to say"
+        assert least <= times <= most
+        assert least <= ratios <= most
 
 
 @pytest.mark.parametrize("points", [2, 5])
 @pytest.mark.parametrize(("effects", "spread"), [(normal, 1.0), (heavy, 5.0)])
 def test_small_groups_are_not_over_confident(points: int, effects: Effects, spread: float) -> None:
-    times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread))
+    times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
     assert 0.93 <= ratios <= 0.985  # conservative in groups of two: said in the docstring
 
@@ -93,7 +96,7 @@ def test_small_groups_are_not_over_confident(points: int, effects: Effects, spre
 def test_moderation_narrows_the_intervals_of_three_rounds() -> None:
     y = round_medians(3, 1, POINTS, 3, normal, 1.0)[0]
     found = stats.on_log_scale(list(np.exp(y)))
-    plain = student.ppf(0.975, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
+    plain = student.ppf((1 + stats.LEVEL) / 2, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
     assert stats.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
 
 
@@ -126,14 +129,15 @@ def test_a_single_point_gets_the_plain_t_interval() -> None:
     values = np.array([1.0, 1.1, 1.05])
     found = stats.on_log_scale([values])
     y = np.log(values)
-    half = student.ppf(0.975, 2) * y.std(ddof=1) / np.sqrt(3)
+    half = student.ppf((1 + stats.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
     assert found.high[0] == pytest.approx(np.exp(y.mean() + half))
     assert found.df[0] == 2
 
 
 def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
-    found = stats.on_log_scale([[1.0, 1.01, 1.02]] * 10)
-    assert (found.df <= 20).all() and (found.df > 10).all()
+    # Every order of the same rounds: equal variances, and no correlation between points.
+    found = stats.on_log_scale(list(permutations([1.0, 1.01, 1.02])))
+    assert (found.df <= 12).all() and (found.df > 6).all()
 
 
 def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
@@ -188,8 +192,10 @@ def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: 
 
 @given(group, st.randoms(use_true_random=False))
 def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: object) -> None:
+    # A round is the same process for all points: it keeps its place among those that have as many.
+    orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
     found = stats.on_log_scale(rounds)
-    mixed = stats.on_log_scale([random.sample(point, len(point)) for point in rounds])  # type: ignore[attr-defined]
+    mixed = stats.on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
     assert mixed.low == pytest.approx(found.low, rel=1e-6)
 
 
@@ -207,3 +213,30 @@ def test_more_spread_between_rounds_is_a_wider_interval(y: list[float], factor: 
     calm = stats.on_log_scale([np.exp(y)])
     wild = stats.on_log_scale([np.exp(centre + factor * (np.array(y) - centre))])
     assert wild.high[0] / wild.low[0] > calm.high[0] / calm.low[0]
+
+
+# ------------------------------------------------------------------ rounds that points share
+
+
+def _alike(y: np.ndarray) -> float:
+    """y: logs of the rounds' medians, shape (points, rounds)."""
+    return stats.alike(y.ravel(), np.full(len(y), y.shape[1]), np.arange(len(y)))
+
+
+def test_points_that_vary_as_one_tell_no_more_than_one() -> None:
+    effect = np.array([0.01, -0.02, 0.03])
+    y = np.arange(5)[:, None] + effect * np.linspace(1, 2, 5)[:, None]
+    assert _alike(y) == pytest.approx(1)
+    assert stats.on_log_scale(list(np.exp(y))).df == pytest.approx(2)
+
+
+def test_independent_points_keep_what_they_tell() -> None:
+    y = np.random.default_rng(1).normal(0, 0.02, (200, 5))
+    assert _alike(y) < 0.02
+    assert (stats.on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
+
+
+def test_rounds_that_go_against_each_other_are_not_alike() -> None:
+    assert _alike(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])) == 0
+    assert _alike(np.array([[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]])) == 0
+    assert _alike(np.array([[1.0, 2.0, 3.0]])) == 0
