@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from report.cells import Cells
-from report.evidence import Data
+from report.evidence import Data, once
+from report.formula import Formula
 
 MODULES = (
     "gemm",
@@ -43,8 +44,18 @@ MODULES = (
     "serving",
     "convergence",
     "equivalence",
+    "cluster",
+    "prices",
+    "break_even",
+    "memory_model",
+    "cycles",
+    "offline",
+    "counts",
+    "gpus",
 )
 TIERS = ("measured", "derived", "documented")
+# What a verdict's cell is told by besides its labels: no label may be called so.
+RESERVED = frozenset({"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class Quantity:
     labels: what a claim's scope may name. says: a sentence about one cell, with
     {value}, {node} and {labels}. ceiling: what no value can exceed; one that does,
     interval included, shows that a measurement was disturbed and decides nothing.
+    formulas: by which its cells are worked out, where they are `formula.Derived`.
     """
 
     name: str
@@ -66,6 +78,7 @@ class Quantity:
     says: str
     compute: Callable[[Data], Cells]
     ceiling: float | None = None
+    formulas: tuple[Formula, ...] = ()
 
     def cells(self, data: Data) -> Cells:
         """The quantity's cells; those that cannot be are left without an interval. Raises MissingSourceError."""
@@ -93,25 +106,31 @@ def quantity(
     needs: Mapping[str, object] | None = None,
     labels: tuple[str, ...] = (),
     ceiling: float | None = None,
+    formulas: tuple[Formula, ...] = (),
 ) -> Callable[[Callable[[Data], Cells]], Callable[[Data], Cells]]:
     """Register a function from Data to Cells under a name.
 
     needs: {experiments: [names], device: cpu | gpu | both | any}.
-    Raises ValueError if the name is taken or the tier is unknown.
+    Raises ValueError if the name is taken, the tier is unknown, or a label means something else in a verdict.
     """
     if name in _REGISTRY or tier not in TIERS:
         raise ValueError(f"quantity {name}: the name is taken or the tier {tier!r} unknown")
+    if RESERVED & set(labels):
+        raise ValueError(f"quantity {name}: no label may be called {sorted(RESERVED & set(labels))[0]!r}")
     needs = needs or {}
     experiments = needs.get("experiments", ())
     kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(str(needs.get("device", "any")), ())
     if not isinstance(experiments, (list, tuple)):
         raise ValueError(f"quantity {name}: experiments is not a list")
 
-    def register(compute: Callable[[Data], Cells]) -> Callable[[Data], Cells]:
+    def register(made: Callable[[Data], Cells]) -> Callable[[Data], Cells]:
+        # Quantities ask for each other's cells.
+        compute = once(made)
         common = ("node", "device") if experiments else ()
         _REGISTRY[name] = Quantity(
-            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute, ceiling
-        )
+            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute, ceiling,
+            formulas,
+        )  # fmt: skip
         return compute
 
     return register

@@ -30,7 +30,7 @@ def counted(data: Data, metric: str) -> Cells:
     cells = data.summary("models", metric)
     if not len(cells):
         return cells
-    kept = ["node", "device", "model", "estimate", "n_rounds", "n_samples"]
+    kept = ["node", "device", "model", "estimate", "n_rounds", "n_samples", "behind"]
     frame = exact([{str(name): value for name, value in row.items()} for row in cells.frame[kept].to_dict("records")])
     return Cells(frame.frame.assign(n_rounds=cells.frame["n_rounds"], n_samples=cells.frame["n_samples"]), log=False)
 

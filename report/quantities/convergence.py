@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from report import stats
-from report.cells import Cells
-from report.evidence import Data
+from report.cells import Cells, together
+from report.evidence import Data, once
 from report.quantities import quantity
 from report.summary import POINT
 from report.wording import exactly
@@ -40,46 +40,66 @@ _LABELS = (*_OF_SERIES, "batch")
 Floats = NDArray[np.float64]
 
 
+@once
 def seeds(data: Data, metric: str) -> pd.DataFrame:
-    """One row per run: the labels of _SERIES, batch, rate, seed (from 0) and value, the mean over the rounds."""
-    samples = data.nodes.samples()
-    rows = samples[
-        (samples["experiment"] == "convergence") & (samples["metric"] == metric) & (samples["status"] == "ok")
-    ]
-    if not len(rows):
-        return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value"])
+    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), behind and value, the mean over rounds."""
+    samples = data.samples("convergence")
+    wanted = (samples["metric"] == metric) & (samples["status"] == "ok")
+    if not wanted.any():
+        return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value", "behind"])
+    rows = samples.loc[wanted, [*POINT, "sample", "value"]]
     mean = rows.groupby([*POINT, "sample"], sort=True)["value"].mean().reset_index()
-    params = pd.DataFrame([json.loads(text) for text in mean["params"]], index=mean.index)
-    return mean.rename(columns={"sample": "seed"}).join(params.drop(columns="seeds"))
+    first = ~mean.duplicated(POINT)
+    of_point = data.behind(mean[first])
+    behind = pd.Series([of_point[at] for at in first.cumsum() - 1], mean.index, dtype=object)
+    # The same point recurs with every seed and node: each text is read once.
+    codes, texts = pd.factorize(mean["params"])
+    params = pd.DataFrame([json.loads(text) for text in texts]).take(codes).set_axis(mean.index)
+    return mean.assign(behind=behind).rename(columns={"sample": "seed"}).join(params.drop(columns="seeds"))
 
 
+@once
 def chosen(data: Data) -> pd.DataFrame:
     """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
-    found: list[dict[str, Any]] = []
-    validation = seeds(data, "validation_accuracy")
-    means = validation.groupby([*_SERIES, "batch", "rate"], sort=True)["value"].mean().reset_index()
-    for key, tried in means.groupby([*_SERIES, "batch"], sort=True):
-        labels: dict[str, Any] = dict(zip([*_SERIES, "batch"], key, strict=True))
-        rates = tried["rate"].to_numpy(float)
-        best = float(rates[int(tried["value"].to_numpy(float).argmax())])
-        wanted = {"fixed": 1.0, "linear": float(labels["batch"]) / BASE_BATCH}
-        if len(rates) >= FEWEST_RATES:
-            wanted["tuned"] = best
+    by = [*_SERIES, "batch"]
+    means = seeds(data, "validation_accuracy").groupby([*by, "rate"], sort=True)["value"].mean().reset_index()
+    if not len(means):
+        return pd.DataFrame(columns=[*by, "learning_rate", "rate", "detail"])
+    rates, values = means["rate"].to_numpy(float), means["value"].to_numpy(float)
+    batches = means["batch"].to_numpy(float)
+    starts = np.flatnonzero(~means.duplicated(by).to_numpy(bool))
+    found: list[tuple[int, str, str]] = []
+    for start, end in zip(starts, [*starts[1:], len(means)], strict=True):
+        tried = rates[start:end].tolist()
+        wanted = {"fixed": 1.0, "linear": float(batches[start]) / BASE_BATCH}
+        if len(tried) >= FEWEST_RATES:
+            wanted["tuned"] = tried[int(values[start:end].argmax())]
         for rule, rate in wanted.items():
-            if rate in rates:
-                edge = rule == "tuned" and rate in (rates.min(), rates.max())
+            if rate in tried:
+                edge = rule == "tuned" and rate in (min(tried), max(tried))
                 detail = f"{exactly(rate)} times the base rate" + (", the edge of what was tried" if edge else "")
-                found.append({**labels, "learning_rate": rule, "rate": rate, "detail": detail})
-    return pd.DataFrame(found, columns=[*_SERIES, "batch", "learning_rate", "rate", "detail"])
+                found.append((start + tried.index(rate), rule, detail))
+    rows = means.iloc[[at for at, *_ in found]].drop(columns="value").reset_index(drop=True)
+    return rows.assign(learning_rate=[rule for _, rule, _ in found], detail=[detail for *_, detail in found])
 
 
-def by_rule(data: Data, metric: str) -> Iterator[tuple[dict[str, Any], Floats]]:
-    """For each batch under each rule its labels with `detail`, and a metric's values over the seeds."""
-    runs = seeds(data, metric).merge(chosen(data), on=[*_SERIES, "batch", "rate"])
-    for key, part in runs.groupby([*_SERIES, "learning_rate", "batch"], sort=True):
-        labels = dict(zip([*_SERIES, "learning_rate", "batch"], key, strict=True))
-        values = part.sort_values("seed")["value"].to_numpy(float)
-        yield {**labels, "detail": f"{len(values)} seeds, {part['detail'].iloc[0]}"}, values
+@once
+def by_rule(data: Data, metric: str) -> list[tuple[dict[str, Any], Floats]]:
+    """For each batch under each rule its labels with `detail` and `behind`, and a metric's values over the seeds."""
+    by = [*_SERIES, "learning_rate", "batch"]
+    names = [*by, "detail", "behind"]
+    runs, points = seeds(data, metric), chosen(data)
+    if not len(runs) or not len(points):
+        return []
+    runs = runs.merge(points, on=[*_SERIES, "batch", "rate"])
+    runs = runs.sort_values([*by, "seed"], kind="stable", ignore_index=True)
+    starts = np.flatnonzero(~runs.duplicated(by).to_numpy(bool))
+    values = np.split(runs["value"].to_numpy(float), starts[1:])
+    found = []
+    for row, one in zip(runs.loc[starts, names].itertuples(index=False, name=None), values, strict=True):
+        labels = dict(zip(names, row, strict=True))
+        found.append(({**labels, "detail": f"{len(one)} seeds, {labels['detail']}"}, one))
+    return found
 
 
 def _cells(
@@ -131,9 +151,12 @@ def spreads(values: list[Floats]) -> stats.Estimates:
 
     The mean distance from a set's own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n) for normal values.
     """
-    apart = [np.abs(one - one.mean()) * np.sqrt(np.pi / 2 * len(one) / (len(one) - 1)) for one in values]
-    mean, n = (np.array([of(one) for one in apart]) for of in (np.mean, len))
-    se = np.array([one.std(ddof=1) for one in apart]) / np.sqrt(n)
+    n = np.array([len(one) for one in values])
+    joined, starts = np.concatenate(values), np.cumsum(n) - n
+    apart = np.abs(joined - np.repeat(np.add.reduceat(joined, starts) / n, n))
+    apart *= np.repeat(np.sqrt(np.pi / 2 * n / (n - 1)), n)
+    mean = np.add.reduceat(apart, starts) / n
+    se = np.sqrt(np.add.reduceat((apart - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = stats.half_width(se / mean, n - 1)
     # Seeds that agree to the last image do not show that others would: there se / mean is nan.
@@ -148,18 +171,19 @@ def weights(batches: Floats) -> Floats:
 
 
 def _series(data: Data) -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Labels with `detail`, batches, and the test accuracies at each of them, of every series with a trend."""
-    series: dict[tuple[Any, ...], list[tuple[float, Floats]]] = {}
+    """Labels with `detail` and `behind`, batches, and the test accuracies at each, of every series with a trend."""
+    series: dict[tuple[Any, ...], list[tuple[float, Floats, tuple[int, ...]]]] = {}
     for row, values in by_rule(data, "test_accuracy"):
         if len(values) >= FEWEST_SEEDS:
             key = tuple(row[name] for name in (*_SERIES, "learning_rate"))
-            series.setdefault(key, []).append((float(row["batch"]), values))
+            series.setdefault(key, []).append((float(row["batch"]), values, row["behind"]))
     for key, found in series.items():
         if len(found) >= FEWEST_BATCHES:
-            batches, n = [batch for batch, _ in found], min(len(values) for _, values in found)
+            batches, n = [batch for batch, *_ in found], min(len(values) for _, values, _ in found)
             detail = f"batches of {min(batches):,.0f} to {max(batches):,.0f}, {n} seeds"
             labels = dict(zip((*_SERIES, "learning_rate"), key, strict=True))
-            yield {**labels, "detail": detail}, np.array(batches), [values[:n] for _, values in found]
+            more = {"detail": detail, "behind": together(behind for *_, behind in found)}
+            yield {**labels, **more}, np.array(batches), [values[:n] for _, values, _ in found]
 
 
 @quantity(
@@ -188,11 +212,13 @@ def accuracy_per_doubling(data: Data) -> Cells:
 )
 def spread_per_doubling(data: Data) -> Cells:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
-    rows = [
-        {**row, **slope_of_spreads(batches, values), "n_rounds": 1, "n_samples": len(values[0])}
-        for row, batches, values in _series(data)
-    ]
-    return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
+    found = list(_series(data))
+    if not found:
+        return Cells.empty()
+    slopes = slopes_of_spreads([batches for _, batches, _ in found], [values for *_, values in found])
+    counts = [{"n_rounds": 1, "n_samples": len(values[0])} for *_, values in found]
+    rows = [{**row, **slope, **n} for (row, *_), slope, n in zip(found, slopes, counts, strict=True)]
+    return Cells(pd.DataFrame(rows), log=False)
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
@@ -204,13 +230,21 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     in 90 to 95% with skewed ones and Student's t of 4 df; a t interval of the seeds' own slopes in 87 to
     95%, a jackknife of standard deviations in 80 to 97%. `tests/report/test_convergence_quantities.py` repeats some.
     """
-    found, weight = spreads(values), weights(batches)
+    (slope,) = slopes_of_spreads([batches], [values])
+    return slope
+
+
+def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
+    """`slope_of_spreads` of many series."""
+    found = spreads([one for series in values for one in series])
+    weight, starts = np.concatenate([weights(one) for one in batches]), np.cumsum([0, *map(len, batches[:-1])])
     parts, ends = weight * found.estimate, np.array([weight * found.low, weight * found.high])
-    slope = float(parts.sum())
-    low = slope - float(np.sqrt(np.sum((parts - ends.min(axis=0)) ** 2)))
-    high = slope + float(np.sqrt(np.sum((ends.max(axis=0) - parts) ** 2)))
-    se = float(np.sqrt(np.sum((weight * found.se) ** 2)))
-    return {"estimate": slope, "low": low, "high": high, "se": se, "df": float(found.df.min())}
+    slope = np.add.reduceat(parts, starts)
+    low = slope - np.sqrt(np.add.reduceat((parts - ends.min(axis=0)) ** 2, starts))
+    high = slope + np.sqrt(np.add.reduceat((ends.max(axis=0) - parts) ** 2, starts))
+    se, df = np.sqrt(np.add.reduceat((weight * found.se) ** 2, starts)), np.minimum.reduceat(found.df, starts)
+    columns = (column.tolist() for column in (slope, low, high, se, df))
+    return [dict(zip(("estimate", "low", "high", "se", "df"), row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @quantity(

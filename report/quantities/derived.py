@@ -1,15 +1,34 @@
-"""Quantities by arithmetic on published figures. Each formula stands in its docstring."""
+"""Quantities by arithmetic on published figures alone."""
 
 from __future__ import annotations
 
 import math
 
-from report.cells import Cells, exact
 from report.evidence import Data
+from report.formula import Formula, Input, assumed, computed, documented
 from report.quantities import quantity
+from report.worked import Derived, Work, derive
 
 _MODEL = "llama31-405b"
-_DAY = 86400.0
+
+# Operations of training by parameter and token.
+SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
+
+
+def six() -> Input:
+    """6 FLOP for each parameter and token: attention scores, which grow with the context, are left out."""
+    return assumed(6.0, "FLOP", SIX)
+
+
+def utilisation(data: Data, spans: bool = True) -> Input:
+    """Share of the rated peak that Llama 3.1 405B's training kept; the middle is the geometric mean of the ends."""
+    names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
+    low, high = (data.figure(name) for name in names)
+    what = "Lowest to highest reported configuration, and their geometric mean"
+    return computed(data, names, math.sqrt(low * high), "1", what, low=low, high=high, spans=spans)
+
+
+GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
 
 
 @quantity(
@@ -17,11 +36,31 @@ _DAY = 86400.0
     unit="d",
     tier="derived",
     says="By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs",
+    formulas=(GPU_HOURS,),
 )
-def days_from_gpu_hours(data: Data) -> Cells:
+def days_from_gpu_hours(data: Data) -> Derived:
     """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
-    days = data.figure(f"{_MODEL}.gpu_hours") / data.figure(f"{_MODEL}.gpus") / 24
-    return exact([{"estimate": days, "detail": "GPU hours / GPUs / 24"}])
+    # Part of the run used half of the GPUs, says the paper.
+    gpus = data.figure(f"{_MODEL}.gpus")
+    inputs = {
+        "G": documented(data, f"{_MODEL}.gpu_hours"),
+        "n": documented(data, f"{_MODEL}.gpus", low=gpus / 2),
+    }
+    return derive([Work({}, GPU_HOURS, inputs, "GPU hours / GPUs / 24")])
+
+
+FLOP_DAYS = Formula(
+    "T = w * N * D / (n * u * P)",
+    "d",
+    {
+        "w": ("operations for each parameter and token", "FLOP"),
+        "N": ("parameters", "1"),
+        "D": ("training tokens", "1"),
+        "n": ("GPUs at work all the time", "1"),
+        "u": ("share of the rated peak that training kept", "1"),
+        "P": ("rated peak of one GPU in bfloat16", "FLOP/s"),
+    },
+)
 
 
 @quantity(
@@ -29,19 +68,35 @@ def days_from_gpu_hours(data: Data) -> Cells:
     unit="d",
     tier="derived",
     says="By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs",
+    formulas=(FLOP_DAYS,),
 )
-def days_from_flop(data: Data) -> Cells:
+def days_from_flop(data: Data) -> Derived:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
     low and high are at the highest and lowest reported utilisation, the estimate
     at their geometric mean. 6ND: Kaplan et al. 2020, section 2.1.
     """
-    flop = 6 * data.figure(f"{_MODEL}.parameters") * data.figure(f"{_MODEL}.tokens")
-    peak = data.figure(f"{_MODEL}.gpus") * data.figure("h100-sxm.bf16_flops")
-    slow, fast = data.figure(f"{_MODEL}.mfu_low"), data.figure(f"{_MODEL}.mfu_high")
-    days = {"low": fast, "estimate": math.sqrt(slow * fast), "high": slow}
-    cell = {name: flop / (peak * used) / _DAY for name, used in days.items()}
-    return exact([{**cell, "detail": "6ND / (GPUs x utilisation x rated peak)"}])
+    inputs = {
+        "w": six(),
+        "N": documented(data, f"{_MODEL}.parameters"),
+        "D": documented(data, f"{_MODEL}.tokens", beside=[f"{_MODEL}.tokens_card"]),
+        "n": documented(data, f"{_MODEL}.gpus", low=data.figure(f"{_MODEL}.gpus") / 2),
+        "u": utilisation(data),
+        "P": documented(data, "h100-sxm.bf16_flops"),
+    }
+    return derive([Work({}, FLOP_DAYS, inputs, "6ND / (GPUs x utilisation x rated peak)")])
+
+
+LAYER = Formula(
+    "M = (3 * h * f + 2 * h**2 + 2 * h**2 * k / a) * MAC",
+    "MAC",
+    {
+        "h": ("model dimension", "1"),
+        "f": ("feed-forward dimension", "1"),
+        "k": ("heads of keys and values", "1"),
+        "a": ("attention heads", "1"),
+    },
+)
 
 
 @quantity(
@@ -49,17 +104,28 @@ def days_from_flop(data: Data) -> Cells:
     unit="MAC",
     tier="derived",
     says="One layer of Llama 3.1 405B does {value} per token",
+    formulas=(LAYER,),
 )
-def layer_mac_per_token(data: Data) -> Cells:
+def layer_mac_per_token(data: Data) -> Derived:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
     Gate, up and down of the feed-forward part; queries and output; keys and
     values (grouped). Attention scores, which grow with the context, are left out.
     """
-    hidden, ffn = data.figure(f"{_MODEL}.hidden"), data.figure(f"{_MODEL}.ffn")
-    grouped = data.figure(f"{_MODEL}.kv_heads") / data.figure(f"{_MODEL}.heads")
-    mac = 3 * hidden * ffn + 2 * hidden**2 + 2 * hidden**2 * grouped
-    return exact([{"estimate": mac, "detail": "weights of one layer, each used once per token"}])
+    names = {"h": "hidden", "f": "ffn", "k": "kv_heads", "a": "heads"}
+    inputs = {symbol: documented(data, f"{_MODEL}.{name}") for symbol, name in names.items()}
+    return derive([Work({}, LAYER, inputs, "weights of one layer, each used once per token")])
+
+
+PRODUCT = Formula(
+    "M = m * n * k * MAC",
+    "MAC",
+    {
+        "m": ("rows of the left matrix", "1"),
+        "n": ("columns of the right one", "1"),
+        "k": ("products in the sum of each cell", "1"),
+    },
+)
 
 
 @quantity(
@@ -67,7 +133,9 @@ def layer_mac_per_token(data: Data) -> Cells:
     unit="MAC",
     tier="derived",
     says="The product of two 1,000 x 1,000 matrices takes {value}",
+    formulas=(PRODUCT,),
 )
-def product1000_mac(_: Data) -> Cells:
+def product1000_mac(_: Data) -> Derived:
     """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""
-    return exact([{"estimate": 1000.0**3, "detail": "1000 x 1000 x 1000"}])
+    inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
+    return derive([Work({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

@@ -26,7 +26,7 @@ def outcomes(data: Data) -> pd.DataFrame:
     The reference is left out where it is compared with itself. A model that was measured in several ways agrees
     if it does in all of them.
     """
-    samples = data.nodes.samples()
+    samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
     rows = rows[~itself]
@@ -48,6 +48,8 @@ def _shares(data: Data, kind: str) -> Cells:
     A format or library that a device lacks altogether gives no cell.
     """
     found = outcomes(data)
+    own = data.table[data.table["experiment"] == "equivalence"]
+    places: Any = own.groupby(_GROUP, observed=True).indices
     rows: list[dict[str, Any]] = []
     values = []
     for key, tried in found.groupby(_GROUP, sort=True):
@@ -55,7 +57,8 @@ def _shares(data: Data, kind: str) -> Cells:
         if kind_of(str(labels["device"])) != kind or (tried["status"] == "unsupported").all():
             continue
         rounds = tried.groupby("round")["agrees"].mean()
-        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried)}
+        behind = tuple(sorted(own.index[places[key]].tolist()))
+        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried), "behind": behind}
         rows.append({**labels, **counted})
         values.append(rounds.to_numpy(float))
     if not rows:

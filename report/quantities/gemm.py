@@ -9,7 +9,7 @@ from typing import Any
 from report.cells import Cells, concat, kind_of
 from report.evidence import SETTLED, Data
 from report.quantities import quantity
-from report.summary import POINT, summarise
+from report.summary import POINT
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
@@ -125,7 +125,7 @@ def mac_per_cycle(data: Data) -> Cells:
 
 def _by_counter(data: Data, metric: str) -> Cells:
     """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
-    samples = data.nodes.samples()
+    samples = data.samples("gemm")
     read = samples[
         (samples["experiment"] == "gemm")
         & (samples["metric"] == metric)
@@ -135,8 +135,7 @@ def _by_counter(data: Data, metric: str) -> Cells:
     ]
     read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
     counted = read["flop"] / 2 / (read["value"] * read["clock_mhz"] * 1e6)
-    made = summarise(read.assign(value=counted, unit="MAC/cycle"))
-    return Data(data.nodes, summarised=made).summary("gemm", metric)
+    return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
 
 
 @quantity(
@@ -188,7 +187,7 @@ def achievable_rate(data: Data) -> Cells:
 
 def _found(data: Data) -> dict[tuple[Any, ...], list[str]]:
     """The shapes that the rounds of each search ended at."""
-    samples = data.nodes.samples()
+    samples = data.samples("gemm-search")
     sides = {f"best_{name}": name for name in ("m", "n", "k")}
     read = samples[
         (samples["experiment"] == "gemm-search") & samples["metric"].isin(sides) & (samples["status"] == "ok")

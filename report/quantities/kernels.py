@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report.evidence import Data
+from report import groups
+from report.coded import keys
+from report.evidence import Data, once
 from report.quantities import memory
 from report.summary import POINT
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 # A half with fewer kernels says nothing.
 LEAST = 6
@@ -28,6 +31,8 @@ PLACE = ["node", "device", "threads"]
 # Plain loops show what a language costs, not what a device can do.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "batched", "bandwidth", "offload", "roofline")
+# What a kernel is, on whatever machine.
+_KIND = ["experiment", "backend", "dtype", "params"]
 
 
 @dataclass
@@ -41,7 +46,7 @@ class Kernels:
 
     what: NDArray[np.str_]
     work: NDArray[np.str_]
-    held: NDArray[np.bool_]
+    held: Bools
     flop: Floats
     bytes: Floats
     launches: Floats
@@ -69,43 +74,128 @@ class Kernels:
 
 def rounds(data: Data, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
     """The kernels of each node (or of one), device and number of threads, by round; those that every round has."""
-    table = _measured(data, node)
+    found: dict[tuple[str, str, int], list[Kernels]] = _all_rounds(data)
+    return found if node is None else {place: kernels for place, kernels in found.items() if place[0] == node}
+
+
+@once
+def _all_rounds(data: Data) -> dict[tuple[str, str, int], list[Kernels]]:
+    points = _points(data)
+    if points is None:
+        return {}
     found: dict[tuple[str, str, int], list[Kernels]] = {}
-    if not len(table):
-        return found
-    steps = _steps(data)
-    for (place, device, threads), part in table.groupby(PLACE, sort=True):
-        cache = memory.last_level_cache(data, str(place), str(device))
-        ready = [_ceilings(one, cache) for _, one in part.groupby("round", sort=True)]
-        per_round = [one for one in ready if one is not None]
-        common = set.intersection(*(set(one.rows["what"]) for one in per_round)) if per_round else set()
-        made = [_kernels(one, common, cache, steps) for one in per_round]
-        enough = all(min(one.held.sum(), (~one.held).sum()) >= LEAST for one in made)
-        if made and enough:
-            found[str(place), str(device), int(str(threads))] = made
+    code, _ = groups.fold(groups.ranks(points.table[name]) for name in PLACE)
+    order = np.argsort(code, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
+        place, device, threads = points.table[PLACE].iloc[at[0]].tolist()
+        made = _of_place(points, at, device, memory.last_level_cache(data, place, device))
+        if made:
+            found[place, device, int(threads)] = made
     return found
 
 
-def _measured(data: Data, node: str | None) -> pd.DataFrame:
-    """Seconds of each kernel and ceiling by round, with FLOP and bytes: columns POINT, round, given, work, what."""
-    samples = data.nodes.samples()
-    known = samples["experiment"].isin(["peak", *_KERNELS]) & (samples["node"].eq(node) if node else True)
-    ok = samples[known & (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)]
+@once
+def _rows_behind(data: Data) -> dict[tuple[str, str, int], tuple[int, ...]]:
+    table = data.table
+    used = table["experiment"].isin(["peak", *_KERNELS]) & ~table["backend"].isin(_LOOPS) & (table["status"] == "ok")
+    rows = table.loc[used.to_numpy(bool), PLACE]
+    places: Any = rows.groupby(PLACE, sort=False, observed=True).indices
+    numbers = rows.index.to_numpy()
+    return {
+        (str(node), str(device), int(threads)): tuple(numbers[np.sort(at)].tolist())
+        for (node, device, threads), at in places.items()
+    }
+
+
+def behind(data: Data, node: str, device: str, threads: int) -> tuple[int, ...]:
+    """Numbers of the summary's rows from which the kernels of a place and what foretells them are taken."""
+    return _rows_behind(data).get((node, device, threads), ())
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Kernels as they are on whatever machine. Arrays are of shape (kinds,), in the order of their keys."""
+
+    experiment: NDArray[np.str_]
+    what: NDArray[np.str_]
+    work: NDArray[np.str_]
+    held: Bools
+    footprint: Floats
+    fma: Bools
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Kernels and ceilings of all nodes: columns POINT, in their order. Arrays are of shape (points, ...).
+
+    kind: each one's place among `kinds`. format: a number of its dtype. seconds: by round, nan where it was not
+    measured. whole_flop, moved: FLOP and bytes of a call; flop, bytes: the same by kinds of operators.
+    """
+
+    table: pd.DataFrame
+    kinds: _Kinds
+    kind: groups.Ints
+    format: groups.Ints
+    seconds: Floats
+    whole_flop: Floats
+    moved: Floats
+    flop: Floats
+    bytes: Floats
+    launches: Floats
+    cached: Floats
+
+
+def _points(data: Data) -> _Points | None:
+    """Everything that was measured of kernels and ceilings; None if that is nothing."""
+    columns = [*POINT, "round", "metric", "value", "flop", "bytes"]
+    samples = data.samples("peak", *_KERNELS)
+    ok = samples.loc[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS), columns]
     # On a GPU a request's computation is a part of it; what it computes and moves is told by the whole.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
-    read = ok[ok["metric"] == np.where(part, "device_time.compute", "time")]
-    if not len(read):
-        return pd.DataFrame()
-    table = read.groupby([*POINT, "round"])["value"].median().rename("seconds").reset_index()
-    table = table.join(ok.groupby(POINT)[["flop", "bytes"]].max(), on=POINT)
-    table = table.assign(given=[json.loads(text) for text in table["params"]])
-    table = table[[_whole(row) for row in _rows(table)]].reset_index(drop=True)
-    work = [row["given"].get("phase") or row["experiment"] for row in _rows(table)]
-    return table.assign(work=work, what=[_key(row) for row in _rows(table)])
+    read = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
+    if not read.any():
+        return None
+    point, _ = groups.ranks(groups.fold(groups.ranks(ok[name]) for name in POINT)[0])
+    most = ok[["flop", "bytes"]].groupby(point).max()
+    timed = pd.Series(ok["value"].to_numpy(float)[read]).groupby([point[read], ok["round"].to_numpy()[read]]).median()
+    seconds = timed.unstack()
+    first = np.full(len(most), -1)
+    first[point[::-1]] = np.arange(len(point))[::-1]
+    table = ok[POINT].iloc[first[seconds.index]].reset_index(drop=True)
+    most = most.loc[seconds.index]
+    kinds, kind, whole = _kinds(table)
+    table = table[whole].reset_index(drop=True)
+    flop, moved = (most[name].to_numpy(float)[whole] for name in ("flop", "bytes"))
+    split, launches, cached = _steps(data, table, {"flop": flop, "bytes": moved})
+    return _Points(
+        table, kinds, kind[whole], groups.ranks(table["dtype"])[0], seconds.to_numpy(float)[whole], flop, moved,
+        split["flop"], split["bytes"], launches, cached,
+    )  # fmt: skip
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+def _kinds(table: pd.DataFrame) -> tuple[_Kinds, groups.Ints, Bools]:
+    """The kinds of the points of a table, each point's place among them, and whether it is a whole kernel."""
+    code, _ = groups.ranks(groups.fold(groups.ranks(table[name]) for name in _KIND)[0])
+    _, first = np.unique(code, return_index=True)
+    rows: list[dict[str, Any]] = [
+        {**dict(zip(_KIND, row, strict=True)), "given": json.loads(row[-1])}
+        for row in table[_KIND].iloc[first].itertuples(index=False, name=None)
+    ]
+    names = [_key(row) for row in rows]
+    order = np.argsort(np.array(names, dtype=object), kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    whole = np.array([_whole(row) for row in rows], dtype=bool)
+    rows = [rows[at] for at in order]
+    kinds = _Kinds(
+        experiment=np.array([row["experiment"] for row in rows]),
+        what=np.array([names[at] for at in order]),
+        work=np.array([row["given"].get("phase") or row["experiment"] for row in rows]),
+        held=np.array([is_held(names[at]) for at in order], dtype=bool),
+        footprint=np.array([float(row["given"].get("footprint", 0)) for row in rows]),
+        fma=np.array([row["given"].get("kernel") == "fma" for row in rows], dtype=bool),
+    )
+    return kinds, rank[code], whole[code]
 
 
 def _whole(row: Mapping[str, Any]) -> bool:
@@ -125,81 +215,108 @@ def is_held(what: str) -> bool:
     return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
 
 
+def _steps(data: Data, table: pd.DataFrame, whole: Mapping[str, Floats]) -> tuple[dict[str, Floats], Floats, Floats]:
+    """FLOP and bytes of each point by kinds of operators; its launches; the share of its bytes from the last cache.
+
+    Steps of models tell these; nan for the share where nothing does, and other kernels are one operator and a launch.
+    whole: FLOP and bytes of each point.
+    """
+    told = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
+    mine, theirs = keys(table, told, POINT)
+    order = np.argsort(mine, kind="stable")
+    row = order[np.minimum(np.searchsorted(mine[order], theirs), len(order) - 1)]
+    known, metric = mine[row] == theirs, told["metric"].to_numpy(object)
+    value = told["estimate"].to_numpy(float)
+
+    def of(name: str, otherwise: float) -> Floats:
+        found = np.full(len(table), otherwise)
+        here = known & (metric == name) & ~np.isnan(value)
+        found[row[here]] = value[here]
+        return found
+
+    limits = sorted({_limit(str(name)) for name in np.unique(metric.astype(str)) if "_below." in name})
+    split = {}
+    for measure, amount in whole.items():
+        below = [of(f"{measure}_below.{text}_share", np.nan) for _, text in limits]
+        # What is not told of a limit is what is told of the one before.
+        up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
+        split[measure] = np.nan_to_num(amount)[:, None] * np.diff(up_to, axis=0).T
+    used = np.any([parts.any(axis=0) for parts in split.values()], axis=0)
+    return {name: parts[:, used] for name, parts in split.items()}, of("kernels", 1.0), of("cached_bytes_share", np.nan)
+
+
+def _limit(metric: str) -> tuple[float, str]:
+    """The intensity up to which a metric such as `bytes_below.0.5_share` counts operators, and its text."""
+    text = metric.split(".", 1)[1].removesuffix("_share")
+    return float(text), text
+
+
 @dataclass(frozen=True)
 class _Round:
-    """One round's kernels, the peak FLOP/s of each format and the bandwidth in bytes/s."""
+    """Which points of a place are kernels in a round; the peak FLOP/s of each format, the highest where there is none.
 
-    rows: pd.DataFrame
-    peaks: Mapping[str, float]
+    column: of `seconds`. bandwidth: bytes/s.
+    """
+
+    judged: Bools
+    peak: Floats
     bandwidth: float
+    column: int
 
 
-def _ceilings(table: pd.DataFrame, cache: float) -> _Round | None:
+def _of_place(points: _Points, at: groups.Ints, device: str, cache: float) -> list[Kernels]:
+    """The kernels that every round has of a place, whose points are `at`; none if a half has too few."""
+    measured = ~np.isnan(points.seconds[at])
+    ready = [_ceilings(points, at, column, cache) for column in np.flatnonzero(measured.any(axis=0)).tolist()]
+    per_round = [one for one in ready if one is not None]
+    if not per_round:
+        return []
+    mine = at[np.logical_and.reduce([one.judged for one in per_round])]
+    mine = mine[np.argsort(points.kind[mine])]
+    kind = points.kind[mine]
+    held = points.kinds.held[kind]
+    if min(held.sum(), (~held).sum()) < LEAST:
+        return []
+    what, work = points.kinds.what[kind], points.kinds.work[kind]
+    cached = _cached(points, mine, device, cache)
+    return [
+        Kernels(
+            what, work, held, points.flop[mine], points.bytes[mine], points.launches[mine], cached,
+            peak=one.peak[points.format[mine]], seconds=points.seconds[mine, one.column], bandwidth=one.bandwidth,
+        )
+        for one in per_round
+    ]  # fmt: skip
+
+
+def _ceilings(points: _Points, at: groups.Ints, column: int, cache: float) -> _Round | None:
     """The ceilings of a round, and its kernels without those that are ceilings; None where one is lacking."""
-    kinds = table["experiment"]
-    footprints = table["given"].map(lambda one: float(one.get("footprint", 0)))
-    fma = table["given"].map(lambda one: one.get("kernel") == "fma")
-    arithmetic = table[(kinds == "gemm") | (kinds == "peak") & fma]
-    passes = table[(kinds == "bandwidth") & (footprints >= memory.CACHE_MULTIPLE * cache)]
-    if not len(arithmetic) or not len(passes):
+    kind, seconds = points.kind[at], points.seconds[at, column]
+    flop, moved, dtype = points.whole_flop[at], points.moved[at], points.format[at]
+    experiment, there = points.kinds.experiment[kind], ~np.isnan(seconds)
+    arithmetic = there & ((experiment == "gemm") | (experiment == "peak") & points.kinds.fma[kind])
+    big = points.kinds.footprint[kind] >= memory.CACHE_MULTIPLE * cache
+    passes = there & (experiment == "bandwidth") & big
+    if not arithmetic.any() or not passes.any():
         return None
-    rate = arithmetic["flop"] / arithmetic["seconds"]
-    moved = passes["bytes"] / passes["seconds"]
-    top = rate.groupby(arithmetic["dtype"]).idxmax()
-    peaks = {str(dtype): float(rate[at]) for dtype, at in top.items()}
-    counted = (table["bytes"] > 0) & (table["dtype"].isin(list(peaks)) | table["flop"].isna())
-    judged = counted & (kinds != "peak") & ~table.index.isin([*top, moved.idxmax()])
-    return _Round(table[judged], peaks, float(moved.max()))
+    rate, speed = np.where(arithmetic, flop / seconds, -np.inf), np.where(passes, moved / seconds, -np.inf)
+    peak, top = np.full(int(points.format.max()) + 1, np.nan), [int(np.argmax(speed))]
+    for one in np.unique(dtype[arithmetic]):
+        top.append(int(np.argmax(np.where(dtype == one, rate, -np.inf))))
+        peak[one] = rate[top[-1]]
+    judged = there & (moved > 0) & (~np.isnan(peak[dtype]) | np.isnan(flop)) & (experiment != "peak")
+    judged[top] = False
+    # A pass over memory in a format without products computes next to nothing.
+    return _Round(judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speed[top[0]]), column)
 
 
-def _steps(data: Data) -> dict[tuple[Any, ...], pd.Series]:
-    """What is told of each step's operators, by metric; keys as POINT."""
-    rows = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
-    told = rows.pivot_table(index=POINT, columns="metric", values="estimate")
-    return {tuple(key): row for key, row in told.iterrows()}  # type: ignore[arg-type]
-
-
-def _kernels(one: _Round, common: set[str], cache: float, steps: Mapping[tuple[Any, ...], pd.Series]) -> Kernels:
-    """The kernels that every round has, a step split into its operators by their intensity."""
-    table = one.rows[one.rows["what"].isin(common)].sort_values("what")
-    flop, moved, launches, cached = [], [], [], []
-    for row in _rows(table):
-        step = steps.get(tuple(row[name] for name in POINT), pd.Series(dtype=float))
-        flop.append(_parts(float(row["flop"]), "flop", step))
-        moved.append(_parts(float(row["bytes"]), "bytes", step))
-        launches.append(float(step.get("kernels", 1.0)))
-        cached.append(float(step.get("cached_bytes_share", _cached(row, cache))))
-    wide = max((len(parts) for parts in (*flop, *moved)), default=1)
-    return Kernels(
-        what=table["what"].to_numpy(str),
-        work=table["work"].to_numpy(str),
-        held=np.array([is_held(what) for what in table["what"]], dtype=bool),
-        flop=np.array([np.pad(parts, (0, wide - len(parts))) for parts in flop]).reshape(-1, wide),
-        bytes=np.array([np.pad(parts, (0, wide - len(parts))) for parts in moved]).reshape(-1, wide),
-        launches=np.array(launches),
-        cached=np.array(cached),
-        # A pass over memory in a format without products computes next to nothing.
-        peak=np.array([one.peaks.get(dtype, max(one.peaks.values())) for dtype in table["dtype"]], dtype=float),
-        seconds=table["seconds"].to_numpy(float),
-        bandwidth=one.bandwidth,
-    )
-
-
-def _parts(whole: float, measure: str, step: pd.Series) -> Floats:
-    """FLOP or bytes of operators of about the same intensity, from the lowest on; of a kernel, all at once."""
-    limits = sorted((float(name.split(".", 1)[1].removesuffix("_share")), name) for name in step.dropna().index
-                    if name.startswith(f"{measure}_below."))  # fmt: skip
-    below = np.array([0.0, *(step[name] for _, name in limits), 1.0])
-    parts: Floats = np.nan_to_num(whole) * np.maximum(np.diff(below), 0.0)
-    return parts
-
-
-def _cached(row: Mapping[str, Any], cache: float) -> float:
-    """Share of a kernel's bytes that come from the last cache, where nothing has told it.
+def _cached(points: _Points, at: Sequence[int] | groups.Ints, device: str, cache: float) -> Floats:
+    """Share of each kernel's bytes that come from the last cache: as its steps tell it, else by what it is.
 
     Products and requests on a CPU use copies of their data in turn, more than caches hold; a request's
     computation on a GPU stays where it is, as passes over memory do.
     """
-    if row["experiment"] == "bandwidth":
-        return float(row["given"]["footprint"] <= cache)
-    return float(row["experiment"] == "offload" and row["device"] != "cpu" and row["bytes"] <= cache)
+    kind, told = points.kind[at], points.cached[at]
+    experiment = points.kinds.experiment[kind]
+    of_pass = (experiment == "bandwidth") & (points.kinds.footprint[kind] <= cache)
+    of_request = (experiment == "offload") & (device != "cpu") & (points.moved[at] <= cache)
+    return np.where(np.isnan(told), (of_pass | of_request).astype(float), told)

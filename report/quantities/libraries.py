@@ -67,7 +67,7 @@ def gain(data: Data) -> Cells:
     unit="1",
     needs=_NEEDS,
     labels=(*_LABELS, "dtype"),
-    says="On {node}, cuDNN is {value} times as fast where it tries its algorithms first ({labels})",
+    says="On {node}, cuDNN that tries its algorithms first is {value} times as fast as by its own choice ({labels})",
 )
 def search_gain(data: Data) -> Cells:
     """Time with the library as it comes over the time after it has tried its algorithms on that shape."""
@@ -81,7 +81,7 @@ def search_gain(data: Data) -> Cells:
     unit="1",
     needs={"experiments": ["libraries"], "device": "gpu"},
     labels=(*_LABELS, "dtype"),
-    says="On {node}, a product ({labels}) takes {value} times as long where its partial sums stay in float32",
+    says="On {node}, a product ({labels}) takes {value} times as long with partial sums in float32 as without",
 )
 def float32_sums_cost(data: Data) -> Cells:
     """Time of a product that adds its partial sums in float32 over that of one that may round them to fewer bits."""
@@ -95,7 +95,7 @@ def float32_sums_cost(data: Data) -> Cells:
     unit="1",
     needs={"experiments": ["libraries"], "device": "gpu"},
     labels=_LABELS,
-    says="On {node}, matrix units make float32 ({labels}) {value} times as fast",
+    says="On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them",
 )
 def matrix_unit_gain(data: Data) -> Cells:
     """Best rate with matrix units allowed for float32 (TF32) over the best with them forbidden; same shape and inputs.

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from report.cells import Cells, concat, exact
+from report.cells import Cells, concat, exact, together
 from report.evidence import Data
 from report.quantities import quantity
 from report.wording import with_unit
@@ -23,7 +23,7 @@ _COPY = [*_WAY, "size"]
 
 def last_level_cache(data: Data, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
-    record = next(one.record for one in data.nodes.nodes if one.id == node)
+    record = data.record(node)
     if device != "cpu":
         told = next((one.get("l2_bytes") for one in record["devices"] if one["id"] == device), None)
         return float(told or GPU_CACHE_BYTES)
@@ -154,7 +154,8 @@ def duplex_gain(data: Data) -> Cells:
 def half_rate_size(data: Data) -> Cells:
     """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
 
-    low and high are the neighbouring sizes between which it lies, the estimate is
+    As for crossovers, low is the last size that surely stays below (the whole interval of its share of the best
+    rate), high the first one past it that surely does not, either unknown if there is none; the estimate is
     interpolated on logarithms. No cell where the smallest copy reaches it.
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
@@ -163,16 +164,23 @@ def half_rate_size(data: Data) -> Cells:
         return rates
     found = []
     for way, part in rates.frame.groupby(_WAY):
-        order = part.assign(size=part["size"].astype(float)).sort_values("size")
-        size, share = order["size"].to_numpy(), (order["estimate"] / order["estimate"].max()).to_numpy(float)
+        order = Cells(part.assign(size=part["size"].astype(float)).sort_values("size").reset_index(drop=True))
+        top = order.at([int(order.frame["estimate"].argmax())])
+        ratio = (order / top.by(*_WAY)).frame
+        size, share = ratio["size"].to_numpy(float), ratio["estimate"].to_numpy(float)
         less = np.flatnonzero(share < 0.5)
         if not len(less) or less[-1] + 1 == len(size):
             continue
-        ends = slice(less[-1], less[-1] + 2)
+        last = int(less[-1])
+        ends = slice(last, last + 2)
         at = float(np.exp(np.interp(math.log(0.5), np.log(share[ends]), np.log(size[ends]))))
-        best = f"best: {with_unit(float(order['estimate'].max()), 'B/s')}"
+        below = np.flatnonzero(ratio["high"].to_numpy(float)[: last + 1] < 0.5)
+        above = last + 1 + np.flatnonzero(ratio["low"].to_numpy(float)[last + 1 :] >= 0.5)
+        low, high = (float(size[sure[end]]) if len(sure) else math.nan for sure, end in ((below, -1), (above, 0)))
+        best = f"best: {with_unit(float(top.frame['estimate'].iloc[0]), 'B/s')}"
         counts = {"n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
-        (low, high), labels = size[ends], dict(zip(_WAY, way, strict=True))
-        cell = exact([{**labels, "estimate": at, "low": low, "high": high, "detail": best}])
+        labels = dict(zip(_WAY, way, strict=True))
+        values = {"estimate": at, "low": low, "high": high, "behind": together(part["behind"])}
+        cell = exact([{**labels, **values, "detail": best}])
         found.append(Cells(cell.frame.assign(**counts), log=False))
     return concat(found)

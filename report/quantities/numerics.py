@@ -102,17 +102,20 @@ def determinism(data: Data) -> Cells:
 
 def _over_rounds(data: Data) -> Cells:
     """Different fingerprints among the rounds of a point that has at least two."""
-    samples = data.nodes.samples()
+    samples = data.samples("numerics")
     prints = samples[
         (samples["experiment"] == "numerics") & (samples["metric"] == "fingerprint") & (samples["status"] == "ok")
     ]
     rows: list[dict[str, Any]] = []
+    own = data.table[(data.table["experiment"] == "numerics") & (data.table["metric"] == "fingerprint")]
+    places: Any = own.groupby([*_PLACE, "params"], observed=True).indices
     for (*values, params), part in prints.groupby([*_PLACE, "params"], sort=True):
         rounds = int(part["round"].nunique())
         if rounds > 1:
             size = {name: value for name, value in json.loads(str(params)).items() if name in ("m", "n", "k")}
             found = {"estimate": float(part["value"].nunique()), "n_rounds": rounds, "n_samples": len(part)}
-            rows.append({**dict(zip(_PLACE, values, strict=True)), **size, **found})
+            behind = tuple(own.index[places[(*values, params)]].tolist())
+            rows.append({**dict(zip(_PLACE, values, strict=True)), **size, **found, "behind": behind})
     if not rows:
         return Cells.empty()
     counted = exact(rows)

@@ -73,6 +73,7 @@ def added(*parts: Cells) -> Cells:
             df=pairs[["df", "df_other"]].min(axis=1),
             n_rounds=pairs[["n_rounds", "n_rounds_other"]].min(axis=1),
             n_samples=pairs["n_samples"] + pairs["n_samples_other"],
+            behind=pairs["behind"] + pairs["behind_other"],
         )
         total = Cells.from_estimates(sums[[*total.labels, *VALUES]])
     return total

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells, concat
+from report.cells import Cells, concat, together
 from report.evidence import Data
 from report.quantities import quantity
 
@@ -67,7 +67,7 @@ def threads_for_90_percent(data: Data) -> Cells:
                 **place, "estimate": _passes(at[between], share["estimate"].to_numpy(float)[between]),
                 "low": at[first] if len(below) else np.nan, "high": at[last], "se": np.nan, "df": np.inf,
                 "n_rounds": int(share["n_rounds"].min()), "n_samples": int(series.frame["n_samples"].sum()),
-                "detail": f"measured with {at[0]:,.0f} to {at[-1]:,.0f}",
+                "detail": f"measured with {at[0]:,.0f} to {at[-1]:,.0f}", "behind": together(series.frame["behind"]),
             }
         )  # fmt: skip
     return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()

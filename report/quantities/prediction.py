@@ -14,32 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from report import stats
 from report.cells import Cells
 from report.evidence import Data
 from report.quantities import quantity
-from report.quantities.kernels import PLACE, Floats, Kernels, rounds
+from report.quantities.fits import fits
+from report.quantities.kernels import PLACE, Floats, Kernels, behind, rounds
 from report.wording import with_unit
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
-# Past this logarithm of predicted over measured, a kernel pulls ever less at the numbers.
-TOLERATED = 0.25
-# Where the search for what a launch costs begins, in seconds; it is by logarithms.
+# Where the search for what a launch costs begins, in seconds; that for the cache at three times the memory's bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 
 
-def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
-    """The numbers that foretell these kernels best, of so many and with ceilings that are fitted or stand as measured.
+def fit(kernels: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
+    """The numbers that foretell each of these sets best, of so many and with ceilings that are fitted or as measured.
 
     Least squares of the logarithms with Cauchy's loss: past TOLERATED, misses count ever less, for it is the
     median that judges. From several starts; the best in the median.
@@ -48,23 +47,9 @@ def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
     free += ["launch"] if numbers > 2 else []
     free += ["cache"] if numbers > 3 else []
     if not free:
-        return {"peak": 1.0, "bandwidth": 1.0}
-
-    def named(x: Floats) -> dict[str, float]:
-        return {"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, map(float, np.exp(x)), strict=True))}
-
-    def misses(x: Floats) -> Floats:
-        out: Floats = np.log(kernels.predicted(named(x)) / kernels.seconds)
-        return out
-
-    found = []
-    for launch in _LAUNCHES if numbers > 2 else (1.0,):
-        start = {"peak": 0.0, "bandwidth": 0.0, "launch": np.log(launch), "cache": np.log(3.0)}
-        ends = {"peak": (-7, 1), "bandwidth": (-7, 1), "launch": (-23, 0), "cache": (0, 5)}
-        bounds = tuple(np.array([ends[name][side] for name in free], float) for side in (0, 1))
-        done = least_squares(misses, [start[name] for name in free], loss="cauchy", f_scale=TOLERATED, bounds=bounds)
-        found.append((float(np.median(np.abs(misses(done.x)))), named(done.x)))
-    return min(found, key=lambda one: one[0])[1]
+        return [{"peak": 1.0, "bandwidth": 1.0} for _ in kernels]
+    launches = _LAUNCHES if numbers > 2 else _LAUNCHES[:1]
+    return fits(kernels, free, [{"peak": 1.0, "bandwidth": 1.0, "launch": one, "cache": 3.0} for one in launches])
 
 
 @dataclass(frozen=True)
@@ -94,26 +79,38 @@ def foretold(data: Data, node: str | None = None) -> list[Foretold]:
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
     """
+    places = [
+        (place, per_round)
+        for place, per_round in rounds(data, node).items()
+        if any(what.startswith("roofline") for what in per_round[0].what)
+    ]
+    fitted = [one.half(held=False) for _, per_round in places for one in per_round]
+    # All places at once: see `fits`.
+    by_model = {model: iter(fit(fitted, *model)) for model in MODELS}
     found = []
-    for place, per_round in rounds(data, node).items():
-        if not any(what.startswith("roofline") for what in per_round[0].what):
-            continue
+    for place, per_round in places:
         judged = [one.half(held=True) for one in per_round]
+        measured = np.array([one.seconds for one in judged])
         for numbers, ceilings in MODELS:
-            fits = [fit(one.half(held=False), numbers, ceilings) for one in per_round]
+            by = list(islice(by_model[numbers, ceilings], len(judged)))
             labels = {**dict(zip(PLACE, place, strict=True)), "numbers": numbers, "ceilings": ceilings}
-            measured = np.array([one.seconds for one in judged])
-            predicted = np.array([one.predicted(by) for one, by in zip(judged, fits, strict=True)])
-            found.append(Foretold(labels, fits, judged[0].work, judged[0].what, measured, predicted))
+            predicted = np.array([one.predicted(numbers_) for one, numbers_ in zip(judged, by, strict=True)])
+            found.append(Foretold(labels, by, judged[0].work, judged[0].what, measured, predicted))
     return found
 
 
-def _over_rounds(values: Sequence[float] | Floats, log: bool) -> dict[str, float]:
-    """estimate, low, high, se and df from one value a round."""
-    made = stats.on_log_scale([values]) if log else stats.on_linear_scale([values], counted=False, share=False)
-    names = ("estimate", "low", "high", "se", "df")
-    found = {name: float(getattr(made, name)[0]) for name in names}
-    return found if log else {**found, "low": max(found["low"], 0.0)}
+def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | Floats], log: bool) -> Cells:
+    """Cells of rows of labels, each estimated from its values, one a round, without regard to the others."""
+    if not rows:
+        return Cells.empty()
+    if log:
+        n = np.array([len(one) for one in values])
+        made = stats.log_estimates(np.concatenate(values), n, np.arange(len(n)))
+    else:
+        made = stats.on_linear_scale(values, counted=False, share=False)
+    found = {name: getattr(made, name) for name in ("estimate", "low", "high", "se", "df")}
+    frame = pd.DataFrame(rows).assign(**found)
+    return Cells(frame if log else frame.assign(low=frame["low"].clip(lower=0.0)), log)
 
 
 @quantity(
@@ -129,17 +126,18 @@ def prediction_error(data: Data) -> Cells:
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
     shares of both that foretell the other half of the kernels best). One value a round; interval by Student's t.
     """
+    found = foretold(data)
     rows = [
         {
             **one.labels,
-            **_over_rounds(np.median(one.errors, axis=1), log=False),
             "n_rounds": len(one.fits),
             "n_samples": one.measured.size,
             "detail": f"{len(one.what)} kernels; {spelt(one.fits)}",
+            "behind": behind(data, *(one.labels[name] for name in PLACE)),
         }
-        for one in foretold(data)
+        for one in found
     ]
-    return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
+    return _over_rounds(rows, [np.median(one.errors, axis=1) for one in found], log=False)
 
 
 def spelt(fits: Sequence[Mapping[str, float]]) -> str:
@@ -147,7 +145,7 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
     middle = {name: float(np.median([one[name] for one in fits])) for name in fits[0]}
     words = [f"{100 * middle['peak']:.0f}% of the peak", f"{100 * middle['bandwidth']:.0f}% of the bandwidth"]
     words += [f"{with_unit(middle['launch'], 's')} a launch"] if "launch" in middle else []
-    words += [f"{middle['cache']:.1f} times the bandwidth from the cache"] if "cache" in middle else []
+    words += [f"{100 * middle['cache']:.0f}% of the bandwidth from the cache"] if "cache" in middle else []
     return ", ".join(words)
 
 
@@ -165,6 +163,7 @@ def bandwidth_error_over_compute_error(data: Data) -> Cells:
     Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
     """
     rows: list[dict[str, Any]] = []
+    found: list[list[float]] = []
     for place, per_round in rounds(data).items():
         values = [
             _alone(one, one.bytes.sum(axis=1)) / _alone(one, one.flop.sum(axis=1) / one.peak) for one in per_round
@@ -173,11 +172,13 @@ def bandwidth_error_over_compute_error(data: Data) -> Cells:
             n = int((per_round[0].held & _computes(per_round[0])).sum())
             rows.append(
                 {
-                    **dict(zip(PLACE, place, strict=True)), **_over_rounds(values, log=True),
+                    **dict(zip(PLACE, place, strict=True)),
                     "n_rounds": len(values), "n_samples": n * len(values), "detail": f"{n} kernels",
+                    "behind": behind(data, *place),
                 }
             )  # fmt: skip
-    return Cells(pd.DataFrame(rows)) if rows else Cells.empty()
+            found.append(values)
+    return _over_rounds(rows, found, log=True)
 
 
 def _computes(kernels: Kernels) -> NDArray[np.bool_]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.cells import VALUES, Cells, concat, together
+from report.evidence import Data, once
 from report.quantities import gemm, memory, quantity
 
 _LABELS = ("model", "batch", "phase", "dtype", "threads")
@@ -18,6 +20,7 @@ _NEEDS = {"experiments": ["roofline"], "device": "any"}
 _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")
 
 
+@once
 def arithmetic(data: Data) -> Cells:
     """Peak arithmetic in FLOP/s by node, device, dtype and threads.
 
@@ -32,6 +35,7 @@ def arithmetic(data: Data) -> Cells:
     return concat(found).best(_PLACE, of=["of"]) if found else Cells.empty()
 
 
+@once
 def bandwidth(data: Data) -> Cells:
     """Bandwidth of memory in bytes/s by node, device and threads: the fastest pass of any kind and format."""
     rates = memory.bandwidth_rate(data)
@@ -71,10 +75,11 @@ def intensity_over_balance(data: Data) -> Cells:
     return data.summary("roofline", "product_intensity") / balance(data)
 
 
-def distribution(data: Data, measure: str) -> dict[tuple[Any, ...], pd.DataFrame]:
+@once
+def distribution(data: Data, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
 
-    Rows by rising `limit` (FLOP/B), with the columns of cells; keys: the step's labels as sorted items.
+    By rising `limit` (FLOP/B), the columns of cells, each of shape (limits,); keys: the step's labels as sorted items.
     """
     table = data.table
     told = sorted(table.loc[table["experiment"] == "roofline", "metric"].unique())
@@ -84,11 +89,15 @@ def distribution(data: Data, measure: str) -> dict[tuple[Any, ...], pd.DataFrame
     parts = [part for part in parts if len(part)]
     if not parts:
         return {}
-    frame = pd.concat([part.frame for part in parts], ignore_index=True)
     labels = [name for name in parts[0].labels if name != "limit"]
+    frame = pd.concat([part.frame for part in parts], ignore_index=True).dropna(subset=labels)
+    frame = frame.sort_values([*labels, "limit"], kind="stable", ignore_index=True)
+    starts = np.flatnonzero(~frame.duplicated(labels).to_numpy(bool))
+    columns = {name: np.split(frame[name].to_numpy(), starts[1:]) for name in ("limit", *VALUES)}
+    keys = frame.loc[starts, labels].itertuples(index=False, name=None)
     return {
-        tuple(zip(labels, key, strict=True)): part.sort_values("limit").reset_index(drop=True)
-        for key, part in frame.groupby(labels, sort=True)
+        tuple(zip(labels, key, strict=True)): {name: parts[at] for name, parts in columns.items()}
+        for at, key in enumerate(keys)
     }
 
 
@@ -115,15 +124,16 @@ def memory_bound_share(data: Data) -> Cells:
             continue
         counts = {"n_rounds": part["n_rounds"].min(), "n_samples": part["n_samples"].sum()}
         told = f"balance {at['estimate']:.3g} FLOP/B"
-        rows.append({**labels, **share_below(part, at), "se": np.nan, "df": np.nan, **counts, "detail": told})
+        values = {**share_below(part, at), "se": np.nan, "df": np.nan, **counts}
+        rows.append({**labels, **values, "detail": told, "behind": together([*part["behind"], at["behind"]])})
     return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
 
 
-def share_below(part: pd.DataFrame, at: Any) -> dict[str, float]:
+def share_below(part: Mapping[str, NDArray[Any]], at: Any) -> dict[str, float]:
     """estimate, low and high of a distribution at an intensity that has itself an estimate, low and high."""
-    x, estimate = part["limit"].to_numpy(float), part["estimate"].to_numpy(float)
+    x, estimate = (np.asarray(part[name], float) for name in ("limit", "estimate"))
     # That all operators lie below an intensity, or none, is counted, whatever they took.
-    told = ((estimate == 0) | (estimate == 1)) & (part["n_rounds"].to_numpy(int) > 1)
+    told = ((estimate == 0) | (estimate == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(told, estimate, np.asarray(part[end], float)) for end in ("low", "high"))
     if np.isnan(at["low"]) or np.isnan(at["high"]):
         low = high = np.nan

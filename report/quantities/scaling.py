@@ -103,7 +103,7 @@ def throughput_over_eighth(data: Data) -> Cells:
 def _too_large(data: Data) -> dict[tuple[str, ...], list[int]]:
     """The batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
-    said = rows["status"] + ": " + rows["reason"].astype(str)
+    said = rows["status"].astype(str) + ": " + rows["reason"].astype(str)
     found: dict[tuple[str, ...], list[int]] = {}
     for _, row in rows[said.str.startswith(_TOO_LARGE)].iterrows():
         params = json.loads(row["params"])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from report import staircase, stats
-from report.cells import Cells, exact
+from report.cells import Cells, exact, together
 from report.evidence import Data
 from report.quantities import quantity
 from report.quantities.gemm import clock
@@ -157,8 +157,9 @@ def mispredict_cycles(data: Data) -> Cells:
         high=2 * (above - below + half) * pairs["high_clock"],
         n_rounds=pairs[["n_rounds", "n_rounds_below"]].min(axis=1),
         n_samples=pairs["n_samples"] + pairs["n_samples_below"],
+        behind=pairs["behind"] + pairs["behind_below"] + pairs["behind_clock"],
     )
-    return _given(found[[*on, "estimate", "low", "high", "n_rounds", "n_samples"]])
+    return _given(found[[*on, "estimate", "low", "high", "n_rounds", "n_samples", "behind"]])
 
 
 @quantity(
@@ -220,6 +221,7 @@ def cache_level(data: Data) -> Cells:
                 "node": node, "device": device, "level": number, "estimate": float(np.sqrt(step.low * step.high)),
                 "low": step.low, "high": step.high, "n_rounds": int(part["n_rounds"].min()),
                 "n_samples": int(part["n_samples"].sum()), "detail": f"{with_unit(step.level, 's')} up to there",
+                "behind": together(part["behind"]),
             }
             for number, step in enumerate(found, start=1)
         ]  # fmt: skip

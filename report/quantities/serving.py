@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells
+from report.cells import Cells, together
 from report.evidence import Data
 from report.quantities import quantity
 
@@ -77,7 +77,7 @@ def capacity(data: Data) -> Cells:
                 "low": rate[held[-1]] if len(held) else np.nan if borne else 0.0,
                 "high": rate[borne + lost[0]] if len(lost) else np.nan, "se": np.nan, "df": np.inf,
                 "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
-                "detail": f"offered: {rate[0]:,.0f} to {rate[-1]:,.0f}",
+                "detail": f"offered: {rate[0]:,.0f} to {rate[-1]:,.0f}", "behind": together(part["behind"]),
             }
         )  # fmt: skip
     return Cells(pd.DataFrame(rows), log=False)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from report.cells import Cells, exact
+from report.cells import Cells
 from report.evidence import Data
+from report.formula import Formula, Input, assumed, documented
 from report.quantities import quantity
 from report.quantities.architecture import counted
+from report.worked import Derived, Work, derive
 
 _LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
 _NEEDS = {"experiments": ["several-devices"], "device": "any"}
@@ -111,15 +111,33 @@ def needed_bytes(parameters: float, kept: float = 0.0, batch: float = 0.0) -> fl
     return STATE_BYTES * parameters + kept * batch
 
 
-def parts(data: Data) -> dict[str, float]:
-    """Memory of each GPU in bytes: as its maker states it, and as the measured nodes' GPUs tell it."""
+STATE = (
+    "weights, gradients and two moments of Adam: 2 + 2 + 12 bytes in mixed precision, 4 each in float32 (Rajbhandari "
+    "et al. 2020, ZeRO, section 3.1)"
+)
+# Weight and gradient of 2 bytes with moments of 1 byte each; and 4 bytes more for gradients kept in float32.
+_LEAST_STATE, _MOST_STATE = 6.0, 20.0
+
+
+def state_bytes() -> Input:
+    """Bytes for each parameter while it is trained."""
+    return assumed(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
+
+
+def parts(data: Data) -> dict[str, Input]:
+    """Memory of each GPU: as its maker states it, and as the measured nodes' GPUs tell it. No processor with cores."""
     stated = {
-        str(entry["subject"]): float(entry["value"])
+        str(entry["subject"]): documented(data, name)
         for name, entry in data.reference.items()
-        if name.endswith(_MEMORY) and entry["status"] == "verified" and entry.get("value")
+        if name.endswith(_MEMORY)
+        and f"{name.removesuffix(_MEMORY)}.cores" not in data.reference
+        and entry["status"] == "verified"
+        and entry.get("value")
     }
     told = {
-        f"{device['name']}, measured here": float(device["memory_bytes"])
+        f"{device['name']}, measured here": Input(
+            float(device["memory_bytes"]), "B", "measured", "told by the device", what=str(device["name"])
+        )
         for node in data.nodes.nodes
         for device in node.record["devices"]
         if device["kind"] == "gpu" and device.get("memory_bytes")
@@ -127,26 +145,50 @@ def parts(data: Data) -> dict[str, float]:
     return stated | told
 
 
-def jobs(data: Data) -> Iterator[tuple[str, str, float, str]]:
-    """Models to train: name, size, bytes, and what the bytes are for. Raises MissingSourceError."""
+def jobs(data: Data) -> Iterator[tuple[str, str, dict[str, Input], str]]:
+    """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
     for size, models in PUBLISHED.items():
         for name, prefix in models.items():
-            yield name, size, needed_bytes(data.figure(f"{prefix}.parameters")), "weights, gradients and moments"
+            counted_in = {"N": documented(data, f"{prefix}.parameters"), **_batch(0.0, 0.0, "left out")}
+            yield name, size, counted_in, "weights, gradients and moments"
     parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
     for model, name in OWN.items():
         if model in parameters and model in kept:
-            wanted = needed_bytes(parameters[model], kept[model], BATCH)
-            yield name, "small", wanted, f"weights, gradients, moments and a batch of {BATCH}"
+            own = Input(parameters[model], "1", "measured", "counted by this study", what=f"Parameters of {name}")
+            counted_in = {"N": own, **_batch(kept[model], float(BATCH), "counted by this study")}
+            yield name, "small", counted_in, f"weights, gradients, moments and a batch of {BATCH}"
+
+
+def _batch(kept: float, batch: float, source: str) -> dict[str, Input]:
+    return {
+        "a": Input(kept, "B", "measured" if kept else "assumed", source, what="Kept of a sample for the backward pass"),
+        "b": assumed(batch, "1", "samples of a batch" if batch else "the batch comes on top"),
+    }
+
+
+NEEDED = Formula(
+    "n = (s * N + a * b) / M",
+    "1",
+    {
+        "s": ("bytes for each parameter", "B"),
+        "N": ("parameters", "1"),
+        "a": ("bytes kept of a sample", "B"),
+        "b": ("samples of a batch", "1"),
+        "M": ("memory of one GPU", "B"),
+    },
+    rounded_up=True,
+)
 
 
 @quantity(
     "several_devices.needed",
     unit="1",
     tier="derived",
-    labels=("model", "size", "part"),
+    labels=("model", "size", "accelerator"),
     says="GPUs that hold a model between them while it is trained ({labels}): at least {value}",
+    formulas=(NEEDED,),
 )
-def needed(data: Data) -> Cells:
+def needed(data: Data) -> Derived:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
     Memory: 16 bytes for each parameter (weights, gradients, moments; Rajbhandari et al. 2020,
@@ -154,12 +196,12 @@ def needed(data: Data) -> Cells:
     What published models keep of their batches comes on top. `training.memory_model_error`
     holds the model against measured peaks.
     """
-    rows: list[dict[str, Any]] = []
-    for name, size, wanted, what in jobs(data):
+    works = []
+    for name, size, counted_in, what in jobs(data):
+        wanted = needed_bytes(*(counted_in[symbol].value for symbol in "Nab"))
         for part, memory in parts(data).items():
-            share = wanted / memory
+            share = wanted / memory.value
             detail = f"{what} take {100 * share:.3g}% of one" if share <= 1 else f"{what} take {share:.3g} times one"
-            rows.append(
-                {"model": name, "size": size, "part": part, "estimate": float(math.ceil(share)), "detail": detail}
-            )
-    return exact(rows) if rows else Cells.empty()
+            labels = {"model": name, "size": size, "accelerator": part}
+            works.append(Work(labels, NEEDED, {"s": state_bytes(), **counted_in, "M": memory}, detail))
+    return derive(works)

@@ -32,7 +32,7 @@ def runs(data: Data) -> pd.DataFrame:
 
     Column `run_s`: seconds from the beginning of the run to the end of the sample.
     """
-    samples = data.nodes.samples()
+    samples = data.samples("sustained")
     timed = (samples["experiment"] == "sustained") & (samples["metric"] == "time") & (samples["status"] == "ok")
     ran = samples[timed].sort_values([*POINT, "round", "sample"], kind="stable")
     first = ran.groupby([*POINT, "round"])[["elapsed_s", "value", "calls"]].transform("first")
@@ -77,7 +77,9 @@ def throughput_drift(data: Data) -> Cells:
             point = dict(zip([*POINT, "round"], key, strict=True))
             params = json.loads(str(point.pop("params")))
             del point["experiment"]
-            rows.append({**point, **params, **drift(run), "n_rounds": 1, "detail": f"in {lasted:.0f} s"})
+            (behind,) = data.behind(run.iloc[:1])
+            about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "behind": behind}
+            rows.append({**point, **params, **drift(run), **about})
     return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
 
 
@@ -137,8 +139,9 @@ def utilisation_at_low_mfu(data: Data) -> Cells:
         return Cells.empty()
     peak = concat([rates, gemm.rate(data)]).best(["node", "device", "dtype"])
     share = (rates / peak).frame.rename(columns={"estimate": "share"})
-    frame = told.frame.merge(share[["share", *told.labels]], on=told.labels)
+    frame = told.frame.merge(share[["share", "behind", *told.labels]], on=told.labels, suffixes=("", "_share"))
     frame = frame[frame["share"] < LOW_SHARE].reset_index(drop=True)
+    frame["behind"] += frame.pop("behind_share")
     estimate, low, high = (frame[name].to_numpy(float) for name in ("estimate", "low", "high"))
     alone = frame["n_rounds"].to_numpy(int) < 2
     low = np.where(alone, np.nan, np.fmin(low, estimate - HALF_A_PER_CENT).clip(0, 1))

@@ -8,9 +8,11 @@ import pandas as pd
 
 from report.cells import Cells, concat
 from report.evidence import Data
+from report.formula import Formula
 from report.quantities import quantity
 from report.quantities.train_hours import best_rates, hours_to_train
-from report.summary import POINT, summarise
+from report.summary import POINT
+from report.worked import quotient
 
 EXPERIMENT = "time-to-train"
 _LABELS = ("job", "dtype", "backend", "threads")
@@ -35,7 +37,7 @@ LAPTOP = re.compile(
 
 def rounds(data: Data) -> pd.DataFrame:
     """What each round of each job observed: columns POINT and round, and one for each metric."""
-    samples = data.nodes.samples()
+    samples = data.samples(EXPERIMENT)
     seen = samples[(samples["experiment"] == EXPERIMENT) & (samples["status"] == "ok")]
     if not len(seen):
         return pd.DataFrame(columns=[*POINT, "round", "job_time", "predicted"])
@@ -55,10 +57,10 @@ def _cells(data: Data, table: pd.DataFrame, values: pd.Series, unit: str) -> Cel
     known = table.assign(value=values)[values.notna()]
     if not len(known):
         return Cells.empty()
-    samples = data.nodes.samples()
+    samples = data.samples(EXPERIMENT)
     first = samples[(samples["experiment"] == EXPERIMENT) & (samples["metric"] == "job_time")]
     rows = first.drop(columns="value").merge(known[[*POINT, "round", "value"]], on=[*POINT, "round"])
-    return Data(data.nodes, summarised=summarise(rows.assign(unit=unit))).summary(EXPERIMENT, "job_time")
+    return data.of_samples(rows.assign(unit=unit))
 
 
 @quantity(
@@ -196,6 +198,13 @@ def hours(data: Data) -> Cells:
     return both.at(whole.to_numpy(bool))
 
 
+RATIO = Formula(
+    "T = g / l",
+    "1",
+    {"g": ("best training rate of the GPU", "FLOP/s"), "l": ("best training rate of the laptop", "FLOP/s")},
+)
+
+
 @quantity(
     "time_to_train.ratio",
     unit="1",
@@ -203,6 +212,7 @@ def hours(data: Data) -> Cells:
     needs={"experiments": ["training"], "device": "gpu"},
     labels=("baseline",),
     says="A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})",
+    formulas=(RATIO,),
 )
 def ratio(data: Data) -> Cells:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
@@ -222,4 +232,4 @@ def ratio(data: Data) -> Cells:
     named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
     best = cpus.label(baseline="laptop", named=named).best(["baseline"], of=["named"])
     names = [name for name in ("threads", "baseline", "family") if name in gpus.labels]
-    return (gpus.without(*names) / best).label(detail=best.frame["detail"].iloc[0])
+    return quotient(RATIO, gpus.without(*names), best).label(detail=best.frame["detail"].iloc[0])

@@ -95,8 +95,6 @@ RUNS = (
 )
 # Of which the nodes are counted that it takes to be done in so many days.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
-# Of the server that the third article speaks of (W15).
-SERVER_CORES = 128
 
 
 def total_flop(run: Run, data: Data) -> float:
@@ -197,25 +195,3 @@ def nodes_for_90_days(data: Data) -> Cells:
     """
     seconds = _large(data)
     return seconds / (DAYS * 24 * _HOUR) if len(seconds) else seconds
-
-
-@quantity(
-    "ladder.servers_for_90_days",
-    unit="servers",
-    tier="derived",
-    needs={"experiments": ["training"], "device": "cpu"},
-    labels=("run", "parameters", "threads", "baseline"),
-    says="It takes {value} of 128 cores such as those of {node} to train a published model in 90 days ({labels})",
-)
-def servers_for_90_days(data: Data) -> Cells:
-    """Servers of SERVER_CORES cores like those of this node that finish a published pre-training run in 90 days.
-
-    As `ladder.nodes_for_90_days`, by the core (the threads that the rate was measured with): a node
-    of few cores says nothing of servers otherwise. At the least, again: many cores on one memory
-    are slower than few, each for itself.
-    """
-    nodes = nodes_for_90_days(data)
-    if not len(nodes):
-        return nodes
-    nodes = nodes.only(device="cpu")
-    return nodes.scaled_by(nodes.frame["threads"].astype(float) / SERVER_CORES) if len(nodes) else nodes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from report.cells import Cells, concat
 from report.evidence import Data
+from report.formula import Formula
 from report.quantities import energy, gemm, quantity
+from report.worked import Derived, join, quotient
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 _NEEDS = {"experiments": ["training"], "device": "any"}
@@ -61,12 +63,20 @@ def fleet(data: Data, rates: Cells) -> Cells:
     return best.best(["model", "batch", "dtype"], of=["of"]).label(baseline="fleet")
 
 
+SPEEDUP = Formula(
+    "S = g / c",
+    "1",
+    {"g": ("training rate of the GPU", "samples/s"), "c": ("training rate of the CPU", "samples/s")},
+)
+
+
 @quantity(
     "training.speedup",
     unit="1",
     needs={"experiments": ["training"], "device": "both"},
     labels=("model", "batch", "baseline", "precision", "dtype"),
     says="On {node}, the GPU trains {value} times as fast as a CPU ({labels})",
+    formulas=(SPEEDUP,),
 )
 def speedup(data: Data) -> Cells:
     """Training rate of one GPU over that of a CPU, same model and batch.
@@ -82,8 +92,8 @@ def speedup(data: Data) -> Cells:
     if not len(gpu) or not len(cpu):
         return Cells.empty()
     by = [*_JOB, "device"]
-    equal = gpu.best([*by, "dtype"]) / cpu.best([*_JOB, "baseline", "dtype"])
-    best = gpu.best(by, of=["dtype"]) / cpu.best([*_JOB, "baseline"], of=["dtype"])
+    equal = quotient(SPEEDUP, gpu.best([*by, "dtype"]), cpu.best([*_JOB, "baseline", "dtype"]))
+    best = quotient(SPEEDUP, gpu.best(by, of=["dtype"]), cpu.best([*_JOB, "baseline"], of=["dtype"]))
     found = [equal.label(precision="equal"), best.label(precision="best")]
     others = fleet(data, rates)
     if len(others):
@@ -93,12 +103,12 @@ def speedup(data: Data) -> Cells:
         keys = fastest.frame[["model", "batch", "detail"]].itertuples(index=False, name=None)
         fastest = fastest.label(detail=[f"{named[key]} in {key[2]}" for key in keys])
         found.append(_against(gpu.best(by, of=["dtype"]), fastest).label(precision="best"))
-    return concat(found)
+    return join(found)
 
 
-def _against(above: Cells, below: Cells) -> Cells:
+def _against(above: Cells, below: Cells) -> Derived:
     """The ratio; `detail` says what is below."""
-    cells = above / below.label(against=below.frame["detail"])
+    cells = quotient(SPEEDUP, above, below.label(against=below.frame["detail"]))
     return cells.label(detail="over " + cells.frame["against"].astype(str)).without("against") if len(cells) else cells
 
 

@@ -12,9 +12,10 @@ from report import stats
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
+from report.flips import flips
 from report.quantities import convergence as module
 from report.quantities import quantities
-from report.robustness import flips
+from report.robustness import robustness
 from report.rules import decide
 from report.scope import in_scope
 from report.wording import number
@@ -247,5 +248,5 @@ def test_the_distance_from_a_threshold_of_zero_is_told_in_widths_of_the_interval
     row = cells.frame.iloc[0]
     widths = row["estimate"] / (row["high"] - row["low"])
     assert 0.5 < widths < 5
-    said = flips(part, cells, ruling, "1", found, lambda outcome: outcome)
+    said = flips(part, ruling, robustness(part, cells, ruling, "1", found, lambda outcome: outcome))
     assert any(text.startswith(f"The nearest result lies {number(widths, 2)} interval width") for text in said)

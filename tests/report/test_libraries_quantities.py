@@ -9,9 +9,9 @@ import pytest
 from report.cells import Cells
 from report.claims import Part, read_claims
 from report.evidence import Data
-from report.judge import CLAIMS, REFERENCE
+from report.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.scope import in_scope, lacking
 from report.weigh import Evidence, weigh
 

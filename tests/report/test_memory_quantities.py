@@ -19,12 +19,13 @@ def copy(
     direction: str = "host_to_device",
     host_memory: str = "pinned",
     metric: str = "time",
+    spread: float = 0.0,
 ) -> SyntheticNode:
     """A copy that takes so long; `both` and device_to_device count twice the bytes, as the experiment does."""
     moved = size * (2 if direction in ("both", "device_to_device") else 1)
     params = {"direction": direction, "size": size, "host_memory": host_memory}
     return node.point(
-        "transfer", seconds, metric=metric, params=params, bytes=moved, device="cuda:0", dtype="", spread=0
+        "transfer", seconds, metric=metric, params=params, bytes=moved, device="cuda:0", dtype="", spread=spread
     )
 
 
@@ -82,6 +83,15 @@ def test_half_the_best_rate_is_reached_between_two_sizes(synthetic: Factory) -> 
     assert (row["low"], row["high"], row["n_rounds"]) == (65536, MIB, 3)
     assert row["estimate"] == pytest.approx(500e3, rel=0.35)
     assert math.isfinite(row["estimate"]) and row["detail"].endswith("GB/s")
+
+
+def test_a_size_that_is_not_surely_below_half_the_best_rate_is_no_end_of_where_it_lies(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    for size, rate in ((65536, 1e9), (MIB, 4.9e9), (4 * MIB, 5.1e9), (16 * MIB, 10e9)):
+        copy(node, size / rate, size, spread=0.05)
+    (row,) = of("transfer.half_rate_size", data(synthetic, node)).frame.to_dict("records")
+    assert 65536 < row["estimate"] < 16 * MIB
+    assert (row["low"], row["high"]) == (65536, 16 * MIB)
 
 
 @pytest.mark.parametrize("rates", [(5e9, 8e9), (8e9, 1e9)])

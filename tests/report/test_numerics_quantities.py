@@ -9,9 +9,9 @@ import pytest
 
 from report.cells import Cells
 from report.claims import read_claims
-from report.judge import CLAIMS, REFERENCE
+from report.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode

@@ -10,9 +10,9 @@ import pytest
 from report.cells import Cells
 from report.claims import Part, read_claims
 from report.evidence import Data
-from report.judge import CLAIMS, REFERENCE
+from report.judge import CLAIMS
 from report.quantities import offload, quantities
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.rules import decide
 from report.scope import in_scope, lacking
 

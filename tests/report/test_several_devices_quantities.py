@@ -80,7 +80,7 @@ def test_large_models_need_several_and_small_ones_one(synthetic: Factory) -> Non
     assert set(large["model"]) == set(PUBLISHED["large"])
     assert (large["estimate"] >= 2).all()
     assert (small["estimate"] == 1).all()
-    on_h100 = large[large["part"] == "NVIDIA H100 SXM5"].set_index("model")["estimate"]
+    on_h100 = large[large["accelerator"] == "NVIDIA H100 SXM5"].set_index("model")["estimate"]
     # 405e9 parameters of 16 bytes on devices of 80e9.
     assert on_h100["Llama 3.1 405B"] == 81
 
@@ -89,7 +89,7 @@ def test_measured_gpus_and_counted_models_join_the_published_ones(synthetic: Fac
     node = counted(synthetic("node-a", gpus=1).clock(), "mlp", 1e6, 1e9)
     node.devices[1]["memory_bytes"] = 20e9
     cells = of("several_devices.needed", data(synthetic, node, reference=True), model="MLP on digits")
-    found = cells.frame.set_index("part").loc["Synthetic GPU, measured here"]
+    found = cells.frame.set_index("accelerator").loc["Synthetic GPU, measured here"]
     assert found["estimate"] == -(-(STATE_BYTES * 1e6 + BATCH * 1e9) // 20e9) == 2
     assert f"a batch of {BATCH} take 1.6 times one" in found["detail"]
 

@@ -10,9 +10,9 @@ import pytest
 from contract.errors import StudyError
 from report.claims import read_claims
 from report.evidence import Data
-from report.judge import CLAIMS, REFERENCE
+from report.judge import CLAIMS
 from report.nodes import read_nodes
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.rules import decide
 from report.weigh import Evidence, weigh
 

@@ -12,9 +12,9 @@ from report.cells import Cells
 from report.claims import Part, read_claims
 from report.evidence import Data
 from report.gather import gather
-from report.judge import CLAIMS, REFERENCE
+from report.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.render.figures import keep
 from report.render.measurements import Exhibit, sections
 from report.scope import in_scope, lacking

@@ -1,0 +1,130 @@
+"""The arithmetic of a derived claim as `verdicts.json` has it: formula, inputs, result, what each input would turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from report.cells import Cells
+from report.claims import Part
+from report.formula import Formula, Input
+from report.quantities import Quantity
+from report.reasons import cell_labels, value_of
+from report.rules import Ruling, decide
+from report.scope import in_scope
+from report.worked import Derived, Work
+
+Spelt = Callable[[tuple[int, ...]], str]
+# Of more compared cells the one that stands for all speaks alone.
+_MOST = 50
+
+
+def arithmetic(
+    part: Part,
+    quantity: Quantity | None,
+    cells: Cells,
+    ruling: Ruling | None,
+    whole: Callable[[str], str],
+    spelt: Spelt,
+) -> dict[str, Any] | None:
+    """The arithmetic of the cell that stands for all; without cells the formulas alone; None if there are none.
+
+    cells: those of the quantity, before scope and scale. whole: the claim's verdict if this part came out as given.
+    spelt: numbers of rows as text. The record:
+
+    formulas: each with text, unit and symbols (meaning and unit).
+    cell, formula, inputs, result: of the cell that stands for all.
+    sensitivity: each input that has a range at either end of it, all others as they are: the cell's result, the
+    part's outcome and the verdict. What cells share moves in all of them.
+    also: the same of one more cell for every other formula that compared cells were worked out by.
+    beside: other results of the same inputs, by what they are and by cell.
+    """
+    if quantity is None or not quantity.formulas:
+        return None
+    record: dict[str, Any] = {"formulas": [_formula(one) for one in quantity.formulas]}
+    if not isinstance(cells, Derived) or ruling is None or ruling.decisive is None:
+        return record
+    row = cells.find(ruling.cells.label_values(ruling.decisive))
+    if row is None:
+        return record
+    found = [_worked(part, quantity, cells, one, whole, spelt) for one in (row, *_others(cells, ruling, row))]
+    beside = [
+        {"name": name, "unit": unit, "formula": other.works[at].formula.text, **_told(other, at)}
+        for name, unit, other in cells.beside
+        for at in range(len(other))
+    ]
+    return {**record, **found[0], "also": found[1:], "beside": beside}
+
+
+def _others(cells: Derived, ruling: Ruling, row: int) -> list[int]:
+    """The first compared cell of each formula that the cell which stands for all was not worked out by."""
+    if len(ruling.cells) > _MOST:
+        return []
+    formulas: dict[str, int] = {}
+    for at in range(len(ruling.cells)):
+        place = cells.find(ruling.cells.label_values(at))
+        if place is not None:
+            formulas.setdefault(cells.works[place].formula.text, place)
+    return [place for text, place in formulas.items() if text != cells.works[row].formula.text]
+
+
+def _worked(
+    part: Part, quantity: Quantity, cells: Derived, row: int, whole: Callable[[str], str], spelt: Spelt
+) -> dict[str, Any]:
+    work = cells.works[row]
+    return {
+        "cell": cell_labels(cells, row),
+        "formula": work.formula.text,
+        "inputs": [_input(symbol, one, work, spelt) for symbol, one in work.inputs.items()],
+        "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_values(cells, row)},
+        "sensitivity": list(_sensitivity(part, quantity, cells, row, whole)),
+    }
+
+
+def _formula(formula: Formula) -> dict[str, Any]:
+    symbols = [{"symbol": name, "means": means, "unit": unit} for name, (means, unit) in formula.symbols.items()]
+    return {"text": formula.text, "unit": formula.unit, "rounded_up": formula.rounded_up, "symbols": symbols}
+
+
+def _input(symbol: str, one: Input, work: Work, spelt: Spelt) -> dict[str, Any]:
+    return {
+        "symbol": symbol,
+        "means": work.formula.symbols[symbol][0],
+        "what": one.what,
+        "value": one.value,
+        "low": one.low if one.ranges else None,
+        "high": one.high if one.ranges else None,
+        "unit": one.unit,
+        "kind": one.kind,
+        "entries": list(one.entries),
+        "rows": spelt(one.behind),
+        "source": one.source,
+        "in_interval": one.spans or one.kind == "measured",
+    }
+
+
+def _values(cells: Cells, row: int) -> dict[str, float | None]:
+    return dict(zip(("value", "low", "high"), value_of(cells, row), strict=True))
+
+
+def _told(cells: Derived, row: int) -> dict[str, Any]:
+    return {"cell": cell_labels(cells, row), "labels": cells.label_values(row), **_values(cells, row)}
+
+
+def _sensitivity(
+    part: Part, quantity: Quantity, cells: Derived, row: int, whole: Callable[[str], str]
+) -> Iterator[Mapping[str, Any]]:
+    for symbol, one in cells.works[row].inputs.items():
+        for end in ("low", "high"):
+            at = getattr(one, end)
+            if not math.isfinite(at) or at == one.value:
+                continue
+            moved = cells.moved(row, symbol, end)
+            ruling = decide(
+                part.rule, in_scope(moved, part.scope) * part.scale, part.threshold, quantity.unit, part.options
+            )
+            yield {
+                "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_values(moved, row),
+                "outcome": ruling.outcome, "verdict": whole(ruling.outcome),
+            }  # fmt: skip

@@ -1,0 +1,135 @@
+"""Where two ways to pay for the same work cost the same: to hire or to buy, to train or to serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from report.evidence import Data, MissingSourceError
+from report.formula import Formula, assumed, documented
+from report.quantities import quantity
+from report.quantities.prices import hourly
+from report.worked import Derived, Work, derive
+
+_ELECTRICITY = (
+    "electricity-industrial.usd_per_kwh",
+    "electricity-new-england-commercial.usd_per_kwh",
+    "electricity-west-north-central-commercial.usd_per_kwh",
+)
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What can be bought and hired: the price of so many GPUs, the machine, and the power of one GPU."""
+
+    name: str
+    price: str
+    gpus: float
+    machine: str
+    power: str
+
+
+BOUGHT = (
+    Bought("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
+    Bought("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
+    Bought("DGX A100", "dgx-a100.usd", 8.0, "aws-p4d.24xlarge", "a100-sxm-40gb.power_w"),
+)
+HOURS = Formula(
+    "T = P / n / (q / g - W * o * e)",
+    "h",
+    {
+        "P": ("price of the purchase", "USD"),
+        "n": ("GPUs in it", "1"),
+        "q": ("price of the machine by the hour", "USD/h"),
+        "g": ("GPUs in the machine", "1"),
+        "W": ("rated power of one GPU", "W"),
+        "o": ("power of all that it needs, over its own", "1"),
+        "e": ("price of electricity", "USD/(kW h)"),
+    },
+)
+
+
+@quantity(
+    "price.break_even_hours",
+    unit="h",
+    tier="derived",
+    labels=("accelerator",),
+    says="To hire a GPU is cheaper than to buy it up to {value} of use ({labels})",
+    formulas=(HOURS,),
+)
+def break_even_hours(data: Data) -> Derived:
+    """Hours of use at which buying costs the same as hiring, electricity included.
+
+    Price per GPU over the hourly price of one less what its power costs. People, room, spares and resale are left
+    out. Raises MissingSourceError naming the purchases that were not verified, if none was.
+    """
+    works, lacking = [], []
+    for one in BOUGHT:
+        try:
+            works.append(_bought(one, data))
+        except MissingSourceError as missing:
+            lacking.append(f"{one.price} ({missing.what})")
+    if not works:
+        raise MissingSourceError(f"a verified price of purchase: {'; '.join(lacking)}")
+    return derive(works)
+
+
+def _bought(one: Bought, data: Data) -> Work:
+    price = documented(data, one.price)
+    inputs = {
+        "P": price,
+        "n": assumed(one.gpus, "1", f"what the price is of: {one.name}"),
+        "q": hourly(data, one.machine),
+        "g": documented(data, f"{one.machine}.gpus"),
+        "W": documented(data, one.power),
+        "o": assumed(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
+        "e": documented(data, "electricity-virginia-commercial.usd_per_kwh", _ELECTRICITY),
+    }
+    return Work({"accelerator": one.name}, HOURS, inputs, f"{one.machine}: {inputs['q'].what}")
+
+
+_SERVED = "deepseek-v3"
+# Of the documented traffic; one decade after the other, because how few tokens most services serve nobody documents.
+SHARES = (1.0, 0.1, 0.01)
+SERVE = Formula(
+    "T = o * G / (f * m * g)",
+    "d",
+    {
+        "o": ("all training over the run that is documented", "1"),
+        "G": ("GPU hours of the training", "h"),
+        "f": ("share of the documented traffic", "1"),
+        "m": ("nodes that serve it, mean of a day", "1"),
+        "g": ("GPUs in a node", "1"),
+    },
+)
+
+
+@quantity(
+    "serving.break_even_days",
+    unit="d",
+    tier="derived",
+    labels=("model", "traffic"),
+    says="Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})",
+    formulas=(SERVE,),
+)
+def break_even_days(data: Data) -> Derived:
+    """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
+
+    GPU hours of DeepSeek-V3's training over those of a day of its service, the same kind of GPU on both sides, so that
+    no efficiency has to be assumed. traffic: tokens read and written a day; the documented day, and a tenth and a
+    hundredth of it, as if GPUs were let go in proportion. The run of V3 alone: what was tried before it, and the
+    training of R1, which the same service serves, are a factor in the sensitivity table.
+    """
+    names = [f"{_SERVED}.serving_{name}_tokens_per_day" for name in ("input", "output")]
+    tokens = sum(data.figure(name) for name in names)
+    works = []
+    for share in SHARES:
+        inputs = {
+            "o": assumed(1.0, "1", "the documented run alone, without what was tried before it", 1.0, 10.0),
+            "G": documented(data, f"{_SERVED}.gpu_hours"),
+            "f": assumed(share, "1", "the documented day" if share == 1 else "as if GPUs were let go in proportion"),
+            "m": documented(data, f"{_SERVED}.serving_nodes", [f"{_SERVED}.serving_nodes_peak"]),
+            "g": documented(data, f"{_SERVED}.gpus_per_node"),
+        }
+        detail = "tokens a day, as documented" if share == 1 else f"tokens a day, {share:g} of what is documented"
+        works.append(Work({"model": "DeepSeek-V3", "traffic": share * tokens}, SERVE, inputs, detail))
+    return derive(works)

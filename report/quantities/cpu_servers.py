@@ -1,0 +1,190 @@
+"""Servers without a GPU, and how it is known at what rate one trains: by measurement, by a document, by its rating.
+
+measured: this study's node trains a transformer at so much by the core, and a server has so many cores. documented:
+MLPerf Training 3.1 has a cluster of 16 servers with matrix units train BERT large, without a GPU. rated: the same
+servers if they kept the share of their rated peak that GPUs kept; on paper alone, and in no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from report.evidence import Data
+from report.formula import Formula, Input, assumed, computed, documented, measured
+from report.quantities.derived import six, utilisation
+from report.quantities.train_hours import best_rates
+from report.worked import Work
+
+# Of the server that the third article speaks of (W15).
+SERVER_CORES = 128
+# Machines by the hour: of a node's maker, and others that could stand in its place.
+PRICED = {
+    "AuthenticAMD": ("c7a.48xlarge", ("m7a.48xlarge", "c8a.48xlarge", "m8a.48xlarge")),
+    "GenuineIntel": ("c7i.48xlarge", ("m7i.48xlarge",)),
+}
+GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
+_BERT, _EIGHT = (
+    "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s",
+    "mlperf-training-3.1.8xh100.bert_sequences_per_s",
+)
+_WHOLE_CORES = "a virtual CPU of these machines is a whole core (see aws-m7a.48xlarge.cores)"
+_HALF_CORES = "a virtual CPU of these machines is one of the two threads of a core"
+Symbols = Mapping[str, tuple[str, str]]
+SIZE: Symbols = {"v": ("virtual CPUs of the priced server", "1"), "x": ("cores for each of them", "1")}
+_BY_CORE: Symbols = {
+    "R": ("best rate at which the node trains a transformer", "FLOP/s"),
+    "t": ("cores that it took", "1"),
+}
+_KEPT: Symbols = {"s": ("share of a core's rate that is kept when all cores and servers work together", "1")}
+BY_BERT: Symbols = {
+    "Q": ("sequences that the cluster trained BERT large on per second", "1/s"),
+    "m": ("its servers", "1"),
+    "w": ("operations for each parameter and token", "FLOP"),
+    "B": ("parameters of BERT large's blocks", "1"),
+    "L": ("tokens of a sequence", "1"),
+}
+_BY_RATING: Symbols = {
+    "P": ("rated peak of a server in bfloat16", "FLOP/s"),
+    "u": ("share of the peak that training keeps", "1"),
+}
+CORES: Symbols = {"c": ("cores of that server", "1")}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How the rate of one server is known: the text of its formula, and its symbols."""
+
+    text: str
+    symbols: Symbols
+
+
+# Of the server that is priced; and of a server of its own, for counts without a price.
+PRICED_RATES = {
+    "measured": Rate("R / t * x * v * s", {**_BY_CORE, **SIZE, **_KEPT}),
+    "documented": Rate("Q / m * w * B * L / c * x * v", {**BY_BERT, **CORES, **SIZE}),
+    "rated": Rate("P * u / c * x * v", {**_BY_RATING, **CORES, **SIZE}),
+}
+OWN_RATES = {
+    "measured": Rate("R / t * c * s", {**_BY_CORE, "c": ("cores of a server", "1"), **_KEPT}),
+    "documented": Rate("Q / m * w * B * L", BY_BERT),
+    "rated": Rate("P * u", _BY_RATING),
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A kind of server: labels of its cells, the kind of its evidence, and the inputs of its rate and its price."""
+
+    labels: Mapping[str, Any]
+    evidence: str
+    inputs: Mapping[str, Input]
+    price: Input | None
+    detail: str
+
+    def work(self, formulas: Mapping[str, Formula], more: Mapping[str, Any], **inputs: Input) -> Work:
+        return Work({**self.labels, **more}, formulas[self.evidence], {**self.inputs, **inputs}, self.detail)
+
+
+def price_per_hour(data: Data, machine: str, beside: tuple[str, ...] = ()) -> Input:
+    """Hourly price of a machine, with place and date; beside: machines that could stand in its place."""
+    name = f"aws-{machine}.usd_per_hour"
+    entry = data.entry(name)
+    what = f"{entry['subject']}, on demand, us-east-1, {entry['date']}"
+    return documented(data, name, [f"aws-{other}.usd_per_hour" for other in beside], what=what)
+
+
+def size_of(data: Data, machine: str, vendor: str) -> dict[str, Input]:
+    """Virtual CPUs of a machine, and how many cores each is."""
+    whole = vendor == "AuthenticAMD"
+    cores = assumed(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
+    return {"v": documented(data, f"aws-{machine}.vcpus"), "x": cores}
+
+
+def _kept() -> Input:
+    why = "as if cores and servers did not slow each other: the most favourable to CPUs"
+    return assumed(1.0, "1", why, 0.25, 1.0)
+
+
+def _bert(data: Data) -> dict[str, Input]:
+    layers, width = (data.figure(f"bert-large.{name}") for name in ("layers", "width"))
+    blocks = computed(
+        data, ["bert-large.layers", "bert-large.width"], 12 * layers * width**2, "1", "12 x layers x width^2"
+    )
+    return {
+        "Q": documented(data, _BERT),
+        "m": assumed(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
+        "w": six(),
+        "B": blocks,
+        # Padding that is computed and counted as work would double it.
+        "L": documented(data, "bert-wikipedia.tokens", high=512.0),
+    }
+
+
+def _rated(data: Data) -> dict[str, Input]:
+    return {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
+
+
+def _cores_of(data: Data) -> Input:
+    cores = 2 * data.figure("xeon-8480plus.cores")
+    return computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
+
+
+def _instructions(cpu: Mapping[str, Any]) -> str:
+    """What a node multiplies with, as far as it tells."""
+    told = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
+    for word, name in (("amx_bf16", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2")):
+        if word in told:
+            return name
+    return "its own instructions"
+
+
+def measured_servers(data: Data, priced: bool) -> Iterator[Server]:
+    """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
+    rates = best_rates(data)
+    rates = rates.only(family="transformer", device="cpu") if len(rates) else rates
+    processors = {node.id: node.record["hardware"]["cpu"] for node in data.nodes.nodes}
+    for row in range(len(rates)):
+        labels = rates.label_values(row)
+        cpu = processors[labels["node"]]
+        detail = str(rates.frame["detail"].iloc[row])
+        cores = f"cores with {_instructions(cpu)} as in {data.label(labels['node'])}"
+        inputs = {
+            "R": measured(rates, row, "FLOP/s", detail),
+            "t": Input(float(labels["threads"]), "1", "measured", "of this measurement", each=True),
+            "s": _kept(),
+        }
+        if not priced:
+            size = assumed(float(SERVER_CORES), "1", "the server that the third article speaks of (W15)", 64.0, 192.0)
+            inputs, price, server = {**inputs, "c": size}, None, f"{SERVER_CORES} {cores}"
+        elif str(cpu.get("vendor")) in PRICED:
+            machine, beside = PRICED[str(cpu["vendor"])]
+            size_inputs = size_of(data, machine, str(cpu["vendor"]))
+            inputs, price = {**inputs, **size_inputs}, price_per_hour(data, machine, beside)
+            server = f"{size_inputs['v'].value * size_inputs['x'].value:g} {cores}, priced as {machine}"
+        else:
+            continue
+        named = {name: labels[name] for name in ("node", "device")}
+        yield Server({**named, "evidence": "measured", "server": server}, "measured", inputs, price, detail)
+
+
+def known_servers(data: Data, priced: bool) -> Iterator[Server]:
+    """The servers of MLPerf's cluster: at the rate that is documented, and as rated. Raises MissingSourceError."""
+    machine, beside = PRICED["GenuineIntel"]
+    size = {**size_of(data, machine, "GenuineIntel"), "c": _cores_of(data)} if priced else {}
+    price = price_per_hour(data, machine, beside) if priced else None
+    name = "two Xeon Platinum 8480+ with AMX"
+    server = f"{size['v'].value * size['x'].value:g} cores as of {name}, priced as {machine}" if priced else name
+    bert = _bert(data)
+    told = {
+        "documented": (bert, f"as {bert['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
+        "rated": (_rated(data), "if they kept the share of their rated peak that the GPUs kept"),
+    }
+    for evidence, (inputs, detail) in told.items():
+        labels = {"device": "cpu", "evidence": evidence, "server": server}
+        yield Server(labels, evidence, {**inputs, **size}, price, detail)
+
+
+def servers(data: Data, priced: bool) -> list[Server]:
+    return [*measured_servers(data, priced), *known_servers(data, priced)]

@@ -1,0 +1,111 @@
+"""Memory that training takes, by a model of it that is held against measured peaks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from report.cells import Cells
+from report.evidence import Data
+from report.formula import Formula, Input, assumed, documented
+from report.quantities import quantity
+from report.quantities.several_devices import BATCH, PUBLISHED, by_model, memory_model_error, state_bytes
+from report.quantities.training import peak_memory
+from report.wording import number
+from report.worked import Derived, Work, derive
+
+# Common sizes of a GPU's memory, in bytes.
+SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
+# Below, what libraries hold for themselves counts as much as the model that is trained.
+LEAST_PEAK = 2e8
+# How far off the model may be where no such peak was measured.
+_UNCHECKED = (0.5, 2.0)
+
+_STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}
+_OFF = {"e": ("measured peak over what the model of memory says", "1")}
+OWN = Formula(
+    "B = (s * N + a * b) * e",
+    "B",
+    {**_STATE, "a": ("bytes that a sample keeps for the backward pass", "B"), "b": ("samples in a batch", "1"), **_OFF},
+)
+LEAST = Formula("B = s * N", "B", _STATE)
+
+
+def model_ratio(data: Data) -> Input:
+    """Measured peak of a training step over what the model says: the median of the large ones, and their range."""
+    cells = _large(data)
+    if not len(cells):
+        why = f"no peak of {LEAST_PEAK / 1e6:g} MB or more was measured"
+        return Input(1.0, "1", "assumed", why, *_UNCHECKED, spans=True)
+    ratio = 1 / (1 + cells.frame["estimate"].to_numpy(float))
+    what = f"Median and range of {len(ratio)} measured steps of {LEAST_PEAK / 1e6:g} MB and more"
+    rows = tuple(sorted({row for behind in cells.frame["behind"] for row in behind}))
+    return Input(
+        float(np.median(ratio)), "1", "measured", "measured by this study", float(ratio.min()), float(ratio.max()),
+        what=what, behind=rows, spans=True, n_rounds=int(cells.frame["n_rounds"].min()),
+        n_samples=int(cells.frame["n_samples"].sum()),
+    )  # fmt: skip
+
+
+def _large(data: Data) -> Cells:
+    """Errors of the model of memory at the steps whose measured peak is large enough to tell."""
+    errors, peaks = memory_model_error(data), peak_memory(data)
+    if not len(errors):
+        return errors
+    shared = [name for name in errors.labels if name in peaks.labels]
+    known = peaks.frame[[*shared, "estimate"]].rename(columns={"estimate": "peak"})
+    peak = errors.frame[shared].merge(known, on=shared, how="left")["peak"]
+    return errors.at((peak >= LEAST_PEAK).to_numpy(bool))
+
+
+@quantity(
+    "ladder.training_memory_bytes",
+    unit="B",
+    tier="derived",
+    labels=("model", "kind", "batch"),
+    says="Training a model with Adam takes {value} ({labels})",
+    formulas=(OWN, LEAST),
+)
+def training_memory_bytes(data: Data) -> Derived:
+    """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
+
+    kind: published, models whose parameters their makers state, without what a batch keeps: the least there is; study,
+    the models of this study at a batch of 32, with what their samples keep (counted, in float32), scaled by what
+    measured peaks are of the model's result (`training.memory_model_error`), whose range is the interval.
+    """
+    ratio, works = model_ratio(data), []
+    parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
+    for model in sorted(set(parameters) & set(kept), key=lambda name: parameters[name]):
+        inputs = {
+            "s": state_bytes(),
+            "N": Input(parameters[model], "1", "measured", "counted by this study", what=f"Parameters of {model}"),
+            "a": Input(kept[model], "B", "measured", "counted by this study", what=f"Kept of a sample by {model}"),
+            "b": assumed(float(BATCH), "1", "a batch as in the study's smallest comparisons", 1.0, 256.0),
+            "e": ratio,
+        }
+        detail = f"{number(parameters[model])} parameters"
+        works.append(Work({"model": model, "kind": "study", "batch": BATCH}, OWN, inputs, detail))
+    for models in PUBLISHED.values():
+        for name, prefix in models.items():
+            inputs = {"s": state_bytes(), "N": documented(data, f"{prefix}.parameters")}
+            works.append(Work({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
+    return derive(works).with_beside(*fitting(works))
+
+
+def fitting(works: list[Work]) -> list[tuple[str, str, Derived]]:
+    """How many of each kind of reference model fit each common size of memory, at the estimates."""
+    cells = derive(works)
+    found = []
+    for size in SIZES:
+        counts = []
+        for kind in ("study", "published"):
+            mine = cells.frame[cells.frame["kind"] == kind]
+            if len(mine):
+                fits = mine["estimate"] <= size
+                names = ", ".join(mine.loc[fits, "model"].astype(str))
+                inputs = {"b": assumed(float(fits.sum()), "1", f"of {len(mine)}")}
+                counts.append(Work({"kind": kind}, _COUNT, inputs, f"of {len(mine)}: {names or 'none'}"))
+        found.append((f"models that {size / 1e9:g} GB hold", "1", derive(counts)))
+    return found
+
+
+_COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})

@@ -1,0 +1,58 @@
+"""How much the choice of GPU matters: predicted by ratings, limited by arithmetic, memory or the start of kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from report.quantities import quantities
+from report.quantities.gpus import CANNOT, LAUNCH_S, LAUNCHES, rated
+from report.worked import Derived
+
+from .conftest import Factory, SyntheticNode
+from .evidence import of, value
+from .priced import evidence
+
+
+def model(
+    node: SyntheticNode, name: str, flop: float, parameters: float, levels: float, kept: float = 1.0
+) -> SyntheticNode:
+    """A model as it is counted, by sample."""
+    for metric, number in (
+        ("step_flop", flop), ("parameters", parameters), ("activation_bytes", kept), ("levels", levels),
+    ):  # fmt: skip
+        node.point("models", number, metric=metric, params={"model": name}, unit="1", spread=0)
+    return node
+
+
+def test_spread_is_that_of_arithmetic_of_bandwidth_or_none(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    model(node, "computes", 1e15, 1e3, 1)
+    model(node, "moves", 1.0, 5e8, 1)
+    model(node, "waits", 1e3, 1e3, 1000)
+    found = evidence(synthetic, node)
+    chips = rated(found)
+    peaks = [chip.figures["bf16_flops"] for chip in chips]
+    assert len(chips) >= 5
+    spread = {
+        name: value(of("roofline.spread_over_gpus", found, model=name)) for name in ("computes", "moves", "waits")
+    }
+    assert spread["computes"] == pytest.approx(max(peaks) / min(peaks), rel=1e-3)
+    moved = [chip.figures["memory_bytes_per_s"] for chip in chips]
+    assert spread["moves"] == pytest.approx(max(moved) / min(moved), rel=1e-2)
+    assert spread["waits"] == pytest.approx(1, abs=1e-3)
+
+
+def test_a_model_that_some_gpu_cannot_hold_counts_as_far_slower(synthetic: Factory) -> None:
+    found = evidence(synthetic, model(synthetic("node-a"), "large", 1e12, 4e9, 10))
+    cells = of("roofline.spread_over_gpus", found)
+    assert value(cells) == CANNOT and "NVIDIA L4" in cells.frame["detail"].iloc[0]
+
+
+def test_the_arithmetic_of_a_cell_gives_the_cell(synthetic: Factory) -> None:
+    found = evidence(synthetic, model(synthetic("node-a"), "gpt", 1e11, 1e7, 50))
+    cells = quantities()["roofline.spread_over_gpus"].cells(found)
+    assert isinstance(cells, Derived)
+    inputs = cells.works[0].inputs
+    assert inputs["k"].value == LAUNCHES * 50 and inputs["l"].value == LAUNCH_S
+    without = cells.moved(0, "l", "low").frame["estimate"].iloc[0]
+    assert without > float(cells.frame["estimate"].iloc[0])
