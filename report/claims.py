@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, read_yaml
+from contract.files import did_you_mean, place, read_yaml
 from report.quantities import quantities
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))
@@ -21,7 +21,7 @@ ARTICLES = {
 }
 _PART = ("quantity", "scope", "scale", "rule", "threshold", "sensitivity", "options", "awaits")
 # A misspelt value would silently leave nothing in scope; these labels have closed lists of values.
-_CLOSED = {
+CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
     "baseline": ["core", "node", "fleet", "laptop"],
@@ -99,10 +99,15 @@ def full_schema() -> dict[str, Any]:
         {"if": present, "then": {"properties": {"quantity": {"enum": list(quantities())}}}},
     ]
     for name, quantity in quantities().items():
-        labels = {label: _values(_CLOSED[label]) if label in _CLOSED else {} for label in quantity.labels}
+        labels = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in quantity.labels}
         this = {"properties": {"quantity": {"const": name}}, "required": ["quantity"], **present}
         scope = {"properties": labels, "additionalProperties": False}
-        rules.append({"if": this, "then": {"properties": {"scope": scope}}})
+        sides = {"properties": {key: {"enum": list(quantity.labels)} for key in ("over", "along")}}
+        rules.append({"if": this, "then": {"properties": {"scope": scope, "options": sides}}})
+    for label, allowed in CLOSED.items():
+        this = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
+        sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
+        rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
     schema["$defs"]["rules"]["allOf"] += rules
     return schema
 
@@ -113,25 +118,32 @@ def _values(allowed: list[str]) -> dict[str, Any]:
 
 def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if raw["id"] != path.stem:
-        raise StudyError(f"{path}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same")
+        raise StudyError(
+            f"{place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
+        )
     flat = [key for key in _PART if key in raw]
     if flat and "all_of" in raw:
-        raise StudyError(f"{path}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
+        raise StudyError(f"{place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
     if raw["kind"] == "judgement" and (flat or "all_of" in raw):
-        raise StudyError(f"{path}: a judgement is not decided by a rule: remove {(flat or ['all_of'])[0]!r}")
+        key = (flat or ["all_of"])[0]
+        raise StudyError(f"{place(path, key)}: a judgement is not decided by a rule: remove {key!r}")
     parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
-    for part in parts:
-        for bound in [part.threshold, *part.sensitivity]:
-            if isinstance(bound, list) and bound[0] > bound[1]:
-                raise StudyError(f"{path}: the range {bound} ends before it begins")
+    for number, part in enumerate(parts):
+        within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
+        for key, bounds in (("threshold", [part.threshold]), ("sensitivity", part.sensitivity)):
+            for bound in bounds:
+                if isinstance(bound, list) and bound[0] > bound[1]:
+                    raise StudyError(f"{place(path, *within, key)}: {key}: the range {bound} ends before it begins")
     names = [part.name for part in parts]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise StudyError(f"{path}: all_of: two parts are named {twice!r}")
+    twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        where = place(path, "all_of", twice, "name")
+        raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
     changed = {change["version"] for change in raw.get("changes", [])}
     for version in range(2, raw["version"] + 1):
         if version not in changed:
-            raise StudyError(f"{path}: version {version} has no reason under 'changes'")
+            where = place(path, "changes" if "changes" in raw else "version")
+            raise StudyError(f"{where}: version {version} has no reason under 'changes'")
     return Claim(
         id=raw["id"],
         article=raw["article"],
@@ -168,21 +180,21 @@ def _part(raw: dict[str, Any]) -> Part:
 def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[str, Any]) -> None:
     same = [claim.same_as] if claim.same_as else []
     for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
-        _all_known(claim, key, ids, known, "claim")
-    _all_known(claim, "sources", claim.sources, reference, "reference entry")
-    for part in claim.parts:
+        _all_known(claim, (key,), ids, known, "claim")
+    _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
+    for number, part in enumerate(claim.parts):
         if part.quantity == "reference.value" and not part.awaits:
             named = part.scope.get("entry", [])
-            _all_known(
-                claim, "scope.entry", named if isinstance(named, list) else [named], reference, "reference entry"
-            )
+            steps = ("all_of", number, "scope", "entry") if part.name else ("scope", "entry")
+            _all_known(claim, steps, named if isinstance(named, list) else [named], reference, "reference entry")
 
 
-def _all_known(claim: Claim, key: str, ids: Iterable[str], known: Iterable[str], what: str) -> None:
+def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str) -> None:
     names = list(known)
-    for name in ids:
+    for number, name in enumerate(ids):
         if name not in names:
-            raise StudyError(f"{claim.path}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
+            where, key = place(claim.path, *steps, number), ".".join(map(str, steps))
+            raise StudyError(f"{where}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
 
 
 def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
@@ -191,5 +203,5 @@ def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
         return claim
     other = known[claim.same_as]
     if not other.parts:
-        raise StudyError(f"{claim.path}: same_as: {other.id} has no rule of its own to take over")
+        raise StudyError(f"{place(claim.path, 'same_as')}: same_as: {other.id} has no rule of its own to take over")
     return Claim(**{**claim.__dict__, "parts": other.parts})

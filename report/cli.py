@@ -1,4 +1,4 @@
-"""Command line of the report: gather, judge, render, summary, explain."""
+"""Command line of the report: from node folders to verdicts and pages, and what helps to add to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
     gather = commands.add_parser("gather", parents=[nodes], help="all nodes' samples and summary as tidy tables")
     gather.add_argument("--out", required=True, type=Path, metavar="DIR")
 
-    judge = commands.add_parser("judge", parents=[nodes], help="decide every claim: JSON, and a CSV beside it")
+    judge = commands.add_parser("judge", help="decide every claim: JSON, and a CSV beside it")
+    judge.add_argument("--data", required=True, type=Path, metavar="DIR", help="what gather wrote")
     judge.add_argument("--out", required=True, type=Path, metavar="FILE")
     judge.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     judge.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
@@ -41,11 +42,64 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--out", required=True, type=Path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
     render.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
+    render.add_argument("--url", default="", help="where the page will be published, for links to its claims")
 
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
 
-    explain = commands.add_parser("explain", parents=[verdicts], help="one claim, from the article to its verdict")
+    explain = commands.add_parser("explain", help="one claim, from the article to its verdict and what would turn it")
     explain.add_argument("claim", metavar="ID")
+    explain.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
+    explain.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote (default: data, beside them)")
+    explain.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
+    explain.add_argument("--rows", type=_number_or_all, default="12", metavar="N|all", help="rows told of each cell")
+
+    ask = commands.add_parser("what-if", help="judge again with other thresholds, prices or bases: what moves")
+    ask.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="CLAIM[.PART].threshold=VALUE", help="a threshold"
+    )
+    ask.add_argument(
+        "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price of data/reference"
+    )
+    ask.add_argument("--prices", type=Path, metavar="FILE", help="prices of your own, as data/reference/prices.yaml")
+    ask.add_argument("--baseline", metavar="NAME", help="what GPUs are held against: core, socket, node or fleet")
+    ask.add_argument("--dtype", metavar="NAME", help="another number format")
+    ask.add_argument("--gpu", metavar="NAME", help="foretell a GPU that no node has measured, by its datasheet")
+    ask.add_argument("--json", type=Path, metavar="FILE", help="write the whole answer")
+    ask.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    ask.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
+    ask.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
+    ask.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
+
+    listed = commands.add_parser("references", help="published figures, and who uses each: 1 if nobody does")
+    listed.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote (default: the published nodes)")
+    listed.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
+    listed.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
+
+    linter = commands.add_parser("lint", help="check a report: every number with source, unit and interval")
+    linter.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
+    linter.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    linter.add_argument("--report", type=Path, default=Path("results/report"), metavar="DIR", help="what render wrote")
+    linter.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
+
+    package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
+    package.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
+
+    new = commands.add_parser("new-claim", help="a claim file that reads, to be completed")
+    new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
+    new.add_argument("--article", required=True, metavar="KEY", help="nuface, gpuserver or whygpu")
+    new.add_argument("--section", required=True, metavar="HEADING", help="where in the article")
+    new.add_argument("--says", required=True, metavar="SENTENCE", help="what the article says, in your own words")
+    new.add_argument("--quantity", required=True, metavar="NAME", help="the quantity that decides it")
+    new.add_argument("--rule", required=True, metavar="NAME", help="how the quantity is held against the threshold")
+    new.add_argument(
+        "--threshold", required=True, nargs="+", type=float, metavar="X", help="a number, or both ends of a range"
+    )
+    new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
+    new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
+    new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cells that it speaks of")
+    new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")
+    new.add_argument("--sensitivity", nargs="+", default=[], type=float, metavar="X", help="other fair thresholds")
+    new.add_argument("--claims", type=Path, metavar="DIR", help="where it goes (default: report/claims)")
     return top
 
 
@@ -57,18 +111,81 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gather(given.nodes, given.out)
     elif given.command == "judge":
-        from report.judge import CLAIMS, REFERENCE, judge
+        from report.gathered import read_gathered
+        from report.judge import CLAIMS, judge
+        from report.made_from import made_from
+        from report.reference import REFERENCE, read_reference
 
-        document = judge(given.nodes, given.out, given.claims or CLAIMS, given.reference or REFERENCE)
+        claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
+        data = read_gathered(given.data, read_reference(reference))
+        document = judge(data, given.out, claims, digest=made_from(given.data, claims, reference))
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
         print(f"{len(document['verdicts'])} claims: {counts}: {given.out}", file=sys.stderr)
     elif given.command == "render":
         from report.render import render
 
-        render(given.verdicts, given.out, given.renderer, given.data)
-    else:
-        from report.verdicts import explain, read_verdicts, summary
+        render(given.verdicts, given.out, given.renderer, given.data, given.url)
+    elif given.command == "what-if":
+        from report.ask import ask
+
+        ask(given)
+    elif given.command == "references":
+        from report.judge import CLAIMS
+        from report.orphans import list_references
+        from report.reference import REFERENCE
+
+        text, lost = list_references(given.data, given.claims or CLAIMS, given.reference or REFERENCE)
+        print(text)
+        return 1 if lost else 0
+    elif given.command == "lint":
+        from report.lint import run
+        from report.reference import REFERENCE
+
+        return run(given.verdicts, given.data, given.report, given.reference or REFERENCE)
+    elif given.command == "datapackage":
+        from report.metadata import write_published
+
+        print(write_published(given.data))
+    elif given.command == "new-claim":
+        from report.judge import CLAIMS
+        from report.scaffold import new_claim, next_steps
+
+        path = new_claim(
+            given.claim,
+            given.claims or CLAIMS,
+            article=given.article,
+            section=given.section,
+            says=given.says,
+            quantity=given.quantity,
+            rule=given.rule,
+            threshold=given.threshold,
+            why=given.why,
+            kind=given.kind,
+            scope=given.scope,
+            options=given.option,
+            sensitivity=given.sensitivity,
+        )
+        print(next_steps(path))
+    elif given.command == "explain":
+        from report.explain import explain, find, sources_of
+        from report.reference import REFERENCE
+        from report.verdicts import read_verdicts
 
         document = read_verdicts(given.verdicts)
-        print(summary(document) if given.command == "summary" else explain(document, given.claim))
+        claim = find(document, given.claim)
+        sources = sources_of(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
+        print(explain(document, given.claim, sources))
+    else:
+        from report.verdicts import read_verdicts, summary
+
+        print(summary(read_verdicts(given.verdicts)))
     return 0
+
+
+def _number_or_all(text: str) -> int | None:
+    """Rows to tell: a number, or None for all. Raises ArgumentTypeError."""
+    if text == "all":
+        return None
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor 'all'")
+    return int(text)

@@ -5,24 +5,28 @@ from __future__ import annotations
 import csv
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
 from contract.files import atomic, write_json
 from report.claims import ARTICLES, Claim, read_claims
+from report.contradictions import decide, read_contradictions
 from report.evidence import Data
-from report.nodes import Node, read_nodes
+from report.flips import of_claim
+from report.metadata import write_tables
+from report.nodes import Node
 from report.reasons import capital, combined, of_parts
-from report.reference import read_reference, source
+from report.reference import source
 from report.verdicts import VERDICTS
 from report.weigh import Evidence, Weighed, cell_records, part_record, weigh
 
 PACKAGE = Path(__file__).parent
 CLAIMS = PACKAGE / "claims"
-REFERENCE = PACKAGE.parent / "data" / "reference"
 # The weakest tier that a verdict rests on is the one it bears.
 _TIERS = ("measured", "derived", "documented")
 # What takes longest to come stands for a claim that lacks several things.
@@ -34,42 +38,52 @@ _CSV = (
 
 
 def judge(
-    directories: Sequence[Path],
+    data: Data,
     out: Path,
     claims: Path = CLAIMS,
-    reference: Path = REFERENCE,
     allow_synthetic: bool = False,
+    digest: str | None = None,
 ) -> dict[str, Any]:
-    """Judge all claims, write `out` (JSON) and the table beside it (CSV), and return the document.
+    """Judge all claims on `data`, write `out` (JSON) and the tables beside it (CSV, Parquet), and return the document.
 
-    Raises StudyError for a fault in a claim or reference file, if no node can be
-    used, and for synthetic data unless `allow_synthetic` (tests only); OSError
-    if the place cannot be written.
+    digest: of what the verdicts are made from (`report.made_from`), to tell later whether they are still of that.
+    Raises StudyError for a fault in a claim file, and for synthetic data unless
+    `allow_synthetic`, which tests alone may set; OSError if the place cannot be written.
     """
-    entries = read_reference(reference)
-    wanted = read_claims(claims, entries)
-    nodes = read_nodes(directories, allow_synthetic)
-    evidence = Evidence(Data(nodes, entries))
+    refuse_synthetic(data, allow_synthetic)
+    wanted = read_claims(claims, data.reference)
+    declared = read_contradictions(claims.parent / "contradictions.yaml", wanted, data.reference)
+    evidence = Evidence(data)
     verdicts = [_verdict(claim, evidence) for claim in wanted]
     _judgements(verdicts, wanted)
     document = {
         "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": _commit(),
         "study_version": _study_version(),
-        "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in nodes.nodes) else "measured",
-        "nodes": [_node(node, evidence.data) for node in nodes.nodes],
-        "refused": nodes.refused,
+        "made_from": digest,
+        "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
+        "nodes": _nodes(data),
+        "refused": data.nodes.refused,
         "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS},
         "verdicts": verdicts,
+        "contradictions": decide({one["id"]: one for one in verdicts}, declared),
     }
     write_json(out, document)
     _write_csv(out.with_suffix(".csv"), verdicts)
+    write_tables(document, out)
     return document
+
+
+def refuse_synthetic(data: Data, allow: bool = False) -> None:
+    """Raise StudyError if a node's data were not measured, unless `allow`, which tests alone may set."""
+    made_up = next((node.id for node in data.nodes.nodes if node.record["origin"] == "synthetic"), None)
+    if made_up and not allow:
+        raise StudyError(f"{made_up}: its data are synthetic, which are for tests only. Remove it or measure the node")
 
 
 def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
     weighed = [weigh(part, claim, evidence) for part in claim.parts]
-    verdict, reason = ("not testable", "") if claim.kind == "judgement" else _whole(weighed)
+    verdict, reason = ("not testable", "") if claim.kind == "judgement" else whole_verdict(weighed)
     parts = []
     for place, one in enumerate(weighed):
 
@@ -96,9 +110,10 @@ def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
         "threshold": first.get("threshold"),
         "threshold_why": first.get("threshold_why"),
         "boundary": _boundary(verdict, weighed),
-        "cells": [cell for one in weighed for cell in cell_records(one)],
+        "cells": [cell for one in weighed for cell in cell_records(one, evidence)],
         "parts": parts,
         "flips": [f"{part['name']}: {flip}" if several else flip for part in parts for flip in part["flips"]],
+        **of_claim(parts, verdict),
         "evidence_tier": max(tiers, key=_TIERS.index) if tiers else "none",
         "see_also": list(claim.see_also),
         "same_as": claim.same_as,
@@ -110,7 +125,7 @@ def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _whole(weighed: Sequence[Weighed]) -> tuple[str, str]:
+def whole_verdict(weighed: Sequence[Weighed]) -> tuple[str, str]:
     """The verdict on a claim and its reason, from those on its parts."""
     if len(weighed) == 1:
         return weighed[0].outcome, weighed[0].reason
@@ -162,9 +177,14 @@ def _sources(claim: Claim, data: Data) -> list[dict[str, str]]:
     return [one for place, one in enumerate(listed) if one not in listed[:place]]
 
 
-def _node(node: Node, data: Data) -> dict[str, Any]:
-    rows = data.table[data.table["node"] == node.id]
-    statuses = {str(name): int(n) for name, n in rows["status"].value_counts().sort_index().items()}
+def _nodes(data: Data) -> list[dict[str, Any]]:
+    statuses: dict[str, dict[str, int]] = {}
+    for (node, status), n in Counter(zip(data.table["node"], data.table["status"], strict=True)).items():
+        statuses.setdefault(str(node), {})[str(status)] = n
+    return [_node(node, data, dict(sorted(statuses.get(node.id, {}).items()))) for node in data.nodes.nodes]
+
+
+def _node(node: Node, data: Data, statuses: dict[str, int]) -> dict[str, Any]:
     record = node.record
     return {
         "id": node.id,
@@ -172,7 +192,7 @@ def _node(node: Node, data: Data) -> dict[str, Any]:
         **{name: record[name] for name in ("devices", "hardware", "software", "started_utc")},
         "ended_utc": record.get("ended_utc"),
         "left_out": record["left_out"],
-        "n_points": len(rows),
+        "n_points": sum(statuses.values()),
         "n_ok": statuses.get("ok", 0),
         "statuses": statuses,
         "source": node.source,

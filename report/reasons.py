@@ -18,15 +18,22 @@ from report.wording import count, exactly, interval, labels_text, number, severa
 
 def value_of(cells: Cells, row: int) -> tuple[float | None, float | None, float | None]:
     """Estimate, low and high of one cell; None where unknown."""
-    values = [float(cells.frame.iloc[row][name]) for name in ("estimate", "low", "high")]
-    estimate, low, high = (None if math.isnan(value) else value for value in values)
+    estimate, low, high = (known(float(cells.value(name, row))) for name in ("estimate", "low", "high"))
     return estimate, low, high
+
+
+def known(value: float) -> float | None:
+    """The value; None for nan."""
+    return None if math.isnan(value) else value
 
 
 def cell_labels(cells: Cells, row: int) -> str:
     """A cell's labels in words: what stands behind an aggregate in place of the word best."""
-    labels = cells.label_values(row)
-    detail = str(cells.frame.iloc[row]["detail"])
+    return in_words(cells.label_values(row), str(cells.value("detail", row)))
+
+
+def in_words(labels: Mapping[str, Any], detail: str) -> str:
+    """The labels and the detail of a cell, as `cell_labels` has them."""
     hidden = ["node", "device"]
     if "best" in (labels.get("backend"), labels.get("shape")):
         hidden += ["backend", "shape"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_yaml
+from report.wording import interval
 
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "reference.schema.json").read_text(encoding="utf-8"))
 
 
@@ -37,3 +40,17 @@ def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
 def source(entry: dict[str, Any]) -> dict[str, str]:
     """An entry's source as the report lists it."""
     return {**entry["source"], "date": entry["date"], "status": entry["status"]}
+
+
+def stated(entry: Mapping[str, Any]) -> str:
+    """An entry's figure in words: '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' for a year, 'no figure'."""
+    value = entry.get("value")
+    if value is None:
+        return "no figure"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    # A year is a name of digits: no thousands to be parted.
+    if str(entry["what"]).startswith("Year "):
+        return f"{value:g}"
+    low, high = (float(entry.get(end, value)) for end in ("low", "high"))
+    return interval(float(value), low, high, str(entry["unit"]))

@@ -1,134 +1,77 @@
-"""What would change a verdict: other thresholds, other scopes, one cell less. Plain sentences from the data."""
+"""How robust a verdict is: margins, other thresholds, other scopes, one cell or node less. Linear in the cells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
-from report.reasons import cell_labels, place
-from report.rules import Ruling, decide, distance
+from report.quantities.ladder import LOOPS
+from report.reasons import cell_labels, combined, place
+from report.rules import Ruling, of_counts, outcome_of
 from report.scope import in_scope
-from report.wording import label_value, number, several, threshold_text, thresholds_text, with_unit
+from report.trial import SIDES, Trial, declared, margin, turns
 
+# A verdict is robust if what decides it lies an interval's width from the threshold, and no threshold so near turns it.
+CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
 # Scope labels that may be swapped for another value without leaving the question.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
-_MOST_CELLS = 3
+# Cells or nodes that are named; of more it is said how many they are.
+MOST_NAMED = 3
 
 
-def flips(part: Part, cells: Cells, ruling: Ruling, unit: str, data: Data, whole: Callable[[str], str]) -> list[str]:
-    """Sentences on what would change the outcome of a part.
+def robustness(
+    part: Part, cells: Cells, ruling: Ruling, unit: str, data: Data, whole: Callable[[str], str]
+) -> dict[str, Any]:
+    """What was tried to turn the outcome of a part, of which some cells were compared, and what came of it.
 
-    cells: all cells of the quantity, before scope and scale. whole: the claim's
-    verdict if this part came out as given.
+    cells: all cells of the quantity, before scope and scale. whole: the claim's verdict if
+    this part came out as given. The record, as `verdicts.json` has it:
+
+    outcome, verdict: as they are. margin_widths: see `trial.margin`; None where it is unknown, or where figures
+    are exact (`exact`). thresholds: of the declared range, each with the outcome of the part and the verdict on
+    the claim. turns_at: see `trial.turns`, those in range and the nearest first. swaps: scopes with another value
+    of one label; `plain_loop` where that is code without a library. without: see `_without`. decides: whether another
+    outcome of this part alone would turn the verdict on the claim; if not, what turns its own outcome is told.
+    fragile: whether anything near does (see `_fragile`).
     """
-    if ruling.decisive is None:
-        return []
-    again = _Again(part, unit, data, whole, ruling.outcome)
-    scoped = in_scope(cells, part.scope) * part.scale
-    return [
-        *_thresholds(part, scoped, ruling, again),
-        *_needed(part, ruling),
-        *_margin(part, ruling),
-        *_swaps(part, cells, again),
-        *_without_one(scoped, ruling, part, again, data),
-    ]
+    trial = Trial(part, ruling, whole)
+    distance = margin(ruling, part.threshold)
+    record: dict[str, Any] = {
+        **trial.told(trial.now),
+        "margin_widths": distance if math.isfinite(distance) else None,
+        "exact": math.isinf(distance),
+        "thresholds": [trial.at(value) for value in declared(part)],
+        "turns_at": sorted(turns(trial), key=lambda turn: (not turn["in_range"], turn["factor"] or math.inf)),
+        "swaps": list(_swaps(part, cells, unit, trial)),
+        "without": list(_without(trial, data)),
+        "decides": trial.decides,
+    }
+    return {**record, "fragile": _fragile(record, trial)}
 
 
-class _Again:
-    """Decides a part anew under one change, and says what that does."""
-
-    def __init__(self, part: Part, unit: str, data: Data, whole: Callable[[str], str], now: str) -> None:
-        self.part, self.unit, self.data, self.whole, self.now = part, unit, data, whole, now
-
-    def outcome(self, cells: Cells, threshold: Any = None) -> Ruling:
-        bound = self.part.threshold if threshold is None else threshold
-        return decide(self.part.rule, cells, bound, self.unit, self.part.options)
-
-    def effect(self, outcome: str) -> str:
-        """'the verdict would be supported'; for a part of several, what that does to the whole."""
-        before, after = self.whole(self.now), self.whole(outcome)
-        if before != after and after == outcome:
-            return f"the verdict would be {after}"
-        tail = f"the verdict would be {after}" if before != after else f"the verdict would stay {after}"
-        return f"this part would be {outcome} and {tail}"
-
-
-def _thresholds(part: Part, cells: Cells, ruling: Ruling, again: _Again) -> Iterator[str]:
-    """The declared sensitivity range, and where in it the outcome changes."""
-    if ruling.cells.frame["low"].isna().all() and part.rule != "crossover":
-        return
-    found: dict[str, list[Any]] = {}
-    for value in part.sensitivity:
-        if value != part.threshold:
-            found.setdefault(again.outcome(cells, value).outcome, []).append(value)
-    same = found.pop(ruling.outcome, [])
-    now = threshold_text(part.threshold, ruling.unit)
-    for outcome, values in found.items():
-        bounds = thresholds_text(values, ruling.unit, "or")
-        yield f"With a threshold of {bounds} in place of {now}, {again.effect(outcome)}."
-    if same and found:
-        yield f"With {thresholds_text(same, ruling.unit, 'or')} it stays {ruling.outcome}."
-    elif same:
-        yield f"No threshold of the declared range changes it: {thresholds_text(same, ruling.unit)} give the same."
-
-
-def _needed(part: Part, ruling: Ruling) -> Iterator[str]:
-    """The threshold at which the outcome would turn, where one number says it."""
-    frame = ruling.cells.frame
-    plain = part.rule in ("at_least", "at_most", "ratio") and part.options.get("compare") is None
-    if not plain or frame[["low", "high"]].isna().to_numpy().any():
-        return
-    low, high = frame[["low", "high"]].min(axis=0)["low"], frame[["low", "high"]].max(axis=0)["high"]
-    at_most = part.rule == "at_most"
-    if ruling.outcome == "challenged":
-        word, value = ("at least", high) if at_most else ("at most", low)
-        yield f"It would be supported with a threshold of {word} about {with_unit(float(value), ruling.unit)}."
-    elif ruling.outcome == "supported":
-        word, value = ("below", low) if at_most else ("above", high)
-        yield f"It would be challenged with a threshold {word} about {with_unit(float(value), ruling.unit)}."
-
-
-def _margin(part: Part, ruling: Ruling) -> Iterator[str]:
-    """How far the decisive cell is from the threshold, in widths of its interval."""
-    row = ruling.cells.frame.iloc[ruling.decisive or 0]
-    estimate, low, high = float(row["estimate"]), float(row["low"]), float(row["high"])
-    if math.isnan(low) or math.isnan(estimate) or low == high or part.rule == "crossover":
-        return
-    ends = [part.threshold] if isinstance(part.threshold, (int, float)) else part.threshold
-    logs = estimate > 0 and low > 0 and all(end > 0 for end in ends)
-    width = math.log(high / low) if logs else high - low
-    gap = distance(estimate, part.threshold) if logs else min(abs(estimate - end) for end in ends)
-    many = "widths" if round(gap / width, 1) != 1 else "width"
-    yield f"The nearest result lies {number(gap / width, 2)} interval {many} from the threshold."
-
-
-def _swaps(part: Part, cells: Cells, again: _Again) -> Iterator[str]:
-    """Other values of the scope's labels, where such cells exist."""
-    same = []
+def _swaps(part: Part, cells: Cells, unit: str, trial: Trial) -> Iterator[dict[str, Any]]:
+    """Other values of the scope's labels, where such cells exist: what they would make of it."""
     for name in _SWAPPED:
         now = part.scope.get(name)
         if now is None or isinstance(now, list) or name not in cells.labels:
             continue
-        found: dict[str, list[str]] = {}
         for value in _others(cells, name, now, part):
             scope = {**part.scope, name: value}
             if name == "backend" and "shape" in cells.labels:
                 scope["shape"] = "best"
-            outcome = again.outcome(in_scope(cells, scope) * part.scale).outcome
-            found.setdefault(outcome, []).append(label_value(name, value))
-        was = "all threads" if now == "all" else label_value(name, now)
-        for turned, values in found.items():
-            swap = f"{several(values, 'or')} in place of {was}"
-            if turned == again.now:
-                same.append(swap)
-            else:
-                yield f"With {swap}, {again.effect(turned)}."
-    if same:
-        yield f"It stays {again.now} with {'; with '.join(same)}."
+            scoped = in_scope(cells, scope) * part.scale
+            outcome = outcome_of(part.rule, scoped, part.threshold, unit, part.options)
+            if outcome is not None:
+                given = value.item() if isinstance(value, np.generic) else value
+                told = {"label": name, "value": given, "now": now, "plain_loop": given in LOOPS}
+                yield {**told, **trial.told(outcome)}
 
 
 def _others(cells: Cells, name: str, now: Any, part: Part) -> list[Any]:
@@ -146,16 +89,81 @@ def _others(cells: Cells, name: str, now: Any, part: Part) -> list[Any]:
     return [value for value in values if value != now and value not in used]
 
 
-def _without_one(cells: Cells, ruling: Ruling, part: Part, again: _Again, data: Data) -> Iterator[str]:
-    """Single cells on which the outcome hangs."""
-    if len(cells) < 2 or part.rule in ("ratio", "trend", "crossover"):
+def _without(trial: Trial, data: Data) -> Iterator[dict[str, Any]]:
+    """The cells and the nodes without any one of which the outcome would be another.
+
+    kind: cell or node. what: each by itself in words, a node also by its `id`; or `number` of them, where there are
+    more than MOST_NAMED. one_cell: of a node that has no other, so that the cell says the same. What is left
+    without one follows from how many cells support and challenge.
+    """
+    rule, cells, (n, pro, contra) = trial.part.rule, trial.ruling.cells, trial.counts()
+    for side in SIDES if n > 1 else ():
+        at = np.flatnonzero(trial.outcome == side)
+        outcome = of_counts(rule, n - 1, pro - (side == "supports"), contra - (side == "challenges"), trial.share)
+        if len(at) and outcome != trial.now:
+            found = [{"what": _cell(cells, int(i), data)} for i in at[:MOST_NAMED]]
+            yield from _named("cell", found, len(at), trial.told(outcome))
+    if "node" not in cells.labels:
         return
-    hang: dict[str, list[str]] = {}
-    for row in range(len(cells)):
-        outcome = again.outcome(cells.at([i for i in range(len(cells)) if i != row])).outcome
-        if outcome != ruling.outcome:
-            words = [text for text in (place(cells, row, data), cell_labels(cells, row)) if text]
-            hang.setdefault(outcome, []).append("; ".join(words))
-    for turned, names in hang.items():
-        if len(names) <= _MOST_CELLS:
-            yield f"Without the cell {several([f'({name})' for name in names], 'or')}, {again.effect(turned)}."
+    codes, nodes = pd.factorize(cells.frame["node"])
+    here = [codes >= 0, *((codes >= 0) & (trial.outcome == side) for side in SIDES[:2])]
+    each = np.array([np.bincount(codes[of], minlength=len(nodes)) for of in here])
+    hang: dict[tuple[str, bool], list[str]] = {}
+    for node, (some, for_it, against) in zip(nodes, each.T.tolist(), strict=True):
+        outcome = of_counts(rule, n - some, pro - for_it, contra - against, trial.share)
+        if n > some and outcome != trial.now:
+            hang.setdefault((outcome, some == 1), []).append(str(node))
+    for (turned, alone), ids in hang.items():
+        named = [{"what": data.label(node), "id": node} for node in ids[:MOST_NAMED]]
+        yield from _named("node", named, len(ids), {**trial.told(turned), "one_cell": alone})
+
+
+def _cell(cells: Cells, row: int, data: Data) -> str:
+    return "; ".join(filter(None, (place(cells, row, data), cell_labels(cells, row))))
+
+
+def _named(
+    kind: str, found: Sequence[Mapping[str, str]], number: int, told: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    if number > MOST_NAMED:
+        yield {"kind": kind, "what": "", "number": number, **told}
+        return
+    for one in found:
+        yield {"kind": kind, **one, "number": 1, **told}
+
+
+def _fragile(record: Mapping[str, Any], trial: Trial) -> bool:
+    """Whether something near turns the verdict (of a part that cannot turn it, its own outcome).
+
+    Near is: less than CLEAR_WIDTHS between what decides and the threshold, or no interval; a threshold of
+    the declared range within NEAR_FACTOR; any swap but for plain loops, which show what a language costs
+    and not what a machine can do; any single cell or node.
+    """
+    clear = record["exact"] or (record["margin_widths"] is not None and record["margin_widths"] >= CLEAR_WIDTHS)
+    if not clear and not trial.settled:
+        return True
+    near = [turn for turn in record["turns_at"] if turn["in_range"] and (turn["factor"] or 0) <= NEAR_FACTOR]
+    swaps = [swap for swap in record["swaps"] if not swap["plain_loop"]]
+    return bool(near) or any(trial.turned(one["outcome"]) for one in (*swaps, *record["without"]))
+
+
+def together(parts: Sequence[Mapping[str, Any]], verdict: str) -> list[dict[str, Any]]:
+    """Changes of several parts at once that turn the verdict on a claim: the same swap, or the same node left out.
+
+    parts: as `verdicts.json` has them, all decided. Each with `swap` or `node`, the entry of the first part that
+    has it, and the verdict that it makes.
+    """
+    found = []
+    for kind, key in (("swap", ("label", "now", "value")), ("node", ("id",))):
+        made: dict[tuple[Any, ...], dict[int, Mapping[str, Any]]] = {}
+        for place_, part in enumerate(parts):
+            tried = part["robustness"] or {}
+            for one in tried.get("swaps" if kind == "swap" else "without", []):
+                if not one.get("plain_loop") and (kind == "swap" or one.get("id")):
+                    made.setdefault(tuple(one[name] for name in key), {})[place_] = one
+        for changed in made.values():
+            outcomes = [changed.get(at, part)["outcome"] for at, part in enumerate(parts)]
+            turned = combined(outcomes)
+            if len(changed) > 1 and turned != verdict:
+                found.append({kind: next(iter(changed.values())), "verdict": turned})
+    return found

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from contract.errors import StudyError
-from report import reasons, robustness
+from report import flips, reasons, robustness
+from report.arithmetic import arithmetic
 from report.cells import Cells
 from report.claims import Claim, Part
-from report.evidence import Data, MissingSourceError
+from report.evidence import Data, MissingSourceError, Used
 from report.quantities import Quantity, quantities
 from report.rules import Ruling, decide, describe
 from report.scope import in_scope, lacking
+from report.spans import spans
 
 DECIDED = ("supported", "challenged", "depends", "undecided")
 
@@ -41,12 +44,28 @@ class Evidence:
     def __init__(self, data: Data) -> None:
         self.data = data
         self._cells: dict[str, Cells] = {}
+        self._used: dict[str, Used] = {}
+        self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def cells(self, quantity: Quantity) -> Cells:
         """A quantity's cells. Raises MissingSourceError."""
         if quantity.name not in self._cells:
+            self.data.used = self._used[quantity.name] = Used()
             self._cells[quantity.name] = quantity.cells(self.data)
         return self._cells[quantity.name]
+
+    def entries(self, quantity: Quantity) -> list[str]:
+        """Entries of the reference that a quantity asked for."""
+        return sorted(self._used.get(quantity.name, Used()).entries)
+
+    def rows(self, quantity: Quantity, followed: tuple[int, ...], node: str | None) -> tuple[int, ...]:
+        """Numbers of the summary's rows behind a cell: those followed through the arithmetic, else all that
+        the quantity read of the cell's node; none of a cell without one, which published figures make."""
+        if followed or not quantity.experiments or node is None:
+            return followed
+        if quantity.name not in self._read:
+            self._read[quantity.name] = self.data.rows_read(self._used[quantity.name])
+        return self._read[quantity.name].get(node, ())
 
 
 def weigh(part: Part, claim: Claim, evidence: Evidence) -> Weighed:
@@ -67,6 +86,8 @@ def weigh(part: Part, claim: Claim, evidence: Evidence) -> Weighed:
     try:
         cells = evidence.cells(quantity)
         if quantity.tier == "documented":
+            # What is looked up here is no part of what a quantity asked for.
+            evidence.data.used = Used()
             _verified(part, evidence.data)
     except MissingSourceError as missing:
         return Weighed(part, "awaiting source", f"awaiting source: {missing.what}", quantity.unit, quantity)
@@ -126,28 +147,37 @@ def part_record(weighed: Weighed, evidence: Evidence, whole: Callable[[str], str
     """A part as `verdicts.json` has it. whole: the claim's verdict if this part came out as given."""
     part, ruling = weighed.part, weighed.ruling
     estimate = low = high = None
-    flips: list[str] = []
+    tried: dict[str, Any] | None = None
+    told: list[str] = []
     if ruling is not None and ruling.decisive is not None:
         estimate, low, high = reasons.value_of(ruling.cells, ruling.decisive)
-        flips = robustness.flips(part, weighed.cells, ruling, weighed.unit, evidence.data, whole)
+        tried = robustness.robustness(part, weighed.cells, ruling, weighed.unit, evidence.data, whole)
+        told = flips.flips(part, ruling, tried)
+        tried = {**tried, **flips.nearest(part, ruling, tried)}
     return {
         "name": part.name,
         "quantity": part.quantity,
         "unit": weighed.unit,
         "rule": part.rule,
+        "options": part.options,
         "rule_text": describe(part.rule, part.threshold, weighed.unit, part.options) + _scaled(part),
         "threshold": part.threshold,
         "threshold_why": part.why,
         "sensitivity": part.sensitivity,
         "scope": part.scope,
         "scale": part.scale,
+        "how": inspect.getdoc(weighed.quantity.compute) if weighed.quantity else None,
+        "entries": _part_entries(weighed, evidence),
+        "followed": ruling is None or _followed(ruling.cells),
         "outcome": weighed.outcome,
         "reason": weighed.reason,
         "boundary": ruling.boundary if ruling else None,
         "estimate": estimate,
         "low": low,
         "high": high,
-        "flips": flips,
+        "robustness": tried,
+        "flips": told,
+        "arithmetic": arithmetic(part, weighed.quantity, weighed.cells, ruling, whole, spans),
     }
 
 
@@ -155,28 +185,48 @@ def _scaled(part: Part) -> str:
     return f", after {reasons.scaling(part.scale)} ({part.scale_why})" if part.scale != 1 else ""
 
 
-def cell_records(weighed: Weighed) -> list[dict[str, Any]]:
+def _followed(cells: Cells) -> bool:
+    """Whether the rows behind every cell are known that has a node: published figures have none."""
+    nodes = cells.frame["node"] if "node" in cells.labels else [None] * len(cells)
+    return all(behind or not isinstance(node, str) for behind, node in zip(cells.frame["behind"], nodes, strict=True))
+
+
+def _part_entries(weighed: Weighed, evidence: Evidence) -> list[str]:
+    """Entries of the reference that a part rests on."""
+    if weighed.quantity is None:
+        return []
+    named = _entries(weighed.part) if weighed.quantity.tier == "documented" else []
+    return sorted({*named, *evidence.entries(weighed.quantity)})
+
+
+def cell_records(weighed: Weighed, evidence: Evidence) -> list[dict[str, Any]]:
     """The compared cells of a part as `verdicts.json` has them."""
     ruling = weighed.ruling
-    if ruling is None:
+    if ruling is None or weighed.quantity is None:
         return []
+    frame = ruling.cells.frame
+    # Whole columns at once: there may be a hundred thousand cells.
+    names = ("estimate", "low", "high", "n_rounds", "n_samples", "detail", "behind")
+    columns = (frame[name].tolist() for name in names)
     records = []
-    for row, outcome in enumerate(ruling.outcomes):
-        estimate, low, high = reasons.value_of(ruling.cells, row)
-        labels = ruling.cells.label_values(row)
+    for labels, outcome, *values in zip(ruling.cells.all_label_values(), ruling.outcomes, *columns, strict=True):
+        estimate, low, high, n_rounds, n_samples, detail, behind = values
+        words = reasons.in_words(labels, str(detail))
+        node = labels.pop("node", None)
         records.append(
             {
                 "part": weighed.part.name,
-                "node": labels.pop("node", None),
+                "node": node,
                 "device": labels.pop("device", None),
-                "label": reasons.cell_labels(ruling.cells, row),
+                "label": words,
                 **labels,
-                "estimate": estimate,
-                "low": low,
-                "high": high,
-                "n_rounds": int(ruling.cells.frame.iloc[row]["n_rounds"]),
-                "n_samples": int(ruling.cells.frame.iloc[row]["n_samples"]),
+                "estimate": reasons.known(float(estimate)),
+                "low": reasons.known(float(low)),
+                "high": reasons.known(float(high)),
+                "n_rounds": int(n_rounds),
+                "n_samples": int(n_samples),
                 "outcome": outcome,
+                "behind": spans(evidence.rows(weighed.quantity, behind, node)),
             }
         )
     return records

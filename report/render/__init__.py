@@ -11,7 +11,8 @@ from pathlib import Path
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from report.render import pandoc, quarto
+from report.metadata.claimreview import as_script, claim_reviews
+from report.render import pandoc, quarto, words
 from report.render.figures import Drawing, keep
 from report.render.markdown import environment
 from report.render.page import context, read_verdicts
@@ -23,11 +24,12 @@ _BESIDE = ("report.css", "report.lua", "report.typ")
 _PANDOCS = ("page.html", "pdf.typ")
 
 
-def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None = None) -> None:
+def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None = None, url: str = "") -> None:
     """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
 
     `renderer`: auto (Quarto where it is found and new enough, else pandoc), quarto
     or pandoc. `data`: the folder that `report gather` wrote, for the measurements.
+    `url`: where the page will be published, for the links of its claim reviews.
 
     Everything is made in a scratch folder and moved into place file by file, each
     whole: a render that is killed leaves the old report. Raises StudyError for a
@@ -46,6 +48,7 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
         drawn = _write_source(scratch, told, drawings, out / "figures")
+        _write_reviews(scratch, document, url)
         if chosen["program"]:
             quarto.render(scratch, chosen["program"])
         else:
@@ -105,6 +108,15 @@ def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Pa
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     (folder / "report-script.html").write_text(f"<script>\n{script}</script>\n", encoding="utf-8")
     return drawn
+
+
+def _write_reviews(folder: Path, document: dict, url: str) -> None:
+    """The verdicts for programs: claims.jsonld, and the same within the page."""
+    write_json(folder / "claims.jsonld", claim_reviews(document, url or "index.html", words.MEANING))
+    # Both renderers put this file at the end of the page.
+    page = folder / "report-script.html"
+    reviews = as_script(claim_reviews(document, url, words.MEANING))
+    page.write_text(reviews + page.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _move(scratch: Path, out: Path) -> list[str]:

@@ -10,9 +10,21 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from report.render.figures import GRID, INK, MUTED, OUTCOME, PLATE, Drawing, linear_ticks, log_ticks
+from report.render import strokes
+from report.render.figures import (
+    GRID,
+    INK,
+    MUTED,
+    OUTCOME,
+    PLATE,
+    Drawing,
+    linear_ticks,
+    log_ticks,
+    name_axis,
+    without_interval,
+)
 from report.render.markdown import clean
-from report.render.words import quantity_name, with_interval
+from report.render.words import LEVEL, quantity_name, with_interval
 from report.wording import exactly, prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
@@ -54,10 +66,10 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     lines = [line / scale for line in declared]
     span, logarithmic = _range(rows, lines) if rows else ([0.0, 1.0], False)
     also = sorted({line / scale for line in _numbers(part.get("sensitivity"))} - set(lines))
-    axis = _axis(part)
     return {
         "title": str(part.get("name") or ""),
-        "axis": f"{axis} ({name})" if name and axis else axis or name,
+        "axis": _axis(part),
+        "unit": name,
         "lines": lines,
         "words": threshold_text(part["threshold"], unit) if lines else "",
         "also": [line for line in also if span[0] <= line <= span[1]],
@@ -70,7 +82,7 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _axis(part: Mapping[str, Any]) -> str:
     """What the compared values are: the quantity, as the rule and the scale of the claim transform it."""
-    axis = quantity_name(str(part.get("quantity") or ""))
+    axis = quantity_name(str(part.get("quantity") or "")) or "published figure"
     axis = {"ratio": "ratio of {}", "trend": "growth exponent of {}", "crossover": "crossover of {}"}.get(
         str(part.get("rule")), "{}"
     ).format(axis)
@@ -135,28 +147,28 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
         bottom = (place + 1) * height - _AFTER
         _draw_track(axes, bottom - _TRACK, bottom, panel)
         _draw_row(axes, bottom, row, filled)
-    axes.set_xlabel(", ".join(filter(None, [panel["axis"], "log scale" if panel["log"] else ""])), labelpad=2)
+    name_axis(axes, "x", panel["axis"], panel["unit"], panel["log"], labelpad=2)
 
 
 def _draw_track(axes: Axes, top: float, bottom: float, panel: Mapping[str, Any]) -> None:
     """The row's stretch of the axis, with the threshold and its alternatives on it."""
     left, right = axes.get_xlim()
-    axes.fill_between([left, right], top, bottom, color=GRID, alpha=0.4, linewidth=0, zorder=0)
+    strokes.track(axes, [left, right], top, bottom, color=GRID, alpha=0.4, linewidth=0, zorder=0)
     lines = panel["lines"]
     if len(lines) == 2:
-        axes.fill_between(lines, top, bottom, color=MUTED, alpha=0.3, linewidth=0, zorder=0)
-    axes.vlines(panel["also"], top, bottom, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
-    axes.vlines(lines, top - 0.02, bottom + 0.02, color=INK, linewidth=1.4)
+        strokes.track(axes, lines, top, bottom, color=MUTED, alpha=0.3, linewidth=0, zorder=0)
+    strokes.uprights(axes, panel["also"], top, bottom, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
+    strokes.uprights(axes, lines, top - 0.02, bottom + 0.02, color=INK, linewidth=1.4)
 
 
 def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool) -> None:
     colour, marker = OUTCOME[row["outcome"]]
     low, high, middle = row["low"], row["high"], bottom - _TRACK / 2
     if low is not None and high is not None and high > low:
-        axes.plot([low, high], [middle] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
-        axes.plot([low, high], [middle] * 2, color=colour, linestyle="none", marker="|", markersize=7)
-    axes.plot(
-        row["estimate"], middle, marker=marker, markersize=6.5, linestyle="none", color=colour,
+        strokes.interval(axes, low, high, middle, color=colour, linewidth=2.4, solid_capstyle="butt")
+        strokes.interval(axes, low, high, middle, color=colour, linestyle="none", marker="|", markersize=7)
+    strokes.points(
+        axes, [row["estimate"]], [middle], bare=low is None, marker=marker, markersize=6.5, color=colour,
         markerfacecolor=colour if filled else PLATE, markeredgecolor=colour, markeredgewidth=1.2,
     )  # fmt: skip
     across = axes.get_yaxis_transform()
@@ -198,8 +210,8 @@ def _head(axes: Axes, panel: Mapping[str, Any], body: float) -> None:
     if panel["lines"]:
         place = axes.transAxes.inverted().transform(axes.transData.transform((panel["lines"][-1], 0)))[0]
         beside, aligned = (0.012, "left") if place < 0.5 else (-0.012, "right")
-        axes.plot([place, place], [1 + 0.02 / body, 1 + 0.2 / body], transform=axes.transAxes, color=INK,
-                  linewidth=1.4, clip_on=False)  # fmt: skip
+        strokes.reference(axes, [place, place], [1 + 0.02 / body, 1 + 0.2 / body], transform=axes.transAxes, color=INK,
+                          linewidth=1.4, clip_on=False)  # fmt: skip
         axes.text(place + beside, 1 + 0.06 / body, f"threshold {panel['words']}", transform=axes.transAxes,
                   fontsize=8, ha=aligned, va="bottom", fontweight="bold")  # fmt: skip
     if panel["title"]:
@@ -215,18 +227,19 @@ def _alt(verdict: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> str
         more = f" and {len(panel['rows']) - 6} more" if len(panel["rows"]) > 6 else ""
         name = f"{panel['title']}: " if panel["title"] else ""
         against = f" against a threshold of {panel['words']}" if panel["words"] else ""
-        told.append(f"{name}{panel['axis'] or 'values'}{against}. {rows}{more}.")
+        told.append(f"{name}{panel['axis']}{against}. {rows}{more}.")
     return f"Intervals for claim {verdict['id']}. " + " ".join(told)
 
 
 def _caption(panels: Sequence[Mapping[str, Any]], tier: str) -> str:
     """What the marks mean, and what was left out."""
     left_out = [f"{MOST_ROWS} of {panel['of']} nearest to the threshold" for panel in panels if panel["of"] > MOST_ROWS]
-    parts = ["Estimate and 95% interval" if tier == "measured" else "Not measured here, hence hollow marks"]
+    parts = [f"Estimate and {LEVEL} interval" if tier == "measured" else "Not measured here, hence hollow marks"]
     if any(panel["lines"] for panel in panels):
         parts.append("the line is the threshold")
     if any(panel["also"] for panel in panels):
         parts.append("dotted: thresholds of the sensitivity range")
     if left_out:
         parts.append(f"shown are the {left_out[0]}")
-    return "; ".join(parts) + "."
+    rows = [row for panel in panels for row in panel["rows"]]
+    return "; ".join(parts) + "." + without_interval(sum(row["low"] is None for row in rows), len(rows))

@@ -8,9 +8,22 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from report.render.figures import BLUE, GRID, INK, MUTED, PLATE, Drawing, linear_ticks, log_ticks
+from report.render import strokes
+from report.render.figures import (
+    BLUE,
+    GRID,
+    INK,
+    MUTED,
+    PLATE,
+    Drawing,
+    linear_ticks,
+    log_ticks,
+    name_axis,
+    without_interval,
+)
 from report.wording import exactly, prefix
 
 # All in inches.
@@ -28,14 +41,16 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
     told_below}, told at the right, what is below in a second line; a mark of {estimate,
     low, high, look, hollow}; a line of {x, label} over the group's rows. x and unit name
     the axis. scale: log, linear, or zero: logarithmic with a place of its own for 0,
-    named `none`. legend: {label, look, hollow} for each kind of mark. stairs: each row is
-    joined to the one before.
+    named `none`. legend: {label, look, hollow} for each kind of mark. rises: a thin
+    line in each row begins where the row before has its first mark.
     """
     told = []
     for group in shows["groups"]:
         rows = "; ".join(map(_spoken, group["rows"]))
         told.append(f"{group['title']}: {rows}." if group["title"] else f"{rows}.")
-    return Drawing(name, shows, draw, " ".join([about, *told]), caption)
+    marks = [mark for group in shows["groups"] for row in group["rows"] for mark in row["marks"]]
+    without = without_interval(sum(mark["low"] is None or mark["high"] is None for mark in marks), len(marks))
+    return Drawing(name, shows, draw, " ".join([about, *told]), f"{caption}{without}")
 
 
 def _spoken(row: Mapping[str, Any]) -> str:
@@ -51,7 +66,9 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     deep = _ROW + (_LINE if any(row.get("below") for row in rows) else 0)
     labels = max(len(text) for row in rows for text in (row["label"], row.get("below", "")))
     left = min(2.0, 0.12 + _CHARACTER * labels)
-    right = 0.14 + _CHARACTER * max((len(row.get("told", "")) for row in rows), default=0)
+    # What is told below is set a little smaller.
+    told = [len(row.get("told", "")) for row in rows] + [0.9 * len(row.get("told_below", "")) for row in rows]
+    right = 0.14 + _CHARACTER * max(told, default=0)
     legend = _LEGEND * len(legend_lines(shows.get("legend", ())))
     heads = [_HEAD * bool(group["title"] or _named(group)) for group in groups]
     body = sum(heads) + deep * len(rows) + _GAP * (len(groups) - 1)
@@ -66,12 +83,11 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     low, high = axes.get_xlim()
     if shows["scale"] == "log" and high / low > _DECADES:
         unit = _wide_ticks(axes, scale, shows["unit"], _WIDTH - left - right)
-    kind = "" if shows["scale"] == "linear" else ", log scale"
-    axes.set_xlabel(f"{shows['x']}{f' ({unit})' if unit else ''}{kind}", labelpad=2)
+    name_axis(axes, "x", shows["x"], unit, shows["scale"] != "linear", labelpad=2)
     _legend(figure, shows.get("legend", ()), total)
     top = 0.0
     for group, head in zip(groups, heads, strict=True):
-        _group(axes, group, top, head, deep, scale, zero, bool(shows.get("stairs")))
+        _group(axes, group, top, head, deep, scale, zero, bool(shows.get("rises")))
         top += head + deep * len(group["rows"]) + _GAP
     return figure
 
@@ -108,7 +124,7 @@ def _axis(axes: Axes, groups: Sequence[Mapping[str, Any]], kind: str, scale: flo
     if kind == "zero":
         wide = max((high / low) ** 0.14, 2.0)
         zero = low / wide
-        axes.axvline(low / wide**0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 1.5)))
+        strokes.upright(axes, low / wide**0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 1.5)))
     axes.set_xlim(zero / margin, high * margin)
     log_ticks(axes)
     if kind == "zero":
@@ -144,7 +160,7 @@ def _group(
     deep: float,
     scale: float,
     zero: float,
-    stairs: bool,
+    rises: bool,
 ) -> None:
     across = axes.get_yaxis_transform()
     if group["title"]:
@@ -153,16 +169,16 @@ def _group(
     first, last = top + head, top + head + deep * len(group["rows"])
     for line in group.get("lines", ()):
         _line(axes, line["x"] / scale, str(line.get("label", "")), first, last, 0.09 * len(group["title"]))
-    before: tuple[float, float] | None = None
+    before: float | None = None
     for place, row in enumerate(group["rows"]):
         middle = first + (place + 0.5) * deep
-        axes.fill_between([0, 1], middle - 0.065, middle + 0.065, transform=across, color=GRID, alpha=0.35,
-                          linewidth=0, zorder=0)  # fmt: skip
-        if stairs and row["marks"]:
+        strokes.track(axes, [0, 1], middle - 0.065, middle + 0.065, transform=across, color=GRID, alpha=0.35,
+                      linewidth=0, zorder=0)  # fmt: skip
+        if rises and row["marks"]:
             here = row["marks"][0]["estimate"] / scale
-            if before:
-                _stair(axes, before, (here, middle))
-            before = (here, middle)
+            if before is not None:
+                strokes.rise(axes, before, here, middle, color=MUTED, linewidth=1.0, zorder=1)
+            before = here
         # Several marks of a row stand a little apart, so that none hides another's interval.
         for number, mark in enumerate(row["marks"]):
             shift = (number - (len(row["marks"]) - 1) / 2) * min(0.045, 0.11 / len(row["marks"]))
@@ -172,7 +188,7 @@ def _group(
 
 def _line(axes: Axes, x: float, label: str, first: float, last: float, taken: float) -> None:
     """An upright line over a group, named over its end. taken: inches at the left that the title needs."""
-    axes.plot([x, x], [first, last], color=INK, linewidth=1.0, linestyle=(0, (5, 2)), zorder=1)
+    strokes.reference(axes, [x, x], [first, last], color=INK, linewidth=1.0, linestyle=(0, (5, 2)), zorder=1)
     if label:
         low, high = axes.get_xlim()
         share = math.log(x / low) / math.log(high / low) if axes.get_xscale() == "log" else (x - low) / (high - low)
@@ -185,12 +201,6 @@ def _line(axes: Axes, x: float, label: str, first: float, last: float, taken: fl
                   va="bottom")  # fmt: skip
 
 
-def _stair(axes: Axes, before: tuple[float, float], here: tuple[float, float]) -> None:
-    """From the row before down to this one and across."""
-    (x0, y0), (x1, y1) = before, here
-    axes.plot([x0, x0, x1], [y0, y1, y1], color=MUTED, linewidth=1.0, solid_joinstyle="miter", zorder=1)
-
-
 def _mark(axes: Axes, mark: Mapping[str, Any], middle: float, scale: float, zero: float) -> None:
     colour, marker = mark["look"]
     low, high, at = (mark[name] / scale if mark[name] is not None else None for name in ("low", "high", "estimate"))
@@ -198,10 +208,10 @@ def _mark(axes: Axes, mark: Mapping[str, Any], middle: float, scale: float, zero
     if axes.get_xscale() == "log":
         at, low = max(at, zero), max(low, zero) if low is not None else None
     if low is not None and high is not None and high > low:
-        axes.plot([low, high], [middle] * 2, color=colour, linewidth=1.7, solid_capstyle="butt", alpha=0.8)
+        strokes.interval(axes, low, high, middle, color=colour, linewidth=1.7, solid_capstyle="butt", alpha=0.8)
     face = PLATE if mark.get("hollow") else colour
-    axes.plot(at, middle, marker=marker, markersize=4.6, linestyle="none", color=colour, markeredgewidth=1.0,
-              markerfacecolor=face, markeredgecolor=colour, clip_on=False)  # fmt: skip
+    strokes.points(axes, [at], [middle], bare=low is None or high is None, marker=marker, markersize=4.6, color=colour,
+                   markeredgewidth=1.0, markerfacecolor=face, markeredgecolor=colour, clip_on=False)  # fmt: skip
 
 
 def _edge(axes: Axes) -> float:
@@ -245,14 +255,13 @@ def legend_lines(
 
 
 def _legend(figure: Figure, entries: Sequence[Mapping[str, Any]], total: float) -> None:
-    from matplotlib.lines import Line2D
-
     for row, line in enumerate(legend_lines(entries)):
         y = 1 - (row + 0.45) * _LEGEND / total
         for x, entry in line:
             colour, marker = entry["look"]
-            figure.add_artist(
+            strokes.key(
+                figure,
                 Line2D([x / _WIDTH], [y], marker=marker, color=colour, linestyle="none", markersize=5.2,
-                       markeredgewidth=1.1, markerfacecolor=PLATE if entry.get("hollow") else colour)
+                       markeredgewidth=1.1, markerfacecolor=PLATE if entry.get("hollow") else colour),
             )  # fmt: skip
             figure.text((x + 0.09) / _WIDTH, y, entry["label"], fontsize=_SIZE, va="center")

@@ -81,9 +81,25 @@ class Drawing:
     caption: str
 
 
+def without_interval(bare: int, of: int, why: str = "") -> str:
+    """What a caption says of the marks that have no interval, and why they have none; '' if all have one."""
+    if not bare:
+        return ""
+    why = why or "too few rounds, or rounds that agree in every digit"
+    some = f"{bare} of {of}" if bare < of else "all" if of > 1 else "it"
+    return f" No interval is drawn at {some}: {why}."
+
+
 def style() -> Any:
     """The house style, as a context: `with style(): …`."""
     return matplotlib.rc_context(STYLE)
+
+
+def name_axis(axes: Axes, which: str, what: str, unit: str = "", log: bool = False, **look: Any) -> None:
+    """Title an axis: what it counts, in which unit or that it has none, and whether it is logarithmic."""
+    titled = f"{what} ({unit})".strip() if unit else what if log else f"{what} (no unit)"
+    label = (axes.set_xlabel if which == "x" else axes.set_ylabel)(f"{titled}, log scale" if log else titled, **look)
+    label.set_gid(f"title.{which}.{len(axes.figure.axes)}")
 
 
 def log_ticks(

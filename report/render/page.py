@@ -11,13 +11,22 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report import wording
 from report.render import words
+from report.render.arithmetic import awaited, worked_parts
+from report.render.calibrated import calibrated
 from report.render.claim_figure import claim_drawing
+from report.render.contradictions import contradictions, counts, disputes
+from report.render.counted import counted
 from report.render.figures import Drawing
 from report.render.flagged import flagged_points
 from report.render.markdown import identifier
 from report.render.measurements import left_out_points, sections
 from report.render.nodes import describe
 from report.render.ran import ran
+from report.render.references import references
+from report.render.robust import meaning, robust
+from report.render.sourced import sourced, sources, stands_for, two_sides
+from report.render.triangulation import triangulation
+from report.render.twelve import RULES
 
 # A claim's table of cells is read to its end by nobody beyond this; verdicts.json holds every cell.
 MOST_CELLS = 40
@@ -52,11 +61,18 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         if drawing:
             drawings.append(drawing)
         claims.append(_claim(verdict, known, drawing))
+    contradicting = contradictions(document)
+    disputed = disputes(contradicting)
+    sides = two_sides(verdicts, data)
+    for claim in claims:
+        claim["disputed"] = disputed.get(claim["id"], [])
+        claim["two_sides"] = sides.get(claim["id"], "")
     measured = sections(data, document["nodes"]) if data else []
     drawings += [shown.drawing for section in measured for shown in section.exhibits if shown.drawing]
     day = re.match(r"\d{4}-\d\d-\d\d", str(document["generated_utc"]))
     return {
         "total": len(claims),
+        "level": words.LEVEL,
         "day": day[0] if day else "",
         "generated": str(document["generated_utc"]),
         "commit": str(document["commit"] or "not recorded")[:12],
@@ -66,6 +82,8 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "tally": _tally(claims),
         "claims": claims,
         "articles": _articles(claims),
+        "contradictions": contradicting,
+        "contradiction_counts": counts(contradicting),
         "nodes": [describe(node) for node in document["nodes"]],
         "node_names": wording.several([str(node.get("label") or node["id"]) for node in document["nodes"]]),
         "ran": ran(data, document["nodes"]) if data else [],
@@ -73,7 +91,14 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "flagged": flagged_points(data) if data else [],
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
         "measured": measured,
+        "counted": counted(data, document["nodes"]) if data else [],
+        "twelve": [{"asks": rule.asks, "met": rule.met, "checks": wording.several(rule.checks)} for rule in RULES],
         "changed": [claim for claim in claims if claim["changes"]],
+        "calibration": calibrated(),
+        "triangulation": triangulation(document),
+        "references": references(document),
+        "robust": robust(verdicts),
+        "robust_means": meaning(),
         "meaning": [
             {"name": name, "class": words.verdict_class(name), "means": words.MEANING[name]} for name in words.VERDICTS
         ],
@@ -88,7 +113,8 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
     parts = [_part(part) for part in verdict.get("parts") or []]
     if not parts and verdict.get("rule"):
         parts = [_part({**verdict, "name": "", "rule_text": verdict["rule"]})]
-    named = {str(part.get("name")): str(part.get("unit") or unit) for part in verdict.get("parts") or []}
+    named = {str(part.get("name")): part for part in verdict.get("parts") or []}
+    stands = stands_for(verdict)
     return {
         "id": identifier(str(verdict["id"])),
         "article": str(verdict["article"]),
@@ -102,15 +128,19 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "reason": words.sentence(str(verdict.get("reason") or "")),
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
-        "key": words.with_interval(verdict, unit),
+        "key": sourced(words.with_interval(verdict, unit), sources(*stands) if stands else ""),
         "names": _names(verdict, unit),
         "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
+        "arithmetic": worked_parts(verdict.get("parts") or []),
+        "formulas": awaited(verdict.get("parts") or []),
         "figure": drawing,
-        "cells": [_cell(cell, named.get(str(cell.get("part")), unit)) for cell in cells[:MOST_CELLS]],
+        "cells": [_cell(cell, named.get(str(cell.get("part")), {}), unit) for cell in cells[:MOST_CELLS]],
         "with_parts": len(parts) > 1,
         "cells_left_out": max(0, len(cells) - MOST_CELLS),
+        "flip": str(verdict.get("flip") or ""),
+        "robust": str(verdict.get("robust") or ""),
         "flips": _flips(verdict),
         "note": str(verdict.get("note") or ""),
         "see_also": [
@@ -179,12 +209,13 @@ def _ended(text: str) -> str:
     return text if not text or text[-1] in ".?!…" else f"{text}."
 
 
-def _cell(cell: Mapping[str, Any], unit: str) -> dict[str, Any]:
+def _cell(cell: Mapping[str, Any], part: Mapping[str, Any], unit: str) -> dict[str, Any]:
+    told = words.with_interval(cell, str(part.get("unit") or unit))
     return {
         "part": str(cell.get("part") or ""),
         "label": str(cell.get("label") or "–"),
         "where": ", ".join(str(cell[key]) for key in ("node", "device") if cell.get(key)) or "–",
-        "estimate": words.with_interval(cell, unit) or "–",
+        "estimate": sourced(told, sources(cell, part)) or "–",
         # A published figure has neither.
         "rounds": f"{int(cell['n_rounds'])} ({int(cell.get('n_samples') or 0):,})" if cell.get("n_rounds") else "–",
         "outcome": str(cell.get("outcome") or "–"),

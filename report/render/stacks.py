@@ -10,13 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from report.render import strokes
 from report.render.dots import legend_lines
-from report.render.figures import MUTED, PLATE, Drawing
+from report.render.figures import MUTED, PLATE, Drawing, name_axis
 from report.wording import number, several
 
 # All in inches.
 _WIDTH, _FOOT, _GAP, _ROW, _HEAD, _LEGEND = 4.5, 0.44, 0.06, 0.21, 0.22, 0.2
 _CHARACTER, _SIZE = 0.061, 7.8
+_WITHOUT = " No interval is drawn at the parts of a bar: they are shares of one whole and vary together."
 # A part that is narrower has no room for its number.
 _WRITTEN = 0.09
 
@@ -36,7 +38,7 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
             for row in group["rows"]
         ]
         told.append(f"{group['title']}: {'; '.join(rows)}.")
-    return Drawing(name, shows, draw, " ".join([about, *told]), caption)
+    return Drawing(name, shows, draw, " ".join([about, *told]), f"{caption}{_WITHOUT}")
 
 
 def _percent(share: float) -> str:
@@ -59,8 +61,8 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _place: f"{100 * share:.0f}%"))
-    axes.set_xlabel(shows["x"], labelpad=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _place: f"{100 * share:.0f}"))
+    name_axis(axes, "x", shows["x"], "%", labelpad=2)
     wide = _WIDTH - left - right
     top = 0.0
     for group in groups:
@@ -72,7 +74,7 @@ def draw(shows: Mapping[str, Any]) -> Figure:
         y = 1 - (number_ + 0.45) * _LEGEND / total
         for x, part in line:
             box = (x / _WIDTH, y - 0.045 / total), 0.09 / _WIDTH, 0.09 / total
-            figure.add_artist(Rectangle(*box, color=part["colour"], linewidth=0))
+            strokes.key(figure, Rectangle(*box, color=part["colour"], linewidth=0))
             figure.text((x + 0.14) / _WIDTH, y, part["label"], fontsize=_SIZE, va="center")
     return figure
 
@@ -80,7 +82,7 @@ def draw(shows: Mapping[str, Any]) -> Figure:
 def _row(axes: Axes, row: Mapping[str, Any], parts: Any, middle: float, left: float, right: float) -> None:
     start = 0.0
     for share, part in zip(row["shares"], parts, strict=True):
-        axes.barh(middle, share, height=_ROW * 0.72, left=start, color=part["colour"], linewidth=0)
+        strokes.bar(axes, middle, start, share, _ROW * 0.72, color=part["colour"], linewidth=0)
         if share >= _WRITTEN:
             axes.text(
                 start + share / 2, middle, f"{100 * share:.0f}", color=PLATE, fontsize=7, ha="center", va="center"

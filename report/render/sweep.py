@@ -8,8 +8,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from report.render.figures import GREY, INK, MUTED, Drawing, log_ticks
+from report.render import strokes
+from report.render.figures import GREY, INK, MUTED, Drawing, log_ticks, name_axis, without_interval
 from report.render.words import size
 from report.wording import ALLOWED_PREFIX, prefix, with_unit
 
@@ -26,9 +28,10 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, where: str) -> Dr
         lines = "; ".join(_spoken(one, shows["unit"]) for one in panel["series"] if _name(one))
         told.append(f"{panel['title']}: {lines}." if panel["title"] else f"{lines}.")
     axis = f"{shows['y']} over {shows['x']}"
-    return Drawing(
-        name, shows, draw, f"{axis[:1].upper()}{axis[1:]} on {where}. {' '.join(told)}", f"{caption} {where}."
-    )
+    every = [one for panel in shows["panels"] for one in panel["series"]]
+    without = without_interval(sum(map(bare, every)), sum(len(one["xs"]) for one in every), str(shows.get("bare", "")))
+    text = f"{axis[:1].upper()}{axis[1:]} on {where}. {' '.join(told)}"
+    return Drawing(name, shows, draw, text, f"{caption} {where}.{without}")
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -47,7 +50,9 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     `shows`: panels of {title, series} and, where there are any, marks (upright lines
     {x, label}; those that were found, not given, have low and high), limits (level
     ones) and guides (through points); x, y and unit for the axes; base of the x axis;
-    `sizes` if x is in bytes. A grey series is context and has no label; told is a label
+    `sizes` if x is in bytes; along: the variable of `strokes.INTERPOLABLE` that lines are
+    drawn along, where there are any; bare: why points have no interval, where they are not too
+    few rounds. A grey series is context and has no label; told is a label
     for those who hear the figure, where the one that is drawn says less.
     """
     panels = shows["panels"]
@@ -68,13 +73,13 @@ def draw(shows: Mapping[str, Any]) -> Figure:
         axes = figure.add_axes(
             ((column * wide + _LEFT) / width, bottom / tall, (wide - _LEFT - room) / width, high / tall)
         )
-        _panel(axes, panel, spans, scale)
+        _panel(axes, panel, spans, scale, str(shows.get("along", "")))
         log_ticks(axes, "x", shows["base"], size if shows.get("sizes") else None, ticks)
         log_ticks(axes, "y")
         axes.set_title(panel["title"], pad=12 if panel.get("marks", ()) else 7)
-        axes.set_xlabel(f"{shows['x']}, log scale", labelpad=2)
+        name_axis(axes, "x", shows["x"], log=True, labelpad=2)
         if column == 0:
-            axes.set_ylabel(f"{shows['y']}{f' ({unit})' if unit else ''}, log scale")
+            name_axis(axes, "y", shows["y"], unit, log=True)
         _labels(axes, panel, scale, wide - _LEFT - room, high)
     return figure
 
@@ -103,7 +108,9 @@ def _spans(panels: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     return [(min(xs), max(xs)), (min([low, *near]), max([high, *near]))]
 
 
-def _panel(axes: Axes, panel: Mapping[str, Any], spans: Sequence[tuple[float, float]], scale: float) -> None:
+def _panel(
+    axes: Axes, panel: Mapping[str, Any], spans: Sequence[tuple[float, float]], scale: float, along: str
+) -> None:
     (left, right), (low, high) = spans
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -113,33 +120,37 @@ def _panel(axes: Axes, panel: Mapping[str, Any], spans: Sequence[tuple[float, fl
         if left < mark["x"] < right:
             _upright(axes, mark)
     for limit in panel.get("limits", ()):
-        axes.axhline(limit["y"] / scale, color=INK, linewidth=1.0, linestyle=_DASHES)
+        strokes.level(axes, limit["y"] / scale, color=INK, linewidth=1.0, linestyle=_DASHES)
     for guide in panel.get("guides", ()):
-        axes.plot(guide["xs"], [y / scale for y in guide["ys"]], color=INK, linewidth=1.0, linestyle=_DASHES)
+        strokes.reference(axes, guide["xs"], [y / scale for y in guide["ys"]], color=INK, linewidth=1.0,
+                          linestyle=_DASHES)  # fmt: skip
     for one in panel["series"]:
-        _series(axes, one, scale)
+        _series(axes, one, scale, along)
 
 
 def _upright(axes: Axes, mark: Mapping[str, Any]) -> None:
     """A given size as a dashed line named at the top; a found one as a band over its interval."""
     across = axes.get_xaxis_transform()
     if "low" not in mark:
-        axes.axvline(mark["x"], color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
+        strokes.upright(axes, mark["x"], color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
         axes.text(mark["x"], 1.01, mark["label"], transform=across, color=MUTED, fontsize=7.5, ha="center", va="bottom")
         return
-    axes.axvspan(mark["low"], mark["high"], color=GREY, alpha=0.45, linewidth=0, zorder=0.5)
-    axes.axvline(mark["x"], color=MUTED, linewidth=1.1, zorder=0.6)
+    strokes.band(axes, mark["low"], mark["high"], color=GREY, alpha=0.45, linewidth=0, zorder=0.5)
+    strokes.upright(axes, mark["x"], color=MUTED, linewidth=1.1, zorder=0.6)
 
 
-def _series(axes: Axes, one: Mapping[str, Any], scale: float) -> None:
+def _series(axes: Axes, one: Mapping[str, Any], scale: float, along: str) -> None:
     ys = [y / scale for y in one["y"]]
+    colour, marker = (GREY, ".") if one.get("grey") else one["look"]
+    look: dict[str, Any] = {"color": colour, "marker": marker, "bare": bare(one)}
     if one.get("grey"):
-        axes.plot(one["xs"], ys, color=GREY, linewidth=0.9, marker=".", markersize=3, zorder=1.5)
-        return
-    colour, marker = one["look"]
-    line = "none" if not one["joined"] else (0, (2, 1.2)) if one["dashed"] else "-"
-    axes.plot(one["xs"], ys, color=colour, marker=marker, linestyle=line, markersize=3.6,
-              markerfacecolor="none" if one["dashed"] else colour, markeredgewidth=0.9)  # fmt: skip
+        look |= {"linewidth": 0.9, "markersize": 3, "zorder": 1.5}
+    else:
+        look |= {"markersize": 3.6, "markerfacecolor": "none" if one["dashed"] else colour, "markeredgewidth": 0.9}
+    if one["joined"]:
+        strokes.join(axes, one["xs"], ys, along, linestyle=(0, (2, 1.2)) if one["dashed"] else "-", **look)
+    else:
+        strokes.points(axes, one["xs"], ys, **look)
     bars = [
         (x, a / scale, b / scale)
         for x, a, b in zip(one["xs"], one["low"], one["high"], strict=True)
@@ -147,7 +158,12 @@ def _series(axes: Axes, one: Mapping[str, Any], scale: float) -> None:
     ]
     if bars:
         xs, lows, highs = zip(*bars, strict=True)
-        axes.vlines(xs, lows, highs, color=colour, linewidth=1.1)
+        strokes.intervals(axes, xs, lows, highs, color=colour, linewidth=0.8 if one.get("grey") else 1.1)
+
+
+def bare(one: Mapping[str, Any]) -> int:
+    """How many points of a series have no interval."""
+    return sum(low is None or high is None for low, high in zip(one["low"], one["high"], strict=True))
 
 
 def _wanted(panel: Mapping[str, Any], scale: float) -> list[tuple[float, Sequence[Any], str]]:
@@ -166,8 +182,9 @@ def _labels(axes: Axes, panel: Mapping[str, Any], scale: float, wide: float, tal
     places = _apart([place for place, *_ in wanted], _LINE / tall)
     for at, (_, label, look) in zip(places, wanted, strict=True):
         if len(look) > 1:
-            axes.plot([1 + 0.08 / wide], [at], transform=axes.transAxes, marker=look[1], color=look[0], markersize=3.4,
-                      markerfacecolor="none" if look[2] else look[0], markeredgewidth=0.8, clip_on=False)  # fmt: skip
+            strokes.key(axes, Line2D([1 + 0.08 / wide], [at], transform=axes.transAxes, marker=look[1], color=look[0],
+                                     markersize=3.4, markerfacecolor="none" if look[2] else look[0],
+                                     markeredgewidth=0.8, clip_on=False))  # fmt: skip
         axes.text(1 + 0.15 / wide, at, label, transform=axes.transAxes, color=look[0], fontsize=7.2, va="center",
                   clip_on=False)  # fmt: skip
 

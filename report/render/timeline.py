@@ -7,7 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from report.render.figures import BLUE, GREY, INK, linear_ticks
+from report.render import strokes
+from report.render.figures import BLUE, GREY, INK, linear_ticks, name_axis
 from report.wording import prefix
 
 # In inches.
@@ -15,8 +16,9 @@ _WIDTH, _LEFT, _RIGHT, _PANEL, _GAP, _TOP, _FOOT = 4.5, 0.62, 0.12, 0.78, 0.34, 
 
 
 def draw(shows: Mapping[str, Any]) -> Figure:
-    """`shows`: panels of {title, unit, xs, ys} and, where there is one, level (a dashed line); x names the axis.
+    """`shows`: panels of {title, unit, xs, ys} and, where there is one, level (a dashed line).
 
+    x and x_unit name the axis.
     spans: [begin, end] of stretches of time that are shaded in every panel.
     """
     panels = shows["panels"]
@@ -30,10 +32,11 @@ def draw(shows: Mapping[str, Any]) -> Figure:
         )
         scale, unit = prefix(max(map(abs, panel["ys"])), panel["unit"])
         for begin, over in shows["spans"]:
-            axes.axvspan(begin, over, color=GREY, alpha=0.3, linewidth=0, zorder=0.5)
+            strokes.band(axes, begin, over, color=GREY, alpha=0.3, linewidth=0, zorder=0.5)
         if "level" in panel:
-            axes.axhline(panel["level"] / scale, color=INK, linewidth=0.9, linestyle=(0, (5, 2)), zorder=1)
-        axes.plot(panel["xs"], [y / scale for y in panel["ys"]], color=BLUE, linewidth=1.2)
+            strokes.level(axes, panel["level"] / scale, color=INK, linewidth=0.9, linestyle=(0, (5, 2)), zorder=1)
+        ys = [y / scale for y in panel["ys"]]
+        strokes.join(axes, panel["xs"], ys, "time", bare=len(ys), color=BLUE, linewidth=1.2)
         axes.set_xlim(0, end)
         linear_ticks(axes, "x")
         linear_ticks(axes, "y")
@@ -41,9 +44,10 @@ def draw(shows: Mapping[str, Any]) -> Figure:
         low, high = axes.get_ylim()
         room = max(0.0, 0.02 * max(abs(low), abs(high)) - (high - low)) / 2
         axes.set_ylim(low - room, high + room)
-        axes.set_title(f"{panel['title']}{f' ({unit})' if unit else ''}", fontsize=8.5, pad=3)
+        # The title of a panel names its y axis, for which there is no room at the side.
+        axes.set_title(f"{panel['title']} ({unit or 'no unit'})", fontsize=8.5, pad=3).set_gid(f"title.y.{place}")
         if place < len(panels) - 1:
             axes.tick_params(labelbottom=False)
         else:
-            axes.set_xlabel(shows["x"], labelpad=2)
+            name_axis(axes, "x", shows["x"], shows["x_unit"], labelpad=2)
     return figure

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from report import wording
+from report import stats, wording
 
+# The level of the intervals that are drawn and told, as captions say it.
+LEVEL = f"{100 * stats.LEVEL:g}%"
 # The order in which verdicts are told; the class name (style sheet, PDF) of each.
 VERDICTS: dict[str, str] = {
     "supported": "supported",
@@ -47,7 +49,7 @@ def verdict_class(verdict: str) -> str:
 
 
 def with_interval(cell: Mapping[str, Any], unit: str) -> str:
-    """Estimate, 95% interval and unit of a cell, part or verdict; '' without an estimate."""
+    """Estimate, interval and unit of a cell, part or verdict; '' without an estimate."""
     if cell.get("estimate") is None:
         return ""
     return wording.interval(cell["estimate"], cell.get("low"), cell.get("high"), unit)

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.claims import read_claims
+from report.claims import ARTICLES, read_claims
 from report.quantities import quantities
 from report.reference import read_reference
 
@@ -149,7 +149,8 @@ def test_a_claim_without_rules_takes_those_of_the_one_it_is_the_same_as(tmp_path
 def test_every_published_claim_and_entry_reads() -> None:
     reference = read_reference(ROOT / "data" / "reference")
     claims = read_claims(ROOT / "report" / "claims", reference)
-    assert [claim.article for claim in claims] == ["nuface"] * 18 + ["gpuserver"] * 32 + ["whygpu"] * 38
+    order = [(list(ARTICLES).index(claim.article), claim.id) for claim in claims]
+    assert order == sorted(order) and len(order) == len(list((ROOT / "report" / "claims").glob("*.yaml"))) >= 88
 
 
 def test_every_quantity_of_a_published_claim_is_registered_or_awaited() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from report.cli import main, parser
+from report.gather import gather
+from report.judge import CLAIMS
 
 from .conftest import Factory
 
@@ -34,9 +36,9 @@ def test_gather_judge_summary_and_explain(measured: Factory, tmp_path: Path) -> 
     assert main(["gather", "--nodes", str(measured.root), str(empty), "--out", str(tmp_path / "data")]) == 0
     assert (tmp_path / "data" / "summary.parquet").exists()
     out = tmp_path / "v" / "verdicts.json"
-    assert main(["judge", "--nodes", str(measured.root), "--nodes", str(empty), "--out", str(out)]) == 0
+    assert main(["judge", "--data", str(tmp_path / "data"), "--out", str(out)]) == 0
     document = json.loads(out.read_text())
-    assert len(document["verdicts"]) == 88 and document["origin"] == "measured"
+    assert len(document["verdicts"]) == len(list(CLAIMS.glob("*.yaml"))) and document["origin"] == "measured"
     assert out.with_suffix(".csv").exists()
     counted = typed("summary", "--verdicts", out)
     assert counted.returncode == 0 and "challenged" in counted.stdout and "node: Synthetic, 2 cores" in counted.stdout
@@ -47,7 +49,7 @@ def test_gather_judge_summary_and_explain(measured: Factory, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["judge", "--nodes", "nowhere", "--out", "{tmp}/v.json"], "no usable node under nowhere"),
+        (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/nodes.json: no such file"),
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
         (["summary", "--verdicts", "{tmp}/v.json"], "no such file"),
     ],
@@ -60,8 +62,11 @@ def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, words: list[str]
 
 def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factory, tmp_path: Path) -> None:
     synthetic("node-a").clock().write()
-    done = typed("judge", "--nodes", synthetic.root, "--out", tmp_path / "v.json")
-    assert done.returncode == 2 and "synthetic data is for tests only" in done.stderr
+    gathered = typed("gather", "--nodes", synthetic.root, "--out", tmp_path / "data")
+    assert gathered.returncode == 2 and "synthetic data is for tests only" in gathered.stderr
+    gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
+    done = typed("judge", "--data", tmp_path / "data", "--out", tmp_path / "v.json")
+    assert done.returncode == 2 and "synthetic, which are for tests only" in done.stderr
 
 
 def test_light_commands_load_no_data_libraries(tmp_path: Path) -> None:

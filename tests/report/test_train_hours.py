@@ -147,7 +147,7 @@ def test_nodes_and_servers_for_ninety_days(synthetic: Factory) -> None:
     evidence = found(synthetic, trained(synthetic))
     nodes = of("ladder.nodes_for_90_days", evidence, device="cpu", parameters=70_000_000_000)
     assert value(nodes) == pytest.approx(6 * 70e9 * 2e12 / (250 * GIGA) / (90 * 86400))
-    servers = of("ladder.servers_for_90_days", evidence, parameters=70_000_000_000)
+    servers = of("ladder.servers_for_90_days", evidence, parameters=70_000_000_000, evidence="measured")
     assert value(servers) == pytest.approx(value(nodes) * 2 / 128)
     assert set(of("ladder.nodes_for_90_days", evidence, device="gpu").frame["parameters"]) == {7e9, 70e9, 405e9}
     assert set(of("ladder.servers_for_90_days", evidence).frame["device"]) == {"cpu"}

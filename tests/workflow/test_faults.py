@@ -213,8 +213,11 @@ def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study
     parquet.write_table(parquet.read_table(path).drop_columns(["value"]), path)
     (nodes / "nonsense").mkdir()
     (nodes / "nonsense" / "node.json").write_text("{")
+    data = str(tmp_path / "data")
+    gathered = study.run(sys.executable, "-m", "report", "gather", "--nodes", str(nodes), "--out", data)
+    assert gathered.returncode == 0, gathered.stderr
     judged = study.run(
-        sys.executable, "-m", "report", "judge", "--nodes", str(nodes), "--out", str(tmp_path / "verdicts.json")
+        sys.executable, "-m", "report", "judge", "--data", data, "--out", str(tmp_path / "verdicts.json")
     )
     assert judged.returncode == 0, judged.stderr
     content = json.loads((tmp_path / "verdicts.json").read_text())
@@ -222,7 +225,7 @@ def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study
     assert "cannot be read as Parquet" in reasons["gemm.cpu.2.parquet"]
     assert "column 'value' is missing" in reasons["bandwidth.cpu.1.parquet"]
     assert any("nonsense" in refused["file"] for refused in content["refused"])
-    assert len(content["verdicts"]) == 88
+    assert len(content["verdicts"]) == len(list((study.path / "report" / "claims").glob("*.yaml")))
     by_id = {verdict["id"]: verdict for verdict in content["verdicts"]}
     assert by_id["W15"]["verdict"] in ("supported", "challenged", "undecided")
 

@@ -5,7 +5,7 @@ rule gather:
     input:
         this=lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
         published=published(),
-        code=code("*.py"),
+        code=code("*.py", "metadata/*.py"),
     output:
         samples=f"{RESULTS}/data/samples.parquet",
         samples_csv=f"{RESULTS}/data/samples.csv",
@@ -14,6 +14,7 @@ rule gather:
         dictionary=f"{RESULTS}/data/dictionary.csv",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",
+        package=f"{RESULTS}/data/datapackage.json",
     log:
         f"{RESULTS}/logs/gather.log",
     conda:

@@ -3,18 +3,23 @@
 
 rule judge:
     input:
+        samples=f"{RESULTS}/data/samples.parquet",
         summary=f"{RESULTS}/data/summary.parquet",
+        nodes=f"{RESULTS}/data/nodes.json",
+        refused=f"{RESULTS}/data/refused.json",
         claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
-        code=code("*.py", "quantities/*.py"),
+        code=code("*.py", "quantities/*.py", "metadata/*.py", "predicted/*.py", "*.yaml"),
     output:
         json=f"{RESULTS}/verdicts.json",
         csv=f"{RESULTS}/verdicts.csv",
+        parquet=f"{RESULTS}/verdicts.parquet",
+        cells=f"{RESULTS}/verdict_cells.parquet",
     log:
         f"{RESULTS}/logs/judge.log",
     conda:
         "../envs/study.yaml"
     params:
-        nodes=[f"{RESULTS}/nodes", config["published"]],
+        data=subpath(input.summary, parent=True),
     shell:
-        "python -m report judge --nodes {params.nodes} --out {output.json} 2> {log}"
+        "python -m report judge --data {params.data} --out {output.json} 2> {log}"

@@ -5,14 +5,17 @@ rule report:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
+        calibration="data/calibration.json",
         templates=sorted(
             str(path) for path in Path("report/templates").rglob("*") if path.is_file()
         ),
-        code=code("render/**/*.py", "wording.py"),
+        code=code("render/**/*.py", "metadata/*.py", "wording.py", "calibration.py"),
+        citation="CITATION.cff",
     output:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
         source=f"{RESULTS}/report/index.qmd",
+        reviews=f"{RESULTS}/report/claims.jsonld",
     log:
         f"{RESULTS}/logs/report.log",
     conda:

@@ -25,6 +25,7 @@ from report.render.measurements import (
     offload,
     orchestration,
     parallelism,
+    predicted,
     roofline,
     scaling,
     sequential,
@@ -70,6 +71,7 @@ FAMILIES: tuple[Family, ...] = (
     tabular.FAMILY,
     without_cuda.FAMILY,
     numerics.FAMILY,
+    predicted.FAMILY,
 )
 
 

@@ -12,7 +12,7 @@ from report.render import sweep
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.caches import bands, caches, steps, within_reach
 from report.render.measurements.marks import colours, fewest_and_most, filled, rates, ratio, records, series, stated
-from report.render.words import size
+from report.render.words import LEVEL, size
 from report.wording import count
 
 # What the study's own kernels need no name for; and those whose stores go past the caches.
@@ -38,9 +38,10 @@ def show(view: View) -> Iterable[Exhibit]:
             marks = within_reach(known, threads) + (found if threads == 1 else [])
             panels.append({**_panel(part, threads, looks, marks), "limits": host})
         shows = {
-            "panels": panels, "x": "footprint of all arrays", "y": "bandwidth", "unit": "B/s", "base": 2, "sizes": True
+            "panels": panels, "along": "footprint",
+            "x": "footprint of all arrays", "y": "bandwidth", "unit": "B/s", "base": 2, "sizes": True
         }  # fmt: skip
-        caption = "Memory bandwidth by operation over the footprint, with 95% intervals"
+        caption = f"Memory bandwidth by operation over the footprint, with {LEVEL} intervals"
         if known and device != "cpu":
             caption += "; the upright line is the size of the cache that all multiprocessors share"
         elif known:

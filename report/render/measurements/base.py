@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from contract.errors import StudyError
 from report.cells import Cells
 from report.evidence import Data
-from report.judge import REFERENCE
-from report.nodes import Node, Nodes, empty_samples
+from report.gathered import read_gathered, read_summary
 from report.quantities import quantities
-from report.reference import read_reference
+from report.reference import REFERENCE, read_reference
 from report.render.figures import Drawing
 
 # A cell of a table that has nothing to say.
@@ -151,21 +148,6 @@ class Family:
 
 
 @dataclass
-class Gathered(Nodes):
-    """The nodes of a gathered folder; their samples are read when a quantity asks for them."""
-
-    folder: Path = Path()
-
-    @cached_property
-    def _samples(self) -> pd.DataFrame:
-        path = self.folder / "samples.parquet"
-        return pd.read_parquet(path) if path.is_file() else empty_samples()
-
-    def samples(self) -> pd.DataFrame:
-        return self._samples
-
-
-@dataclass
 class Section:
     """A family with what all nodes have to show."""
 
@@ -174,26 +156,15 @@ class Section:
     exhibits: list[Exhibit] = field(default_factory=list)
 
 
-def read_summary(data: Path) -> pd.DataFrame:
-    """The summary table with the points' parameters as columns. Raises StudyError if it is not there."""
-    table = _read(data)
+def with_parameters(table: pd.DataFrame) -> pd.DataFrame:
+    """The summary with the points' parameters as columns."""
     params = pd.DataFrame([json.loads(text) for text in table["params"]], index=table.index)
     return table.join(params[[name for name in params.columns if name not in table.columns]])
 
 
-def _read(data: Path) -> pd.DataFrame:
-    path = data / "summary.parquet"
-    try:
-        return pd.read_parquet(path)
-    except FileNotFoundError:
-        raise StudyError(f"{path}: no such file: write it with `python -m report gather`") from None
-    except (OSError, ValueError) as broken:
-        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
-
-
 def left_out_points(data: Path) -> list[dict[str, Any]]:
     """Points without a result, counted by node, experiment, device, status and reason. Raises StudyError."""
-    table = _read(data)
+    table = read_summary(data)
     lost = table[table["status"] != "ok"]
     keys = ["node", "experiment", "device", "status", "reason"]
     return [
@@ -204,11 +175,10 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
 
 def views(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[View]:
     """Each node's evidence in the order of `nodes` (those of the verdicts). Raises StudyError."""
-    rows = read_summary(data)
     records = {str(node["id"]): dict(node) for node in nodes}
+    evidence = read_gathered(data, read_reference(REFERENCE))
+    rows = with_parameters(evidence.table)
     order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
-    known = Gathered([Node(record, "", empty_samples()) for record in records.values()], [], data)
-    evidence = Data(known, read_reference(REFERENCE), summarised=rows)
     ok = rows[rows["status"] == "ok"]
     return [
         View(

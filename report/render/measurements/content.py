@@ -11,6 +11,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated, who
+from report.render.words import LEVEL
 from report.wording import number, several
 
 _WHAT = {"rate": "content.speed_ratio", "power": "content.power_ratio"}
@@ -64,7 +65,7 @@ def _drawing(view: View, device: str, what: str, cells: Cells) -> Drawing:
     shape = f"{cells.frame['m'].iloc[0]:,} × {cells.frame['k'].iloc[0]:,} by {cells.frame['n'].iloc[0]:,}"
     caption = (
         f"{what.capitalize()} of a product ({shape}) by what its matrices hold, over that on random {BASE} data, with "
-        f"95% intervals; {view.where(device)}."
+        f"{LEVEL} intervals; {view.where(device)}."
     )
     return dots.drawing(view.name(f"content-{what}", device), shows, caption, caption)
 

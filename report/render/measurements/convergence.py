@@ -10,6 +10,7 @@ from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
+from report.render.words import LEVEL
 from report.wording import number, with_unit
 
 Cell = dict[str, Any]
@@ -97,9 +98,17 @@ def _drawing(
             panels.append({"title": title, "series": lines})
     if not panels:
         return None
-    shows = {"panels": panels, "x": "images in a batch", "y": y, "unit": "1", "base": 2, "narrow": len(panels) == 1}
+    shows = {
+        "panels": panels,
+        "along": "batch",
+        "x": "images in a batch",
+        "y": y,
+        "unit": "1",
+        "base": 2,
+        "narrow": len(panels) == 1,
+    }
     text = (
-        f"{caption}, by the batch, with 95% intervals; learning rate fixed, linear in the batch, or tuned for each "
+        f"{caption}, by the batch, with {LEVEL} intervals; learning rate fixed, linear in the batch, or tuned for each "
         "batch on validation images;"
     )
     return sweep.drawing(view.name(name, device), shows, text, view.where(device))
@@ -137,8 +146,8 @@ def _trends(view: View, device: str) -> Table | None:
     if not rows:
         return None
     return Table(
-        "What every doubling of the batch changes: slopes over the logarithm of the batch, with 95% intervals over "
-        f"seeds; {view.where(device)}",
+        f"What every doubling of the batch changes: slopes over the logarithm of the batch, with {LEVEL} intervals "
+        f"over seeds; {view.where(device)}",
         ["Images, model", "Learning rate", "Test accuracy", "Its spread"],
         rows,
         "llrr",

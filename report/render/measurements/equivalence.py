@@ -13,6 +13,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records
+from report.render.words import LEVEL
 from report.wording import count, number, several
 
 _AGREES, _TOLERANCE = "difference", "tolerance"
@@ -65,8 +66,8 @@ def _drawing(view: View, device: str, mine: pd.DataFrame, apart: Cells) -> Drawi
     steps = several([f"{steps:,.0f}" for steps in sorted(apart.frame["steps"].astype(float).unique())])
     caption = (
         f"Largest difference between the losses of {steps} steps of training and those of the CPU in float32 with "
-        "PyTorch as it comes, from equal weights and with equal batches, over the first loss, with 95% intervals over "
-        f"rounds; {view.where(device)}."
+        f"PyTorch as it comes, from equal weights and with equal batches, over the first loss, with {LEVEL} intervals "
+        f"over rounds; {view.where(device)}."
     )
     return dots.drawing(view.name("equivalence", device), shows, caption, caption)
 

@@ -11,6 +11,7 @@ from report.quantities.prediction import MODELS, Foretold, foretold, spelt
 from report.render import sweep
 from report.render.measurements.base import NOTHING, Exhibit, Table, View
 from report.render.measurements.marks import colours, records, series
+from report.render.words import LEVEL
 from report.wording import count, number, several
 
 WORKS = {
@@ -63,7 +64,8 @@ def _drawing(view: View, device: str, models: dict[tuple[int, str], Foretold]) -
                       "low": [None] * len(at), "high": [None] * len(at)}  # fmt: skip
             lines.append(series(points, WORKS[name], looks[name], joined=False))
         panels.append({"title": title, "series": lines, "limits": [{"y": 1.0, "label": ""}]})
-    shows = {"panels": panels, "x": "measured time (ms)", "y": "predicted ÷ measured", "unit": "1", "base": 10}
+    shows = {"panels": panels, "x": "measured time (ms)", "y": "predicted ÷ measured", "unit": "1", "base": 10,
+             "bare": "each is one kernel; the errors' intervals over rounds are in the table"}  # fmt: skip
     caption = (
         "Predicted over measured time of the kernels and steps that no number was fitted on; dashed: where both are "
         "equal. Two numbers: peak arithmetic and bandwidth; four: and what a launch costs, and the bandwidth of the "
@@ -85,8 +87,8 @@ def _errors(view: View, device: str, models: dict[tuple[int, str], Foretold]) ->
             [_NAMES[model], f"{_percent(float(cell['estimate']))}{known}", *quartiles, spelt(models[model].fits)]
         )
     return Table(
-        f"Error of predictions, |predicted / measured − 1|: the median over kernels with the 95% interval from rounds, "
-        f"and its quartiles over kernels; {view.where(device)}.",
+        f"Error of predictions, |predicted / measured − 1|: the median over kernels with the {LEVEL} interval from "
+        f"rounds, and its quartiles over kernels; {view.where(device)}.",
         ["Numbers", "Median", "Lower quartile", "Upper quartile", "Which"],
         rows, "lrrrl", [20, 22, 12, 12, 34],
     )  # fmt: skip

@@ -23,6 +23,7 @@ from report.render.measurements.marks import (
     stated,
     who,
 )
+from report.render.words import LEVEL
 from report.wording import several, with_unit
 
 # Lines of so many libraries can be told apart; of more, the fastest and the default are, and the rest is grey.
@@ -66,9 +67,9 @@ def _sizes(view: View, device: str) -> Exhibit | None:
         for dtype, part in by_format.items()
         if dtype not in lone
     ]
-    shows = {"panels": panels, "x": "cube root of m·n·k", "y": "rate", "unit": "FLOP/s", "base": 2}
+    shows = {"panels": panels, "along": "size", "x": "cube root of m·n·k", "y": "rate", "unit": "FLOP/s", "base": 2}
     caption = (
-        f"Rate of matrix products by size and library{hollow(products)}, with 95% intervals; lines join square "
+        f"Rate of matrix products by size and library{hollow(products)}, with {LEVEL} intervals; lines join square "
         "shapes, lone marks are the shapes of transformers, level lines the measured peak of fused multiply-adds"
     )
     if len(view.of("gemm", "graph_time", device)):
@@ -117,7 +118,7 @@ def _searched(view: View, device: str) -> Exhibit | None:
         device,
     )
     head = ["Format", "Shape found, m × n × k", "Rate", "Best of the shapes above", "Rate"]
-    caption = f"Fastest matrix products by number format, with 95% intervals, {view.where(device)}."
+    caption = f"Fastest matrix products by number format, with {LEVEL} intervals, {view.where(device)}."
     return Exhibit([reading], table=Table(caption, head, rows, "llrlr", [15, 25, 25, 20, 25]))
 
 
@@ -146,9 +147,11 @@ def _batches(view: View, device: str) -> Exhibit | None:
     )
     if points["x"].nunique() == 1:
         return Exhibit([reading])
-    shows = {"panels": panels, "x": "m = n", "y": "rate", "unit": "FLOP/s", "base": 2}
+    shows = {"panels": panels, "along": "size", "x": "m = n", "y": "rate", "unit": "FLOP/s", "base": 2}
     caption = "Rate of matrix products in batches, as attention multiplies them, by the length of their sides"
-    drawing = sweep.drawing(view.name("batched", device), shows, f"{caption}, with 95% intervals.", view.where(device))
+    drawing = sweep.drawing(
+        view.name("batched", device), shows, f"{caption}, with {LEVEL} intervals.", view.where(device)
+    )
     return Exhibit([reading], drawing, wide=True)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from report.render import dots
 from report.render.figures import BLUE, MARKERS, VERMILION
 from report.render.measurements.base import Exhibit, Family, View
-from report.render.measurements.marks import mark, records, stated
-from report.wording import count, label_value, number, with_unit
+from report.render.measurements.marks import mark, multiple, over, records, stated
+from report.render.words import LEVEL
+from report.wording import count, label_value, with_unit
 
 _SHARES = {
     "bandwidth_share": ("of the bandwidth", [BLUE, MARKERS[0]]),
@@ -64,7 +65,8 @@ def _drawing(view: View, device: str, groups: Sequence[Any]) -> dots.Drawing:
     shows = {"groups": groups, "x": "share", "unit": "1", "scale": "log", "legend": legend}
     caption = (
         f"What a GPT that continues texts uses of the measured bandwidth and peak; {view.where(device)}. Bandwidth: "
-        "weights and cache, each read once, of models that no cache holds. With 95% intervals; at the right the rate."
+        f"weights and cache, each read once, of models that no cache holds. With {LEVEL} intervals; at the right the "
+        "rate."
     )
     return dots.drawing(
         view.name("generation", device), shows, caption, f"Shares of bandwidth and peak on {view.where(device)}."
@@ -90,11 +92,10 @@ def _told(rates: Sequence[Mapping[str, Any]], shares: Mapping[str, Sequence[Mapp
             parts.append(
                 f"{what} {with_unit(rate['estimate'], 'tokens/s')}" + (f" ({', '.join(used)})" if used else "")
             )
-        ratio = float(prompt["estimate"]) / float(token["estimate"])
         yield (
             f"{prompt['model']} in {prompt['dtype']}, {label_value('batch', int(prompt['batch']))}, "
-            f"{' and '.join(parts)}: a token of the prompt costs {number(1 / ratio, 2)} times what one costs that "
-            "is written."
+            f"{' and '.join(parts)}: a token of the prompt costs {multiple(over(token, prompt))} what one costs "
+            "that is written."
         )
         return
 

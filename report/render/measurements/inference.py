@@ -8,8 +8,9 @@ from typing import Any
 from report.cells import kind_of
 from report.render import dots, sweep
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
-from report.render.measurements.marks import colours, filled, known, mark, records, series, stated
-from report.wording import count, label_value, number, several, with_unit
+from report.render.measurements.marks import colours, filled, known, mark, multiple, over, records, series, stated
+from report.render.words import LEVEL
+from report.wording import count, label_value, several, with_unit
 
 # Budgets of claim G15: a control loop, a video frame, a conversation.
 BUDGETS = {0.01: "10 ms", 0.033: "33 ms", 0.1: "100 ms"}
@@ -69,7 +70,7 @@ def _waits(view: View, medians: Sequence[Mapping[str, Any]], tails: Sequence[Map
     caption = (
         f"Time of single requests in float32, from inputs in host memory to the answer there, models by the number of "
         f"their weights; {view.label}. Filled: median; hollow: 99th percentile, where a round has enough requests; "
-        "with 95% intervals over rounds. At the right the quickest median. Broken lines: 10, 33 and 100 ms."
+        f"with {LEVEL} intervals over rounds. At the right the quickest median. Broken lines: 10, 33 and 100 ms."
     )
     about = f"Time of single requests by model on {view.label}; the quickest way of each is told."
     return dots.drawing(view.name("inference-latency"), shows, caption, about)
@@ -141,7 +142,7 @@ def _saved(view: View) -> Table | None:
         return None
     return Table(
         "Single requests in float32: how many times as fast as PyTorch as it comes; the last column against float32 in "
-        "ONNX Runtime. 95% intervals.",
+        f"ONNX Runtime. {LEVEL} intervals.",
         ["Model", "On", *_GAINS.values()],
         rows,
         "ll" + "r" * len(_GAINS),
@@ -176,8 +177,15 @@ def _rates(view: View, device: str, lines: Mapping[str, Mapping[str, Sequence[Ma
         {"title": model, "series": filled(series(_points(line), name, looks[name]) for name, line in these.items())}
         for model, these in lines.items()
     ]
-    shows = {"panels": panels, "x": "samples in a request", "y": "rate", "unit": "samples/s", "base": 2}
-    told = "Samples answered a second by one caller who waits for each request, with 95% intervals."
+    shows = {
+        "panels": panels,
+        "along": "batch",
+        "x": "samples in a request",
+        "y": "rate",
+        "unit": "samples/s",
+        "base": 2,
+    }
+    told = f"Samples answered a second by one caller who waits for each request, with {LEVEL} intervals."
     return sweep.drawing(view.name("inference-throughput", device), shows, told, view.where(device))
 
 
@@ -192,8 +200,8 @@ def _grown(lines: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> st
     told = []
     for model, these in lines.items():
         first, top = (max((line[at] for line in these.values()), key=_rate) for at in (0, -1))
-        gain = number(_rate(top) / _rate(first), 2)
-        told.append(f"{model} {gain} times (batch {top['batch']} against {first['batch']})")
+        gain = multiple(over(top, first))
+        told.append(f"{model} {gain} as many (batch {top['batch']} against {first['batch']})")
     return f"Samples answered a second with many in a request, against few: {'; '.join(told)}."
 
 

@@ -13,8 +13,9 @@ from report.quantities.ladder import DEFAULT, PRODUCT, ROWS, STEP
 from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
-from report.render.measurements.marks import mark, ratio, records, stated
-from report.wording import number, several, with_unit
+from report.render.measurements.marks import factor, mark, multiple, ratio, records, stated
+from report.render.words import LEVEL
+from report.wording import several, with_unit
 
 _LOOKS = {"plain": [BLUE, "o"], "default": [VERMILION, "D"], "gpu": [GREEN, "s"]}
 _SHAPE = f"{ROWS:,} × {PRODUCT['k']:,} by {PRODUCT['k']:,} × {PRODUCT['n']:,}"
@@ -50,14 +51,14 @@ def _drawing(view: View, work: str, rungs: Cells) -> Any:
                 "below": str(rung["detail"]),
                 "marks": [mark(rung, _LOOKS.get(look, _LOOKS["plain"]))],
                 "told": with_unit(rung["estimate"], "FLOP/s"),
-                "told_below": f"×{number(_over(rungs, place, place - 1), 2)}" if place else "",
+                "told_below": factor(ratio(rungs, place, place - 1)) if place else "",
                 "strong": look == "default",
             }
         )
-    shows = {"groups": [{"title": "", "rows": rows}], "x": "rate", "unit": "FLOP/s", "scale": "log", "stairs": True}
+    shows = {"groups": [{"title": "", "rows": rows}], "x": "rate", "unit": "FLOP/s", "scale": "log", "rises": True}
     caption = (
-        f"Ladder of {_WORKS.get(work, work)}: rates with 95% intervals, and under each rate the "
-        f"factor over the row above; {view.label}."
+        f"Ladder of {_WORKS.get(work, work)}: rates with {LEVEL} intervals, and under each rate the "
+        f"factor over the row above, where the thin line begins; {view.label}."
     )
     about = f"{_sentence(work)} on {view.label}, rung by rung."
     return dots.drawing(view.name(f"ladder-{work.replace(' ', '-')}"), shows, caption, about)
@@ -66,24 +67,16 @@ def _drawing(view: View, work: str, rungs: Cells) -> Any:
 def _table(view: View, work: str, rungs: Cells) -> Table:
     rows = []
     for place, rung in enumerate(records(rungs)):
-        steps = [_factor(_over(rungs, place, other)) if place else NOTHING for other in (place - 1, 0)]
+        steps = [factor(ratio(rungs, place, other)) if place else NOTHING for other in (place - 1, 0)]
         rows.append([_name(rung), stated(rung, "FLOP/s"), *steps])
     return Table(
-        f"{_sentence(work)}, rung by rung, with 95% intervals. Step: over the rung before; in all: over "
+        f"{_sentence(work)}, rung by rung, with {LEVEL} intervals. Step: over the rung before; in all: over "
         f"“{_name(records(rungs)[0])}”. {view.label}",
         ["Rung", "Rate", "Step", "In all"],
         rows,
         "lrrr",
-        [30, 38, 14, 18],
+        [25, 27, 22, 26],
     )
-
-
-def _factor(value: float) -> str:
-    return f"×{number(float(f'{value:.3g}'))}"
-
-
-def _over(rungs: Cells, place: int, other: int) -> float:
-    return float(ratio(rungs, place, other)["estimate"])
 
 
 def _sentence(text: str) -> str:
@@ -108,20 +101,16 @@ def _reading(view: View, work: str, rungs: Cells) -> Sequence[str]:
         lines.append(
             f"{_sentence(_WORKS.get(work, work))} runs at {_rate(told[default])} with {DEFAULT}, and at "
             f"{_rate(told[best])} at its fastest on the same processor ({name}): "
-            f"{_times(ratio(rungs, best, default))} as fast."
+            f"{multiple(ratio(rungs, best, default))} as fast."
         )
     if best and default != 0:
-        lines.append(f"That is {_times(ratio(rungs, best, 0))} “{told[0]['rung']}”.")
+        lines.append(f"That is {multiple(ratio(rungs, best, 0))} “{told[0]['rung']}”.")
     if on_gpu:
         top = max(on_gpu, key=lambda i: told[i]["estimate"])
         against = [i for i in dict.fromkeys([0, default, best]) if i is not None]
-        factors = [f"{_times(ratio(rungs, top, i))} “{told[i]['rung']}”" for i in against]
+        factors = [f"{multiple(ratio(rungs, top, i))} “{told[i]['rung']}”" for i in against]
         lines.append(f"{_name(told[top])} ({told[top]['detail']}) reaches {several(factors)}.")
     return [view.say(line) for line in lines]
-
-
-def _times(cell: dict[str, Any]) -> str:
-    return f"{stated(cell, '1')} times"
 
 
 def _rate(rung: dict[str, Any]) -> str:

@@ -11,9 +11,9 @@ import pandas as pd
 from report.render import sweep
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.caches import bands, caches, steps
-from report.render.measurements.marks import colours, filled, series, stated, times
-from report.render.words import size
-from report.wording import number, several, with_unit
+from report.render.measurements.marks import colours, filled, multiple, over, series, stated, times
+from report.render.words import LEVEL, size
+from report.wording import several, with_unit
 
 
 def show(view: View) -> Iterable[Exhibit]:
@@ -37,10 +37,10 @@ def show(view: View) -> Iterable[Exhibit]:
         marks += bands(level for level in levels if level["estimate"])
         panel = {"title": "", "series": filled(lines), "marks": marks}
         shows = {
-            "panels": [panel], "x": "footprint", "y": "time of a load", "unit": "s", "base": 2, "sizes": True,
-            "narrow": True,
+            "panels": [panel], "along": "footprint", "x": "footprint", "y": "time of a load", "unit": "s", "base": 2,
+            "sizes": True, "narrow": True,
         }  # fmt: skip
-        caption = "Time of a load whose address is the last one's value, over the footprint, with 95% intervals"
+        caption = f"Time of a load whose address is the last one's value, over the footprint, with {LEVEL} intervals"
         if any(level["told"] for level in levels):
             caption += "; dashed: sizes that the system tells, one instance each"
         if any(level["estimate"] for level in levels):
@@ -127,11 +127,11 @@ def _reading(view: View, points: pd.DataFrame, levels: Sequence[dict[str, Any]])
     alone = points[points["chains"] == "one"].sort_values("x")
     if len(alone) < 2:
         return []
-    first, last = alone.iloc[0], alone.iloc[-1]
+    first, last = (dict(alone.iloc[place]) for place in (0, -1))
     text = (
         f"A load that has to wait for the one before takes {with_unit(first['estimate'], 's')} at a footprint of "
         f"{size(first['x'])} and {with_unit(last['estimate'], 's')} at {size(last['x'])}: "
-        f"{number(last['estimate'] / first['estimate'], 2)} times as long."
+        f"{multiple(over(last, first))} as long."
     )
     return [view.say(text), *map(view.say, _compared(levels))]
 

@@ -12,6 +12,7 @@ from report.render.figures import MARKERS, SERIES, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.gemm import DEFAULT
 from report.render.measurements.marks import formats, mark, ratio, records, stated
+from report.render.words import LEVEL
 from report.wording import count, number, several, with_unit
 
 MOST_SIZES = 3
@@ -84,8 +85,9 @@ def _drawing(view: View, device: str, groups: Mapping[str, Cells], peaks: Mappin
         "legend": [{"label": f"n = {n:,}", "look": look} for n, look in looks.items()],
     }  # fmt: skip
     caption = (
-        f"Rate of square products by library{_on_one(device)}, with 95% intervals; the number is that of the largest "
-        f"size, bold is what PyTorch does by itself, and the dashed lines are the measured peak; {view.where(device)}."
+        f"Rate of square products by library{_on_one(device)}, with {LEVEL} intervals; the number is that of the "
+        "largest size, bold is what PyTorch does by itself, and the dashed lines are the measured peak; "
+        f"{view.where(device)}."
     )
     about = f"Libraries by their rate at the largest size on {view.where(device)}."
     return dots.drawing(view.name("libraries", device), shows, caption, about)

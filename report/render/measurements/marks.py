@@ -100,6 +100,34 @@ def ratio(cells: Cells, over: int, under: int) -> dict[str, Any]:
     return dict(quotient.frame.iloc[0])
 
 
+def over(above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """The ratio of two records of times or rates, or of two rows of the summary, with its interval."""
+    sides = [
+        Cells.from_estimates(
+            pd.DataFrame(
+                [
+                    {
+                        **{name: one[name] for name in ("estimate", "df", "n_rounds", "n_samples")},
+                        "se": one["se"] if "se" in one else one["log_se"],
+                    }
+                ]
+            )
+        )
+        for one in (above, below)
+    ]
+    return dict((sides[0] / sides[1]).frame.iloc[0])
+
+
+def factor(cell: Mapping[str, Any]) -> str:
+    """A ratio with its interval, '×1.90 [1.81, 1.99]'; says so where none is known, for a bare ratio says little."""
+    return f"×{interval(float(cell['estimate']), known(cell['low']), known(cell['high']), '1')}"
+
+
+def multiple(cell: Mapping[str, Any]) -> str:
+    """The same in a sentence: '1.90 [1.81, 1.99] times'."""
+    return f"{factor(cell).removeprefix('×')} times"
+
+
 def known(value: Any) -> float | None:
     """A number, or None where a table has none."""
     return None if pd.isna(value) else float(value)

@@ -10,6 +10,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
+from report.render.words import LEVEL
 from report.wording import count, number, several, with_unit
 
 # Counts below this are told to the last digit.
@@ -176,7 +177,7 @@ def _recurrence(view: View) -> Iterable[Exhibit]:
         }  # fmt: skip
         caption = (
             f"How many times faster a GPU trains the recurrent network than all cores of its host, over the same for "
-            f"the transformer {TRANSFORMER} at like operations a step, with 95% intervals; below 1 the recurrence "
+            f"the transformer {TRANSFORMER} at like operations a step, with {LEVEL} intervals; below 1 the recurrence "
             f"gains less; {view.where(device)}."
         )
         least = min(found, key=lambda cell: float(cell["estimate"]))

@@ -12,6 +12,7 @@ from report.render import stacks, sweep
 from report.render.figures import AMBER, BLUE, GREEN, MUTED, Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, known, records, series, stated
+from report.render.words import LEVEL
 from report.wording import number, with_unit
 
 OPS = {
@@ -142,8 +143,16 @@ def _over_size(view: View, device: str, times: Mapping[str, Mapping[str, list[di
             series(_points(each), name, looks[name], hollow=name == _BASELINES["core"]) for name, each in lines.items()
         ]
         panels.append({"title": OPS[op], "series": filled(drawn), "marks": _marks(view, device, op)})
-    shows = {"panels": panels, "x": "data there and back", "y": "time", "unit": "s", "base": 2, "sizes": True}
-    caption = "Time of one request by the size of its data, float32, with 95% intervals: "
+    shows = {
+        "panels": panels,
+        "along": "size",
+        "x": "data there and back",
+        "y": "time",
+        "unit": "s",
+        "base": 2,
+        "sizes": True,
+    }
+    caption = f"Time of one request by the size of its data, float32, with {LEVEL} intervals: "
     if device == "cpu":
         caption += "the CPU's fastest library, without a GPU."
     else:

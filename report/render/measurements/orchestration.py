@@ -10,6 +10,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, mark, records, stated, who
+from report.render.words import LEVEL
 from report.wording import count, number, several, with_unit
 
 _SOURCES = {
@@ -107,7 +108,7 @@ def _waits(view: View, device: str, shares: Sequence[dict[str, Any]]) -> Drawing
     }  # fmt: skip
     caption = (
         "How long a training loop waits for its next batch, by where the samples come from and how many worker "
-        f"processes prepare them, with 95% intervals; at the right the time of a whole turn; {view.where(device)}."
+        f"processes prepare them, with {LEVEL} intervals; at the right the time of a whole turn; {view.where(device)}."
     )
     return dots.drawing(view.name("orchestration", device), shows, caption, caption)
 
@@ -141,7 +142,7 @@ def _idle(view: View, device: str, idle: Sequence[dict[str, Any]]) -> Drawing:
         "x": "share of a step in which the GPU waits for its host", "unit": "1", "scale": "linear",
     }  # fmt: skip
     caption = (
-        "Share of a training step in which no kernel runs, by model and batch size, with 95% intervals; "
+        f"Share of a training step in which no kernel runs, by model and batch size, with {LEVEL} intervals; "
         f"{view.where(device)}."
     )
     return dots.drawing(view.name("gpu-idle", device), shows, caption, caption)

@@ -9,6 +9,7 @@ from report.quantities.parallelism import PRODUCTS
 from report.render import dots, sweep
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, known, mark, ratio, records, series, stated
+from report.render.words import LEVEL
 from report.wording import count, number, several, with_unit
 
 _PRODUCTS = {"naive": "plain", "tiled": "by tiles", "library": "library"}
@@ -54,11 +55,11 @@ def _threads(view: View, device: str) -> Iterable[Exhibit]:
     shows = {
         "panels": [{"title": "", "series": [series(line, "", look, told="chains")], "marks": marks,
                     "guides": [guide]}],
-        "x": "threads in flight", "y": "throughput", "unit": "FLOP/s", "base": 10, "narrow": True,
+        "along": "threads", "x": "threads in flight", "y": "throughput", "unit": "FLOP/s", "base": 10, "narrow": True,
     }  # fmt: skip
     caption = (
         "Throughput of multiply-adds of which every thread does one after the other, each with the last one's "
-        "result, over the threads in flight, with 95% intervals; dashed: in proportion to the fewest threads"
+        f"result, over the threads in flight, with {LEVEL} intervals; dashed: in proportion to the fewest threads"
     )
     caption += "; the band is where nine tenths of the best are reached" if marks and "low" in marks[-1] else ""
     caption += "; full: as many threads as the GPU holds at once" if len(held) else ""
@@ -102,12 +103,12 @@ def _paths(view: View) -> Iterable[Exhibit]:
     guide = {"xs": [1.0, float(most)], "ys": [1.0, float(most)], "label": ""}
     shows = {
         "panels": [{"title": "", "series": filled(lines), "guides": [guide]}],
-        "x": "different paths in a group of 32", "y": "time over that of one path", "unit": "1", "base": 2,
-        "narrow": True,
+        "along": "paths", "x": "different paths in a group of 32", "y": "time over that of one path",
+        "unit": "1", "base": 2, "narrow": True,
     }  # fmt: skip
     caption = (
         "Time of the same work if the threads of a group take different paths through a program, over that with one "
-        "path, with 95% intervals; dashed: as many times as paths"
+        f"path, with {LEVEL} intervals; dashed: as many times as paths"
     )
     if "cpu" in devices:
         caption += "; on the CPU, one core and the fastest of vectors with masks and element by element"
@@ -148,7 +149,7 @@ def _products(view: View, device: str) -> Iterable[Exhibit]:
         "legend": [{"label": _PRODUCTS[name], "look": looks[name]} for name in names],
     }  # fmt: skip
     caption = (
-        "Products of square matrices in float32, with 95% intervals, "
+        f"Products of square matrices in float32, with {LEVEL} intervals, "
         f"{' / '.join(_PRODUCTS[name] for name in names)}: one thread computes one cell, from memory or from tiles "
         f"that its block shares, and the library's; {view.where(device)}."
     )

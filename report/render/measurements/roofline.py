@@ -15,6 +15,7 @@ from report.render.figures import AMBER, BLUE, VERMILION
 from report.render.measurements import foretold
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, filled, formats, known, records, series, stated
+from report.render.words import LEVEL
 from report.wording import count, interval, number, several, with_unit
 
 PHASES = {
@@ -98,8 +99,8 @@ def _roofline(view: View, device: str, steps: pd.DataFrame, ceilings: Mapping[st
     }  # fmt: skip
     caption = (
         "Rate of products and of whole steps over the operations that they do for each byte which their operators have "
-        "to move, with 95% intervals; dashed: the measured bandwidth of memory and peak of arithmetic, which meet at "
-        "the balance. What caches hold may lie above the slope"
+        f"to move, with {LEVEL} intervals; dashed: the measured bandwidth of memory and peak of arithmetic, which meet "
+        "at the balance. What caches hold may lie above the slope"
     )
     reading = [view.say(f"The machine balances at {several(told)}.", device), *_reached(view, device, steps, ceilings)]
     drawing = sweep.drawing(view.name("roofline", device), shows, f"{caption}.", view.where(device))

@@ -9,8 +9,9 @@ from typing import Any
 from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
-from report.render.measurements.marks import colours, records, series, stated
-from report.wording import count, number, several, with_unit
+from report.render.measurements.marks import colours, factor, known, records, series, stated
+from report.render.words import LEVEL
+from report.wording import count, several, with_unit
 
 # With fewer numbers of threads than these there is nothing to draw: a table says it all.
 FEWEST_POINTS = 3
@@ -66,13 +67,18 @@ def _gain(cell: Mapping[str, Any], name: str = "estimate") -> float:
     return float(cell[name]) * int(cell["threads"])
 
 
+def _scaled(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The gain of all threads together, with its interval, from the gain per thread."""
+    return {name: _gain(cell, name) for name in ("estimate", "low", "high")}
+
+
 def _gains(line: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """One thread, which is the base, and the gains of more."""
     return {
         "xs": [1.0, *(float(cell["threads"]) for cell in line)],
         "y": [1.0, *(_gain(cell) for cell in line)],
-        "low": [None, *(_gain(cell, "low") for cell in line)],
-        "high": [None, *(_gain(cell, "high") for cell in line)],
+        "low": [1.0, *(known(_gain(cell, "low")) for cell in line)],
+        "high": [1.0, *(known(_gain(cell, "high")) for cell in line)],
     }
 
 
@@ -89,9 +95,10 @@ def _drawing(view: View, found: Mapping[Work, Mapping[str, list[dict[str, Any]]]
                 "guides": [{"xs": [1.0, most], "ys": [1.0, most], "label": "ideal"}],
             }
         )
-    shows = {"panels": panels, "x": "threads", "y": "gain", "unit": "1", "base": 2}
+    shows = {"panels": panels, "along": "threads", "x": "threads", "y": "gain", "unit": "1", "base": 2}
     caption = (
-        "Gain with more threads over one, with 95% intervals; the dashed line is as many times the rate as threads."
+        f"Gain with more threads over one, with {LEVEL} intervals; the dashed line is as many times the rate as "
+        "threads."
     )
     return sweep.drawing(view.name("scaling"), shows, caption, view.where())
 
@@ -108,7 +115,7 @@ def _table(view: View, found: Mapping[Work, Mapping[str, list[dict[str, Any]]]])
             told = {int(cell["threads"]): with_unit(cell["estimate"], work.unit) for cell in mine}
             threads = int(last["threads"])
             many = told.get(threads, NOTHING) + ("" if len(most) == 1 else f" ({count(threads, 'thread')})")
-            gain = [f"×{number(_gain(last))}", stated(last, "1")]
+            gain = [factor(_scaled(last)), stated(last, "1")]
             rows.append([f"{work.title}, {label}", told.get(1, NOTHING), many, *gain])
     head = count(most.pop(), "thread") if len(most) == 1 else "Most threads"
     return Table(
@@ -116,7 +123,7 @@ def _table(view: View, found: Mapping[Work, Mapping[str, list[dict[str, Any]]]])
         ["Work", "1 thread", head, "Gain", "Gain per thread"],
         rows,
         "lrrrr",
-        [32, 18, 18, 10, 22],
+        [28, 16, 16, 20, 20],
     )
 
 
@@ -126,7 +133,7 @@ def _reading(found: Mapping[Work, Mapping[str, list[dict[str, Any]]]]) -> str:
     last.sort(key=lambda one: -one[2]["estimate"])
     ends = [last[0]] if len(last) == 1 else [last[0], last[-1]]
     named = [
-        f"{work.title} ({label}) by {number(_gain(cell))} with {count(int(cell['threads']), 'thread')}"
+        f"{work.title} ({label}) by {stated(_scaled(cell), '1')} with {count(int(cell['threads']), 'thread')}"
         for work, label, cell in ends
     ]
     if len(named) == 1:

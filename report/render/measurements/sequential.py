@@ -10,6 +10,7 @@ from report.quantities.sequential import device_steps, steps
 from report.render import dots
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, mark, records, stated
+from report.render.words import LEVEL
 from report.wording import with_unit
 
 # The walk through memory has a section of its own.
@@ -49,7 +50,7 @@ def show(view: View) -> Iterable[Exhibit]:
         "legend": [{"label": device, "look": look} for device, look in looks.items()] if several else [],
     }  # fmt: skip
     caption = (
-        "Time of one step where each needs the last one's result, with 95% intervals"
+        f"Time of one step where each needs the last one's result, with {LEVEL} intervals"
         f"{', ' + ' / '.join(devices) if several else ''}; {view.label}."
     )
     yield Exhibit(_reading(view, devices), dots.drawing(view.name("sequential"), shows, caption, caption))

@@ -12,6 +12,7 @@ from report.render import sweep
 from report.render.figures import VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
+from report.render.words import LEVEL
 from report.wording import count, exactly, number, several, with_unit
 
 _LINES = {"p50_latency": "median", "p99_latency": "99%", "p999_latency": "99.9%"}
@@ -76,9 +77,17 @@ def _drawing(
             lines.append(series(_points(bare), "", [VERMILION, "X"], joined=False, told="loads at which some failed"))
         title = capital(_name(dict(zip(SERVER, server, strict=True))))
         panels.append({"title": title, "series": lines, "limits": [{"y": LIMIT_S, "label": "0.1 s"}]})
-    shows = {"panels": panels, "x": "requests offered per second", "y": "time to the answer", "unit": "s", "base": 10}
+    shows = {
+        "panels": panels,
+        "along": "load",
+        "x": "requests offered per second",
+        "y": "time to the answer",
+        "unit": "s",
+        "base": 10,
+        "bare": "the crosses stand on marks that have theirs",
+    }
     caption = (
-        f"Time from when a request was due until it was answered, over the load, of {_held_to(cores)}, with 95% "
+        f"Time from when a request was due until it was answered, over the load, of {_held_to(cores)}, with {LEVEL} "
         "intervals; arrivals are random and do not wait for answers. Crosses on the median: loads at which some "
         "requests failed, each of which counts with its time-out;"
     )

@@ -9,6 +9,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, known, mark, records, stated, who
+from report.render.words import LEVEL
 from report.wording import count, number, with_unit
 
 _PARTS = {"several_devices.efficiency": "efficiency", "several_devices.communication_share": "communication"}
@@ -77,7 +78,7 @@ def _drawing(view: View, device: str, found: dict[str, list[dict[str, Any]]]) ->
     }  # fmt: skip
     caption = (
         "Data-parallel training by ranks: rate of each over that of one alone, and the share of a step that averaging "
-        f"the gradients takes, with 95% intervals; at the right the rate of all together; {view.where(device)}."
+        f"the gradients takes, with {LEVEL} intervals; at the right the rate of all together; {view.where(device)}."
     )
     return dots.drawing(view.name("several-devices", device), shows, caption, caption)
 
@@ -131,7 +132,7 @@ def _memory(view: View, device: str, errors: Sequence[dict[str, Any]]) -> Drawin
     }  # fmt: skip
     caption = (
         "Peak of memory in a training step, as counted beforehand (16 bytes a parameter and what the batch keeps) "
-        f"against measured, in float32, with 95% intervals; {view.where(device)}."
+        f"against measured, in float32, with {LEVEL} intervals; {view.where(device)}."
     )
     return dots.drawing(view.name("memory-model", device), shows, caption, caption)
 

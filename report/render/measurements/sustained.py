@@ -18,6 +18,7 @@ from report.render import dots, timeline
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
+from report.render.words import LEVEL
 from report.wording import interval, number, several, with_unit
 
 # A shorter run has nothing to show over time.
@@ -110,10 +111,10 @@ def _over_time(view: View, device: str, run: pd.DataFrame) -> Drawing:
     caption = f"{capital(_named(run))} without a pause{', shaded where the clock was held back' if spans else ''}"
     return Drawing(
         view.name("sustained", device),
-        {"panels": panels, "x": "seconds of load", "spans": spans},
+        {"panels": panels, "x": "time of load", "x_unit": "s", "spans": spans},
         timeline.draw,
         f"{caption}, over {seconds[-1]:.0f} s on {view.where(device)}: {told}.",
-        f"{caption}; {view.where(device)}.",
+        f"{caption}; {view.where(device)}. No interval is drawn: this is one run as it went.",
     )
 
 
@@ -172,7 +173,7 @@ def _energy(view: View) -> Iterable[Exhibit]:
     }  # fmt: skip
     how = several(sorted(set(concat(both).frame["detail"])))
     caption = (
-        f"Energy by number format, of the library and shape that take least, {how}, idle power included, with 95% "
+        f"Energy by number format, of the library and shape that take least, {how}, idle power included, with {LEVEL} "
         f"intervals{', ' + ' / '.join(devices) if marked else ''}; {view.label}."
     )
     yield Exhibit(_least_of(view, flop), dots.drawing(view.name("energy"), shows, caption, caption))

@@ -21,6 +21,7 @@ from report.render.measurements.marks import (
     stated,
     who,
 )
+from report.render.words import LEVEL
 
 
 def show(view: View) -> Iterable[Exhibit]:
@@ -44,8 +45,8 @@ def show(view: View) -> Iterable[Exhibit]:
                 for (backend, threads, transfers), line in part.groupby(["backend", "threads", "transfers"], sort=True)
             ]
             panels.append({"title": str(op).replace("_", " "), "series": filled(lines)})
-        shows = {"panels": panels, "x": "rows", "y": "rate", "unit": "rows/s", "base": 10}
-        caption = f"Rows worked through per second, by operation and library{hollow(points)}, with 95% intervals."
+        shows = {"panels": panels, "along": "size", "x": "rows", "y": "rate", "unit": "rows/s", "base": 10}
+        caption = f"Rows worked through per second, by operation and library{hollow(points)}, with {LEVEL} intervals."
         yield Exhibit(
             drawing=sweep.drawing(view.name("tabular", device), shows, caption, view.where(device)),
             table=_table(view, device, points),

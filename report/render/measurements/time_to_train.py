@@ -12,7 +12,8 @@ from report.quantities.train_hours import DAYS, LARGE, RUNS
 from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import Exhibit, Family, View
-from report.render.measurements.marks import mark, records, stated
+from report.render.measurements.marks import mark, multiple, records, stated
+from report.render.words import LEVEL
 from report.wording import count, number, several
 
 _MEASURED, _PREDICTED = [BLUE, "o"], [VERMILION, "D"]
@@ -51,7 +52,7 @@ def _whole(view: View, device: str) -> Iterable[Exhibit]:
     shows = {"groups": [{"title": "", "rows": rows}], "x": "time of the job", "unit": "s", "scale": "log",
              "legend": legend}  # fmt: skip
     caption = (
-        "Whole jobs from data on disk to a declared accuracy on held-out samples, with 95% intervals: measured"
+        f"Whole jobs from data on disk to a declared accuracy on held-out samples, with {LEVEL} intervals: measured"
         f"{' / predicted from their parts, each timed alone before' if predicted else ''}; {view.where(device)}."
     )
     yield Exhibit(
@@ -73,20 +74,22 @@ def _errors(view: View, device: str) -> list[str]:
         worst = max(records(parts), key=lambda cell: abs(cell["estimate"] - 1))
         said.append(
             f"Predicted from the time of a step, of drawing a batch and of a test, each alone, "
-            f"{count(len(parts), 'job')} should have taken {_times(parts)} times the measured time; farthest off is "
+            f"{count(len(parts), 'job')} should have taken {_times(parts)} the measured time; farthest off is "
             f"{worst['job']} in {worst['dtype']}, with {stated(worst, '1')}."
         )
     rate = cells.only(method="rate") if len(cells) else cells
     if len(rate):
         said.append(
             f"By the best training rate of their kind of model, as the published runs below are derived, "
-            f"{several(sorted(set(rate.frame['job'])))} should have taken {_times(rate)} times the measured time."
+            f"{several(sorted(set(rate.frame['job'])))} should have taken {_times(rate)} the measured time."
         )
     return said
 
 
 def _times(cells: Cells) -> str:
-    low, high = (number(float(end), 2) for end in (cells.frame["estimate"].min(), cells.frame["estimate"].max()))
+    """'0.98 [0.95, 1.01] times (mlp) to 1.09 [0.92, 1.28] times (cnn)': the least and the greatest."""
+    ends = [end(records(cells), key=lambda cell: float(cell["estimate"])) for end in (min, max)]
+    low, high = (f"{multiple(cell)} ({cell['job']})" for cell in ends)
     return low if low == high else f"{low} to {high}"
 
 
@@ -118,7 +121,7 @@ def _ladder(view: View, device: str) -> Iterable[Exhibit]:
         legend.insert(0, {"label": "measured", "look": _MEASURED})
     shows = {"groups": list(groups.values()), "x": "time", "unit": "seconds", "scale": "log", "legend": legend}
     caption = (
-        "How long training takes, with 95% intervals: published runs, derived from their operations and the best "
+        f"How long training takes, with {LEVEL} intervals: published runs, derived from their operations and the best "
         f"rate of training a small model of their kind{', and the jobs that were run whole' if len(jobs) else ''}; "
         f"dashed: the time that ends each group; {view.where(device)}."
     )

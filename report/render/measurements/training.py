@@ -26,11 +26,12 @@ from report.render.measurements.marks import (
     times,
     who,
 )
+from report.render.words import LEVEL
 from report.wording import number, with_unit
 
 _PHASES = {"time": "whole step", "time.forward": "forward", "time.backward": "backward", "time.update": "update"}
 _HOW = ("backend", "dtype", "threads")
-_AXIS = {"x": "batch size (samples)", "base": 2}
+_AXIS = {"along": "batch", "x": "batch size (samples)", "base": 2}
 
 
 def show(view: View) -> Iterable[Exhibit]:
@@ -42,13 +43,13 @@ def show(view: View) -> Iterable[Exhibit]:
         if not len(whole):
             continue
         whole["x"] = whole["batch"].astype(float)
-        told = f"Training rate by model, batch size and number format{hollow(whole)}, with 95% intervals."
+        told = f"Training rate by model, batch size and number format{hollow(whole)}, with {LEVEL} intervals."
         swept = _swept(whole)
         shows = {**_AXIS, "panels": _rates(swept), "y": "rate", "unit": "samples/s"}
         yield Exhibit(
             drawing=sweep.drawing(view.name("training-rate", device), shows, told, view.where(device)), wide=True
         )
-        told = "Where the time of a training step goes, with 95% intervals: forward, backward, update."
+        told = f"Where the time of a training step goes, with {LEVEL} intervals: forward, backward, update."
         shows = {**_AXIS, "panels": _phases(view, swept, device), "y": "time", "unit": "s"}
         yield Exhibit(
             drawing=sweep.drawing(view.name("training-phases", device), shows, told, view.where(device)), wide=True
@@ -190,8 +191,8 @@ def _models(view: View, device: str) -> Table:
             ]
         )
     return Table(
-        "The fastest step of each model, with 95% intervals. Of the peak: its operations over the device's measured "
-        f"peak in that format; memory: at the peak of a step. {view.where(device)}",
+        f"The fastest step of each model, with {LEVEL} intervals. Of the peak: its operations over the device's "
+        f"measured peak in that format; memory: at the peak of a step. {view.where(device)}",
         ["Model", "By", "Rate", "Of the peak", "Memory", "Energy a sample"],
         rows,
         "llrrrr",

@@ -11,6 +11,7 @@ from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION, Drawing
 from report.render.measurements.base import Exhibit, Family, Table, View
 from report.render.measurements.marks import mark, records, stated
+from report.render.words import LEVEL
 from report.wording import count, number, several
 
 # Fewer rungs make no ladder; more models make no figure that can be read.
@@ -64,18 +65,18 @@ def _drawing(view: View, ladders: dict[Model, list[dict[str, Any]]]) -> Drawing:
     for model, rungs in drawn.items():
         rows = []
         for rung in rungs:
-            gain = rung["gain"] or {"estimate": 1.0, "low": None, "high": None}
+            gain = rung["gain"] or {"estimate": 1.0, "low": 1.0, "high": 1.0}
             look = "base" if rung["gain"] is None else "gpu" if rung["device"] != "cpu" else "cpu"
             told = f"{_samples(rung)}  ×{number(gain['estimate'], 2)}"
             rows.append(
                 {"label": rung["rung"], "marks": [mark(gain, _LOOKS[look])], "told": told, "strong": look == "base"}
             )
         groups.append({"title": _title(model), "rows": rows})
-    shows = {"groups": groups, "x": "rate over one core as PyTorch comes", "unit": "1", "scale": "log", "stairs": True}
+    shows = {"groups": groups, "x": "rate over one core as PyTorch comes", "unit": "1", "scale": "log"}
     rest = len(ladders) - len(drawn)
     caption = (
         "Training steps from one core with PyTorch as it comes (the base, ×1) to everything that the node has: rates "
-        f"over the base with 95% intervals, beside them samples per second{_beyond(rest)}; {view.label}."
+        f"over the base with {LEVEL} intervals, beside them samples per second{_beyond(rest)}; {view.label}."
     )
     about = f"Training on {view.label}, rung by rung, over one core with PyTorch as it comes."
     return dots.drawing(view.name("training-ladder"), shows, caption, about)
@@ -94,8 +95,8 @@ def _table(view: View, ladders: dict[Model, list[dict[str, Any]]]) -> Table:
     rounds = sorted({int(rung["n_rounds"]) for rungs in ladders.values() for rung in rungs})
     told = count(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
     return Table(
-        f"Training steps, rung by rung, with 95% intervals from {told}. Gain: over one core with PyTorch as it comes, "
-        f"in float32. {view.label}",
+        f"Training steps, rung by rung, with {LEVEL} intervals from {told}. Gain: over one core with PyTorch as it "
+        f"comes, in float32. {view.label}",
         ["Step", "Rung", "By", "Rate", "Gain"],
         rows,
         "lllrr",

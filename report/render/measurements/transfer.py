@@ -13,7 +13,7 @@ from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, rates, records, series, stated, times
-from report.render.words import size
+from report.render.words import LEVEL, size
 from report.wording import several, with_unit
 
 _WAYS = {
@@ -58,8 +58,16 @@ def _rates(view: View, device: str, moved: pd.DataFrame) -> Drawing | None:
             panels.append({"title": title, "series": filled(lines)})
     if not panels:
         return None
-    shows = {"panels": panels, "x": "size of a copy", "y": "rate", "unit": "B/s", "base": 2, "sizes": True}
-    caption = "Rate of copies one after the other by their size, with 95% intervals."
+    shows = {
+        "panels": panels,
+        "along": "size",
+        "x": "size of a copy",
+        "y": "rate",
+        "unit": "B/s",
+        "base": 2,
+        "sizes": True,
+    }
+    caption = f"Rate of copies one after the other by their size, with {LEVEL} intervals."
     return sweep.drawing(view.name("transfer-rate", device), shows, caption, view.where(device))
 
 
@@ -78,10 +86,18 @@ def _times(view: View, device: str) -> Drawing | None:
             panels.append({"title": _WAYS[way], "series": filled(lines)})
     if not panels:
         return None
-    shows = {"panels": panels, "x": "size of a copy", "y": "time", "unit": "s", "base": 2, "sizes": True}
+    shows = {
+        "panels": panels,
+        "along": "size",
+        "x": "size of a copy",
+        "y": "time",
+        "unit": "s",
+        "base": 2,
+        "sizes": True,
+    }
     caption = (
-        "Time of one copy by its size, until it has arrived, with 95% intervals; call: until the call returns and the "
-        "host can go on; link: of short copies one after the other without the host."
+        f"Time of one copy by its size, until it has arrived, with {LEVEL} intervals; call: until the call returns and "
+        "the host can go on; link: of short copies one after the other without the host."
     )
     return sweep.drawing(view.name("transfer-time", device), shows, caption, view.where(device))
 

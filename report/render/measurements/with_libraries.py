@@ -11,6 +11,7 @@ from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
+from report.render.words import LEVEL
 from report.wording import number, several, with_unit
 
 _LAYERS = {"convolution": "Convolution", "lstm": "LSTM", "product": "Product"}
@@ -64,8 +65,8 @@ def _gain_drawing(view: View, device: str, gains: dict[str, Cells]) -> Drawing:
     if "product" in {layer for layer, _ in rows}:
         instead += ", and for products the faster one of this project's"
     caption = (
-        f"What the vendor's library gains by layer, shape and batch, with 95% intervals; without it work {instead}; "
-        f"{view.where(device)}."
+        f"What the vendor's library gains by layer, shape and batch, with {LEVEL} intervals; without it work "
+        f"{instead}; {view.where(device)}."
     )
     return dots.drawing(view.name("with-libraries", device), shows, caption, caption)
 
@@ -167,7 +168,7 @@ def _product_drawing(view: View, device: str, products: Cells) -> Drawing:
     }  # fmt: skip
     caption = (
         "Rate of a product of a batch of rows by a matrix: kernels as one would first write them, and the library "
-        f"(bold), with 95% intervals; {view.where(device)}."
+        f"(bold), with {LEVEL} intervals; {view.where(device)}."
     )
     return dots.drawing(view.name("own-products", device), shows, caption, caption)
 

@@ -10,7 +10,8 @@ from report.quantities.without_cuda import CUDA, library, rates
 from report.render import dots
 from report.render.figures import BLUE, GREEN, PURPLE, VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
-from report.render.measurements.marks import mark, records, stated
+from report.render.measurements.marks import factor, mark, records, stated
+from report.render.words import LEVEL
 from report.wording import exactly, number, with_unit
 
 _LIBRARY = "library"
@@ -69,7 +70,7 @@ def _drawing(view: View, device: str, rows: Rows, shares: Shares) -> Drawing | N
         if kernel != "triad":
             shown = {who: cells[who] for who in _NAMES if who in cells}
             marks = [mark(cell, _LOOKS[who]) for who, cell in shown.items()]
-            told = f"×{number(shares[kernel, n]['estimate'])}" if (kernel, n) in shares else ""
+            told = factor(shares[kernel, n]) if (kernel, n) in shares else ""
             drawn.append({"label": _name(kernel, n), "marks": marks, "told": told})
             known |= set(shown)
     if not drawn:
@@ -80,7 +81,7 @@ def _drawing(view: View, device: str, rows: Rows, shares: Shares) -> Drawing | N
         "legend": [{"label": _NAMES[who], "look": _LOOKS[who]} for who in order],
     }  # fmt: skip
     right = ", and at the right Vulkan's rate over CUDA's" if shares else ""
-    caption = f"One kernel through several interfaces, float32, with 95% intervals{right}; {view.where(device)}."
+    caption = f"One kernel through several interfaces, float32, with {LEVEL} intervals{right}; {view.where(device)}."
     return dots.drawing(view.name("without-cuda", device), shows, caption, caption)
 
 

@@ -360,9 +360,12 @@ def others(chance: random.Random) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, seed: int = 1) -> Path:
-    """Write the table as the gather stage does; returns the folder."""
+    """Write what the gather stage does, samples apart; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     summary(seed).to_parquet(folder / "summary.parquet", index=False)
+    nodes = [{**node, "origin": "synthetic", "rounds": []} for node in document(seed)["nodes"]]
+    (folder / "nodes.json").write_text(json.dumps(nodes), encoding="utf-8")
+    (folder / "refused.json").write_text("[]", encoding="utf-8")
     return folder
 
 

@@ -206,8 +206,11 @@ def test_hostile_text_is_text_everywhere(make_document, tmp_path: Path) -> None:
     page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
     rows = page.select("#refused tbody tr")
     assert [" ".join(row.td.get_text().split()) for row in rows] == HOSTILE
-    assert len(page.find_all("script")) == 2, "the page's own"
-    assert "alert(1)" not in " ".join(script.get_text() for script in page.find_all("script"))
+    assert len(page.find_all("script")) == 3, "the page's own, and its claim reviews"
+    programs = [script for script in page.find_all("script") if not script.get("type")]
+    assert len(programs) == 2 and "alert(1)" not in " ".join(script.get_text() for script in programs)
+    reviews = json.loads(page.find("script", type="application/ld+json").get_text())
+    assert reviews["@graph"][0]["reviewBody"] == HOSTILE[0], "text is data there"
     text = "".join(part.extract_text() for part in PdfReader(tmp_path / "out" / "report.pdf").pages)
     assert "alert(1)" in text
     assert "@fig-none" in text

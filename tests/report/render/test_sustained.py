@@ -43,7 +43,7 @@ def test_a_long_run_is_drawn_over_time_and_told(show: Show, synthetic: Factory, 
     (span,) = drawing.shows["spans"]
     assert span == pytest.approx([63, 128], abs=2)
     assert keep(drawing, tmp_path, None)
-    assert "seconds of load" in (tmp_path / f"{drawing.name}.svg").read_text()
+    assert "time of load (s)" in (tmp_path / f"{drawing.name}.svg").read_text()
 
 
 def test_a_short_run_has_sentences_without_a_figure(show: Show, synthetic: Factory) -> None:

@@ -1,0 +1,67 @@
+"""Where a number comes from, beside the number: rows of the summary, else entries of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from report.render.markdown import Markdown, attribute, escape
+from report.rows import read_rows
+from report.spans import unspan
+from report.wording import count, several, with_unit
+
+# Rows beyond so many are told by their number; entries beyond so many stand among the claim's sources alone.
+_MOST_ROWS, _MOST_ENTRIES = 3, 4
+
+
+def sources(cell: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """The attribute that names what a cell rests on: rows, its own entry, or the few of its part; else ''."""
+    if cell.get("behind"):
+        return f'data-rows="{attribute(str(cell["behind"]))}"'
+    entries = [str(cell["entry"])] if cell.get("entry") else [str(name) for name in part.get("entries") or []]
+    return f'data-entries="{attribute(" ".join(entries))}"' if 0 < len(entries) <= _MOST_ENTRIES else ""
+
+
+def sourced(text: str, by: str) -> str:
+    """A number with what it rests on, which a reader of the page's source can follow."""
+    return Markdown(f"[{escape(text)}]{{.n {by}}}") if text and by else text
+
+
+def stands_for(verdict: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The cell whose number a verdict is told with, and its part; None if there is none."""
+    names = ("estimate", "low", "high")
+    parts = {part.get("name"): part for part in verdict.get("parts") or []}
+    for cell in verdict.get("cells") or []:
+        if verdict.get("estimate") is not None and all(cell.get(name) == verdict.get(name) for name in names):
+            return cell, parts.get(cell.get("part"), {})
+    return None
+
+
+def two_sides(verdicts: Iterable[Mapping[str, Any]], data: Path | None) -> dict[str, str]:
+    """By claim whose number is a ratio: the measured values that it was made from; {} without data.
+
+    Raises StudyError if the verdicts name rows that the summary lacks.
+    """
+    wanted: dict[str, list[int]] = {}
+    for verdict in verdicts:
+        found = stands_for(verdict)
+        if found and found[1].get("unit") == "1" and found[0].get("n_rounds"):
+            numbers = unspan(str(found[0].get("behind") or ""))
+            if len(numbers) > 1:
+                wanted[str(verdict["id"])] = numbers
+    if data is None or not wanted:
+        return {}
+    few = {claim: numbers for claim, numbers in wanted.items() if len(numbers) <= _MOST_ROWS}
+    rows = read_rows(data, {number for numbers in few.values() for number in numbers})
+    return {
+        claim: f"from {several([_row(number, rows[number]) for number in numbers])}"
+        if claim in few
+        else f"from {count(len(numbers), 'row')} of the summary"
+        for claim, numbers in wanted.items()
+    }
+
+
+def _row(number: int, row: Mapping[str, Any]) -> str:
+    value = with_unit(float(row["estimate"]), str(row["unit"]))
+    return f"{value} ({row['experiment']}, row {number})"

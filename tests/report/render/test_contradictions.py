@@ -1,0 +1,198 @@
+"""The section on contradictions: its words, its markdown under both targets, and the page at every width."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pypandoc
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+from report.contradictions import Contradiction, Figures, Side, decide
+from report.render import TEMPLATES, render
+from report.render.contradictions import contradictions, counts, disputes
+from report.render.markdown import environment
+from report.standing import STANDINGS
+from report.verdicts import VERDICTS
+
+HOSTILE = "<b>@word</b> $x$ | y_z [a](b) `c` {{< d >}}"
+CARD = {
+    "id": "a", "subject": "Card | A", "what": "Memory", "value": 12e9, "unit": "B", "status": "verified",
+    "date": "2020",
+    "source": {"title": "A <title>", "publisher": "P", "url": "https://example.org/?a=1&b=2", "where": "page 1"},
+}  # fmt: skip
+
+
+def sides(*claims: list[str]) -> tuple[Side, ...]:
+    return tuple(
+        Side(f"What side {place} says, {HOSTILE}.", tuple((c, "") for c in ids)) for place, ids in enumerate(claims)
+    )
+
+
+def declared() -> list[Contradiction]:
+    """One with two sides, one with figures, one with four sides and many claims."""
+    words = {"question": f"Is it so, {HOSTILE}?", "why": f"Why, {HOSTILE}.", "boundary": f"The size, {HOSTILE}."}
+    return [
+        Contradiction("two", f"Two {HOSTILE}", conflict="real", sides=sides(["N01"], ["W02"]), stands="each", **words),
+        Contradiction(
+            "figures",
+            "Figures",
+            conflict="by figures",
+            sides=sides(["G03"], ["G04"]),
+            stands="opposites",
+            figures=Figures((CARD, {**CARD, "value": None, "status": "not verified"}), 16e9, "Asked for."),
+            **words,
+        ),
+        Contradiction(
+            "many",
+            "Many",
+            conflict="in part",
+            sides=sides(["N03", "N11"], ["G05", "G06"], ["W03"], ["N08"]),
+            stands="each",
+            **words,
+        ),
+    ]
+
+
+@pytest.fixture(scope="module")
+def document(make_document: Any) -> dict[str, Any]:
+    """Synthetic verdicts on the claims of three contradictions, which these verdicts decide."""
+    made: dict[str, Any] = make_document()
+    needed = {claim for one in declared() for side in one.sides for claim, _ in side.claims}
+    verdicts = [one | {"see_also": []} for one in made["verdicts"] if one["id"] in needed]
+    for one in verdicts:
+        one["parts"] = [part | {"reason": one["reason"], "boundary": one["boundary"]} for part in one["parts"]]
+    decided = decide({one["id"]: one for one in verdicts}, declared())
+    tally = {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS}
+    return made | {"verdicts": verdicts, "tally": tally, "contradictions": decided}
+
+
+@pytest.fixture(scope="module")
+def told(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return contradictions(document)
+
+
+@pytest.fixture(scope="module")
+def section(told: list[dict[str, Any]]) -> str:
+    """The section's markdown."""
+    template = environment(TEMPLATES).get_template("parts/contradictions.qmd")
+    return template.render(contradictions=told, contradiction_counts=counts(told))
+
+
+@pytest.fixture(scope="module")
+def whole(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small report with the section."""
+    folder = tmp_path_factory.mktemp("contradictions")
+    (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
+    render(folder / "verdicts.json", folder / "out", renderer="pandoc")
+    return folder / "out"
+
+
+def test_each_has_a_row_and_a_card_with_both_sides_and_their_verdicts(section: str, document: dict[str, Any]) -> None:
+    page = BeautifulSoup(
+        pypandoc.convert_text(section, "html5", format="markdown", extra_args=["--section-divs"]), "html.parser"
+    )
+    rows = page.select("table tbody tr")
+    assert len(rows) == len(document["contradictions"]) == 3
+    verdict = {one["id"]: one["verdict"] for one in document["verdicts"]}
+    for one, row in zip(document["contradictions"], rows, strict=True):
+        card = page.find(id=f"contradiction-{one['id']}")
+        text = " ".join(card.get_text().split())
+        assert row.a["href"] == f"#contradiction-{one['id']}"
+        assert one["question"] in text and one["boundary"] in text and one["sentence"] in text
+        assert [tile["href"][1:] for tile in row.select("a.tile")] == [
+            claim["id"] for side in one["sides"] for claim in side["claims"]
+        ]
+        for side in one["sides"]:
+            assert side["says"] in text
+            for claim in side["claims"]:
+                tile = card.find("a", href=f"#{claim['id']}")
+                assert tile.find_parent("li").get_text().strip().startswith(f"{claim['id']} {verdict[claim['id']]}")
+    assert not page.find("b"), "data became markup"
+
+
+def test_figures_are_shown_with_their_sources(section: str) -> None:
+    page = BeautifulSoup(pypandoc.convert_text(section, "html5", format="markdown"), "html.parser")
+    text = " ".join(page.get_text().split())
+    assert "At least 16 GB are asked for." in text
+    assert "Card | A: 12.0 GB, too little." in text and "Card | A: unknown, not verified." in text
+    assert page.find("a", string="A <title>")["href"] == "https://example.org/?a=1&b=2"
+
+
+@pytest.mark.parametrize("target", ["html5", "typst"])
+def test_pandoc_reads_the_section_without_a_warning(section: str, target: str) -> None:
+    assert "Many" in pypandoc.convert_text(section, target, format="markdown", extra_args=["--fail-if-warnings"])
+
+
+def test_the_table_has_widths_for_its_columns(section: str) -> None:
+    (widths,) = re.findall(r"^: .*\{\.[\w-]+ widths=\"([\d ]+)\"\}$", section, flags=re.MULTILINE)
+    (rule,) = re.findall(r"^\|[-:|]+\|$", section, flags=re.MULTILINE)
+    assert len(widths.split()) == rule.count("|") - 1
+    assert sum(map(int, widths.split())) == 100
+
+
+def test_counts_add_up(told: list[dict[str, Any]]) -> None:
+    text = counts(told)
+    assert text.startswith("3 contradictions")
+    assert sum(map(int, re.findall(r" in (\d+)", text))) == 3
+    assert counts(told[:1]).startswith("1 contradiction between")
+
+
+def test_every_standing_has_its_words(document: dict[str, Any]) -> None:
+    (one, *_) = document["contradictions"]
+    for kind in STANDINGS:
+        (shown,) = contradictions({"contradictions": [one | {"sides": [one["sides"][0] | {"standing": kind}]}]})
+        assert shown["sides"][0]["stands"]
+
+
+def test_a_claim_knows_what_contradicts_it(told: list[dict[str, Any]]) -> None:
+    assert [(one["title"], one["side"]) for one in disputes(told)["W03"]] == [("Many", "C")]
+
+
+def test_a_file_without_contradictions_has_no_section(make_document: Any) -> None:
+    assert contradictions(make_document()) == []
+
+
+# ------------------------------------------------------------------ the whole page
+
+
+@pytest.mark.slow
+def test_claims_and_contradictions_lead_to_each_other(whole: Path) -> None:
+    page = BeautifulSoup((whole / "index.html").read_text(encoding="utf-8"), "html.parser")
+    ids = {tag["id"] for tag in page.select("[id]")}
+    assert {link["href"][1:] for link in page.select("#contradictions a[href^='#']")} <= ids
+    assert page.select_one("#W03 a[href='#contradiction-many']").get_text() == "Many"
+    assert page.select_one("nav.contents a[href='#contradictions']")
+
+
+@pytest.mark.slow
+def test_the_pdf_holds_the_section(whole: Path, document: dict[str, Any]) -> None:
+    text = " ".join(" ".join(page.extract_text() for page in PdfReader(whole / "report.pdf").pages).split())
+    assert "Where the articles contradict" in text
+    for one in document["contradictions"]:
+        assert one["answer"] in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_no_width_scrolls_sideways_or_cuts_a_row(whole: Path, chromium: Any, width: int) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto((whole / "index.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    frame = page.locator(".table-frame:has(table.contradictions)")
+    assert frame.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    context.close()
+
+
+@pytest.mark.slow
+def test_a_report_without_contradictions_renders(document: dict[str, Any], tmp_path: Path) -> None:
+    old = {key: value for key, value in document.items() if key != "contradictions"}
+    (tmp_path / "verdicts.json").write_text(json.dumps(old), encoding="utf-8")
+    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
+    page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
+    assert not page.find(id="contradictions") and page.find(id="W03")

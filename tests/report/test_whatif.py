@@ -1,0 +1,349 @@
+"""What if: other thresholds, prices, bases and formats. What moves is what judging anew would give."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from contract.errors import StudyError
+from report.changes import changes, slug
+from report.claims import read_claims
+from report.cli import main
+from report.evidence import Data
+from report.gather import gather
+from report.judge import judge
+from report.made_from import fresh, made_from
+from report.nodes import read_nodes
+from report.reference import REFERENCE, read_reference
+from report.whatif import check_swaps, lines, what_if
+
+from .conftest import Factory, SyntheticNode
+
+HEAD = {"article": "whygpu", "section": "A section", "says": "Something.", "kind": "measured", "version": 1}
+PRODUCT: dict[str, Any] = {
+    "quantity": "gemm.mac_per_cycle_per_core",
+    "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},
+}
+SPEED: dict[str, Any] = {"quantity": "training.speedup", "scope": {"baseline": "core", "precision": "equal"}}
+CLAIMS: dict[str, dict[str, Any]] = {
+    "W01": {**PRODUCT, "rule": "at_most", "threshold": {"value": 10, "why": "few"}},
+    "W02": {**SPEED, "rule": "within", "threshold": {"value": [10, 100], "why": "tens"}},
+    "W03": {
+        "all_of": [
+            {"name": "one order, in all", **SPEED, "rule": "at_least", "threshold": {"value": 10, "why": "one"}},
+            {"name": "two orders", **SPEED, "rule": "at_least", "threshold": {"value": 100, "why": "two"}},
+        ]
+    },
+    "W04": {"same_as": "W01"},
+    "W05": {"kind": "judgement", "bears_on": ["W01"]},
+    "W06": {
+        "kind": "derived", "quantity": "llama405b.days_from_gpu_hours",
+        "rule": "at_most", "threshold": {"value": 90, "why": "a quarter"},
+    },
+    "W07": {
+        "kind": "documented", "quantity": "reference.value", "scope": {"entry": "thing.price"},
+        "rule": "at_most", "threshold": {"value": 1000, "why": "cheap"},
+    },
+}  # fmt: skip
+THING = {
+    "id": "thing.price", "subject": "A thing", "what": "Its price", "value": None, "unit": "USD", "date": "2026",
+    "source": {"title": "none", "publisher": "nobody", "url": "https://example.org", "where": "nowhere"},
+    "status": "not verified",
+}  # fmt: skip
+
+
+@cache
+def published_figures() -> dict[str, Any]:
+    return read_reference(REFERENCE)
+
+
+@dataclass
+class Study:
+    """Claims, reference and nodes in one folder, and what one asks of them."""
+
+    root: Path
+    nodes: Path
+    claims: dict[str, dict[str, Any]] = field(default_factory=lambda: {**CLAIMS})
+
+    def __post_init__(self) -> None:
+        self.reference = {**published_figures(), "thing.price": THING}
+        self.folder = self.root / "claims"
+        self.folder.mkdir()
+        self.write(self.folder, self.claims)
+
+    def write(self, folder: Path, claims: dict[str, dict[str, Any]]) -> None:
+        for name, content in claims.items():
+            with (folder / f"{name}.yaml").open("w") as file:
+                YAML().dump({"id": name, **HEAD, **content}, file)
+
+    def data(self) -> Data:
+        return Data(read_nodes([self.nodes], True), self.reference)
+
+    def ask(self, *thresholds: str, **more: Any) -> dict[str, Any]:
+        """The answer; records by claim's id under `by`."""
+        options = {name: more.pop(name) for name in ("published", "every") if name in more}
+        known = read_claims(self.folder, self.reference)
+        changed = changes(known, self.reference, thresholds, **more)
+        document = what_if(self.data(), known, changed, allow_synthetic=True, **options)
+        return {**document, "by": {one["id"]: one for one in document["claims"]}}
+
+    def judged(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
+        """The verdicts of judging other claims from the beginning."""
+        folder = self.root / "others"
+        folder.mkdir(exist_ok=True)
+        self.write(folder, claims)
+        document = judge(self.data(), self.root / "v.json", folder, allow_synthetic=True)
+        return {one["id"]: one["verdict"] for one in document["verdicts"]}
+
+
+def machine(synthetic: Factory, name: str = "node-a", sockets: int = 1) -> SyntheticNode:
+    """A CPU of 27.9 MAC/cycle in float32 and half in float64, and a GPU that trains 50 times as fast as a core,
+    20 times as fast as both."""
+
+    class Machine(SyntheticNode):
+        def record(self) -> dict[str, Any]:
+            found = super().record()
+            found["hardware"]["cpu"]["sockets"] = sockets
+            return found
+
+    made = synthetic(name, gpus=1)
+    node = Machine(made.folder, made.devices)
+    node.gemm(27.9).gemm(4, dtype="float64").clock()
+    for device, threads, rate in (("cpu", 1, 10.0), ("cpu", 2, 25.0), ("cuda:0", 0, 500.0)):
+        node.point("training", 32 / rate, device=device, threads=threads, params={"model": "mlp", "batch": 32})
+    return node
+
+
+@pytest.fixture
+def study(synthetic: Factory, tmp_path: Path) -> Study:
+    machine(synthetic).write()
+    return Study(tmp_path, synthetic.root)
+
+
+def test_a_threshold_moves_its_claim_and_no_other(study: Study) -> None:
+    answer = study.ask("W01.threshold=40")
+    moved = {name: (one["was"]["verdict"], one["is"]["verdict"]) for name, one in answer["by"].items() if one["moved"]}
+    # W04 says the same as W01 and takes its rule over.
+    assert moved == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
+    assert (answer["moved"], answer["stayed"]) == (2, len(CLAIMS) - 2)
+    assert "not above the threshold of 40" in answer["by"]["W01"]["is"]["reason"]
+    text = "\n".join(lines(answer))
+    assert "W01.threshold: 10 -> 40" in text and "2 verdicts would move, 5 would not" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "claim", "part", "value"),
+    [
+        ("W01.threshold=40", "W01", None, 40),
+        ("w02.threshold=[5, 20]", "W02", None, [5, 20]),
+        ("W03.two-orders.threshold=30", "W03", 1, 30),
+        ("W03.one order, in all.threshold=300", "W03", 0, 300),
+    ],
+)
+def test_what_moves_is_what_judging_a_changed_file_gives(
+    study: Study, setting: str, claim: str, part: int | None, value: Any
+) -> None:
+    other = json.loads(json.dumps(CLAIMS))
+    rule = other[claim] if part is None else other[claim]["all_of"][part]
+    rule["threshold"]["value"] = value
+    expected = study.judged(other)
+    assert {name: one["is"]["verdict"] for name, one in study.ask(setting)["by"].items()} == expected
+    assert {name: one["was"]["verdict"] for name, one in study.ask(setting)["by"].items()} == study.judged(CLAIMS)
+
+
+def test_a_part_that_moves_is_told_though_the_whole_stays(study: Study) -> None:
+    answer = study.ask("W03.one-order-in-all.threshold=49")
+    assert answer["by"]["W03"]["is"]["parts"]["one order, in all"] in ("supported", "undecided")
+    answer = study.ask("W03.two-orders.threshold=50")
+    assert answer["by"]["W03"]["parts_moved"] == ["two orders"]
+    assert answer["by"]["W03"]["was"]["parts"]["two orders"] == "challenged"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("W001.threshold=1", "there is no claim 'W001'. Did you mean 'W01'?"),
+        ("W01.thresholds=1", "'thresholds' cannot be set. Keys: threshold. Did you mean 'threshold'?"),
+        ("W01.threshold", "write CLAIM.threshold=VALUE"),
+        ("W01=3", "write CLAIM.threshold=VALUE"),
+        ("W03.threshold=1", "say which of its parts"),
+        ("W03.two-order.threshold=1", "there is no part 'two-order'. Did you mean 'two-orders'?"),
+        ("W01.part.threshold=1", "W01 has one rule and no parts"),
+        ("W01.threshold=[1,2]", "at_most compares with a number, such as 10, not '[1,2]'"),
+        ("W01.threshold=many", "compares with a number"),
+        ("W01.threshold=NaN", "compares with a number"),
+        ("W01.threshold=true", "compares with a number"),
+        ("W02.threshold=10", "compares with a range of two numbers, such as [10, 100]"),
+        ("W02.threshold=[1,2,3]", "compares with a range of two numbers"),
+        ("W02.threshold=[50,5]", "ends before it begins: write [5, 50]"),
+        ("W05.threshold=1", "W05 is a judgement"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
+    with pytest.raises(StudyError) as fault:
+        study.ask(given)
+    assert said in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("thing.prise=3", "there is no reference entry 'thing.prise'. Did you mean 'thing.price'?"),
+        ("thing.price", "write ENTRY=VALUE"),
+        ("thing.price=much", "not a number above 0 (in USD)"),
+        ("thing.price=-1", "not a number above 0"),
+        ("gpu.built_for_graphics=1", "not a number above 0"),
+    ],
+)
+def test_a_price_that_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
+    with pytest.raises(StudyError) as fault:
+        study.ask(prices=[given])
+    assert said in str(fault.value)
+
+
+def test_a_figure_moves_the_claims_that_rest_on_it(study: Study) -> None:
+    before = study.ask("W01.threshold=10")["by"]["W06"]["was"]
+    answer = study.ask(prices=["llama31-405b.gpus=100"])
+    one = answer["by"]["W06"]
+    assert one["was"] == before and one["was"]["verdict"] == "supported"
+    assert one["is"]["verdict"] == "challenged" and answer["moved"] == 1 and answer["notes"] == []
+
+
+def test_a_figure_that_no_claim_rests_on_is_said_to_move_nothing(study: Study) -> None:
+    answer = study.ask(prices=["aws-p5.48xlarge.usd_per_hour=1"])
+    assert answer["moved"] == 0
+    assert answer["notes"] == ["aws-p5.48xlarge.usd_per_hour: moves nothing, for no claim rests on it"]
+
+
+def test_a_figure_that_stands_already_changes_nothing(study: Study) -> None:
+    value = study.reference["llama31-405b.gpus"]["value"]
+    answer = study.ask(prices=[f"llama31-405b.gpus={value}"])
+    assert answer["moved"] == 0 and answer["notes"] == ["what was given is what stands already"]
+
+
+def test_a_price_of_ones_own_decides_what_awaited_a_source(study: Study) -> None:
+    one = study.ask(prices=["thing.price=700"])["by"]["W07"]
+    assert one["was"]["verdict"] == "awaiting source" and one["is"]["verdict"] == "supported"
+
+
+def test_prices_from_a_file(study: Study, tmp_path: Path) -> None:
+    own = {**THING, "value": 2000, "status": "verified"}
+    path = tmp_path / "prices.yaml"
+    with path.open("w") as file:
+        YAML().dump([own], file)
+    assert study.ask(file=path)["by"]["W07"]["is"]["verdict"] == "challenged"
+    assert study.ask(file=path, prices=["thing.price=5"])["by"]["W07"]["is"]["verdict"] == "supported"
+    with path.open("w") as file:
+        YAML().dump([{**own, "id": "thing.prise"}], file)
+    with pytest.raises(StudyError, match=r"prices.yaml: there is no reference entry 'thing.prise'. Did you mean"):
+        study.ask(file=path)
+
+
+def test_another_base_moves_the_claims_that_are_told_by_it(study: Study) -> None:
+    answer = study.ask("W02.threshold=[30,100]", swaps={"baseline": "node"})
+    assert answer["by"]["W02"]["is"]["verdict"] == "challenged"
+    assert "against all cores" in answer["by"]["W02"]["is"]["reason"]
+    assert answer["by"]["W01"]["is"] == answer["by"]["W01"]["was"]
+
+
+def test_a_base_that_was_not_measured_is_said(study: Study) -> None:
+    answer = study.ask(swaps={"baseline": "fleet"})
+    assert answer["moved"] == 0 and "W02: not measured with baseline fleet: judged as it stands" in answer["notes"]
+
+
+def test_one_socket_is_the_node_where_there_is_one(study: Study) -> None:
+    socket, node = (study.ask("W02.threshold=[30,100]", swaps={"baseline": one}) for one in ("socket", "node"))
+    assert socket["by"]["W02"]["is"]["verdict"] == node["by"]["W02"]["is"]["verdict"] == "challenged"
+
+
+def test_one_socket_of_two_was_not_measured(synthetic: Factory, tmp_path: Path) -> None:
+    machine(synthetic, sockets=2).write()
+    answer = Study(tmp_path, synthetic.root).ask(swaps={"baseline": "socket"})
+    assert answer["moved"] == 0
+    assert any("more than one socket" in note for note in answer["notes"])
+
+
+def test_another_number_format(study: Study) -> None:
+    answer = study.ask(swaps={"dtype": "float64"})
+    assert (answer["by"]["W01"]["was"]["verdict"], answer["by"]["W01"]["is"]["verdict"]) == ("challenged", "supported")
+    with pytest.raises(StudyError, match=r"nothing was measured in it.*Did you mean 'float64'"):
+        study.ask(swaps={"dtype": "float65"})
+
+
+def test_a_base_that_is_not_known(study: Study) -> None:
+    with pytest.raises(StudyError, match=r"'sokcet' is not known.*Did you mean 'socket'"):
+        check_swaps({"baseline": "sokcet", "dtype": None})
+    assert check_swaps({"baseline": None, "dtype": "float32"}) == {"dtype": "float32"}
+
+
+def test_a_threshold_that_decides_nothing_yet_is_said(synthetic: Factory, tmp_path: Path) -> None:
+    synthetic("node-a").gemm(27.9).clock().write()
+    answer = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")
+    assert answer["moved"] == 0
+    assert any("W02: its threshold decides nothing yet: awaiting hardware" in note for note in answer["notes"])
+
+
+def test_published_verdicts_give_the_same_answer(study: Study) -> None:
+    study.judged(CLAIMS)
+    published = json.loads((study.root / "v.json").read_text())
+    for given in ({"prices": ["llama31-405b.gpus=100"]}, {"swaps": {"dtype": "float64"}}):
+        quick, whole = study.ask(published=published, **given), study.ask(**given)
+        verdicts = [{name: one["is"]["verdict"] for name, one in found["by"].items()} for found in (quick, whole)]
+        assert verdicts[0] == verdicts[1] and quick["notes"] == whole["notes"]
+
+
+def test_what_no_change_touches_need_not_be_judged(study: Study) -> None:
+    answer = study.ask("W01.threshold=40", every=False)
+    assert answer["moved"] == 2 and answer["by"]["W02"]["is"]["verdict"] is None
+
+
+def test_synthetic_data_are_refused(study: Study) -> None:
+    known = read_claims(study.folder, study.reference)
+    with pytest.raises(StudyError, match="synthetic"):
+        what_if(study.data(), known, changes(known, study.reference, ["W01.threshold=1"]))
+
+
+def test_a_slug_is_what_one_can_type() -> None:
+    assert slug("Orders, in the plural (GPU)") == "orders-in-the-plural-gpu"
+
+
+def test_verdicts_are_fresh_only_while_nothing_changes(study: Study, tmp_path: Path) -> None:
+    gather([study.nodes], tmp_path / "data", allow_synthetic=True)
+    places = (tmp_path / "data", study.folder, REFERENCE)
+    document = {"made_from": made_from(*places)}
+    assert fresh(document, *places) and not fresh(None, *places) and not fresh({}, *places)
+    study.write(study.folder, {"W01": {**CLAIMS["W01"], "threshold": {"value": 11, "why": "few"}}})
+    assert not fresh(document, *places)
+    study.write(study.folder, {"W01": CLAIMS["W01"]})
+    assert fresh(document, *places)
+    with (tmp_path / "data" / "nodes.json").open("a") as file:
+        file.write(" ")
+    assert not fresh(document, *places)
+
+
+def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic("node-b", origin="measured").gemm(27.9).clock().write()
+    data, answer = tmp_path / "data", tmp_path / "answer.json"
+    gather([synthetic.root / "node-b"], data)
+    del study.claims["W07"]
+    (study.folder / "W07.yaml").unlink()
+    common = ["what-if", "--data", str(data), "--claims", str(study.folder), "--verdicts", str(tmp_path / "none.json")]
+    capsys.readouterr()
+    assert main([*common, "--set", "W01.threshold=40"]) == 0
+    said = capsys.readouterr().out
+    assert "challenged" in said and "supported" in said and "2 verdicts would move, 4 would not" in said
+    assert main([*common, "--set", "W01.threshold=40", "--json", str(answer)]) == 0
+    written = json.loads(answer.read_text())
+    assert written["kind"] == "what-if" and len(written["claims"]) == 6
+    assert all(one["is"]["verdict"] for one in written["claims"])
+    for words, why in (([], "nothing is asked"), (["--gpu", "RTX 9999"], "no verified figures of such a GPU")):
+        with pytest.raises(StudyError, match=why):
+            main([*common, *words])
+    with pytest.raises(StudyError, match="no gathered data"):
+        main(["what-if", "--set", "W01.threshold=4", "--data", str(tmp_path / "x"), "--claims", str(study.folder)])
