@@ -21,7 +21,7 @@ def boundary(cells: Cells, outcomes: Sequence[str], node_labels: Mapping[str, st
     challenging cells (or decided from undecided ones, if all decided cells agree);
     then for one label within each value of another.
     """
-    rows = [{**cells.label_values(i), "_": outcome} for i, outcome in enumerate(outcomes)]
+    rows = [{**labels, "_": outcome} for labels, outcome in zip(cells.all_label_values(), outcomes, strict=True)]
     for row in rows:
         if "node" in row:
             row["node"] = node_labels.get(row["node"], row["node"])

@@ -77,11 +77,13 @@ class Cells:
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, stats.widening(df, level))
+        same = grown == 1
         if self.log:
-            return estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
+            wide = estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
+            return np.where(same, low, wide[0]), np.where(same, high, wide[1])
         wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
-        clipped = [np.isin(end, (0.0, 1.0)) for end in (low, high)]
-        return np.where(clipped[0], low, wide[0]), np.where(clipped[1], high, wide[1])
+        stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
+        return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 
     def all_label_values(self) -> list[dict[str, Any]]:
         """The labels of every cell, as `label_values` says of one."""
@@ -139,6 +141,10 @@ class Cells:
         ]
         held = top[[*by, *VALUES]].assign(low=low, high=high, se=top["se"] * grown, detail=detail)
         return Cells(held.reset_index(drop=True), self.log)
+        top = order.groupby(list(by), dropna=False, sort=True).head(1).sort_values(list(by), kind="stable")
+        columns = zip(*(top[name].tolist() for name in of), strict=True) if of else [()] * len(top)
+        detail = [", ".join(str(_plain(value)) for value in values if not _absent(value)) for values in columns]
+        return Cells(top[[*by, *VALUES]].assign(detail=detail).reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Cells:
         """The cells with these labels set, the same for all or one value per cell."""

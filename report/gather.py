@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as arrow
-from pyarrow import csv, parquet
+from pyarrow import compute, csv, parquet
 
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
@@ -28,6 +28,8 @@ from report.summary import COLUMNS, POINT, summarise
 
 # Starting processes takes a second or two each: worth it from so many nodes on.
 MANY = 8
+# Rows that are written at once.
+AT_ONCE = 200_000
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
 _WHOLE = {"n_rounds", "n_samples"}
 _UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "B/s"}
@@ -48,7 +50,7 @@ SCHEMAS = {
 
 
 def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False) -> None:
-    """Write samples, summary (Parquet and CSV), dictionary.csv, nodes.json, refused.json and datapackage.json into `out`.
+    """Write samples, summary (Parquet and CSV), dictionary, nodes, what was refused and datapackage.json into `out`.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """
@@ -65,6 +67,8 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
             summary.insert(0, "row", range(tables["summary"].rows, tables["summary"].rows + len(summary)))
             tables["summary"].add(summary)
             node.samples = empty_samples()
+        for table in tables.values():
+            table.flush()
     warn(found)
     with atomic(out / "dictionary.csv") as path:
         whole_dictionary().to_csv(path, index=False)
@@ -80,20 +84,37 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
 
 
 class _Table:
-    """A table under construction as Parquet and CSV; both are put in place together when the stack closes well."""
+    """A table under construction as Parquet and CSV; both are put in place together when the stack closes well.
+
+    Rows are written some nodes at a time; samples by experiment, each in a group of rows of its own, so that a reader
+    who asks for one experiment passes by the others.
+    """
 
     def __init__(self, files: ExitStack, out: Path, name: str) -> None:
         self.rows, self.schema = 0, SCHEMAS[name]
+        self._parts, self._waiting, self._waited = name == "samples", list[arrow.Table](), 0
         self._parquet = files.enter_context(
             parquet.ParquetWriter(files.enter_context(atomic(out / f"{name}.parquet")), self.schema, compression="zstd")
         )
         self._csv = files.enter_context(csv.CSVWriter(files.enter_context(atomic(out / f"{name}.csv")), self.schema))
 
     def add(self, frame: pd.DataFrame) -> None:
-        contents = arrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
-        self._parquet.write_table(contents)
-        self._csv.write_table(contents)
+        self._waiting.append(arrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False))
         self.rows += len(frame)
+        if self.rows - self._waited >= AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added since the last time."""
+        if not self._waiting:
+            return
+        contents = arrow.concat_tables(self._waiting)
+        names = sorted(compute.unique(contents["experiment"]).to_pylist()) if self._parts else []
+        parts = [contents.filter(compute.equal(contents["experiment"], name)) for name in names]
+        for part in parts if len(parts) > 1 else [contents]:
+            self._parquet.write_table(part)
+            self._csv.write_table(part)
+        self._waiting, self._waited = [], self.rows
 
 
 def _each(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[tuple[Node, pd.DataFrame, list[dict[str, str]]]]:

@@ -37,6 +37,7 @@ class Gathered(Nodes):
 
 def read_gathered(folder: Path, reference: Mapping[str, Mapping[str, Any]] | None = None) -> Data:
     """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read."""
+    summary = read_summary(folder)
     records = read_json(folder / "nodes.json")
     if not isinstance(records, list) or not records:
         raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")
@@ -44,7 +45,7 @@ def read_gathered(folder: Path, reference: Mapping[str, Mapping[str, Any]] | Non
     for record in records:
         own = {name: value for name, value in record.items() if name not in _ADDED}
         nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"])))
-    return Data(Gathered(nodes, read_json(folder / "refused.json"), folder), reference or {}, read_summary(folder))
+    return Data(Gathered(nodes, read_json(folder / "refused.json"), folder), reference or {}, summary)
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

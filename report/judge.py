@@ -20,8 +20,11 @@ from report.evidence import Data
 from report.flips import of_claim
 from report.metadata import write_tables
 from report.nodes import Node
+from report.orphans import listed, uses
+from report.pairs import read_triangulation
 from report.reasons import capital, combined, of_parts
 from report.reference import source
+from report.triangulation import compare
 from report.verdicts import VERDICTS
 from report.weigh import Evidence, Weighed, cell_records, part_record, weigh
 
@@ -53,6 +56,8 @@ def judge(
     refuse_synthetic(data, allow_synthetic)
     wanted = read_claims(claims, data.reference)
     declared = read_contradictions(claims.parent / "contradictions.yaml", wanted, data.reference)
+    beside = claims.parent / "triangulation.yaml"
+    pairs = read_triangulation(beside, data.reference) if beside.exists() else None
     evidence = Evidence(data)
     verdicts = [_verdict(claim, evidence) for claim in wanted]
     _judgements(verdicts, wanted)
@@ -67,8 +72,10 @@ def judge(
         "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS},
         "verdicts": verdicts,
         "contradictions": decide({one["id"]: one for one in verdicts}, declared),
+        "triangulation": compare(data, beside, evidence),
+        "references": listed(data.reference, uses(evidence, wanted, declared, pairs)),
     }
-    write_json(out, document)
+    write_json(out, document, in_lines="cells")
     _write_csv(out.with_suffix(".csv"), verdicts)
     write_tables(document, out)
     return document

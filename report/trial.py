@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from report.claims import Part
-from report.rules import Floats, Outcome, Ruling, Verdict, combine, direction, of_counts, sides
+from report.rules import Floats, Outcome, Ruling, Verdict, combine, direction, level, of_counts, sides
 
 SIDES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -22,8 +22,8 @@ class Trial:
     def __init__(self, part: Part, ruling: Ruling, whole: Callable[[str], str]) -> None:
         self.part, self.ruling, self.whole, self.now = part, ruling, whole, ruling.outcome
         self.how, self.share = direction(part.rule, part.options), float(part.options.get("share", 1.0))
-        frame = ruling.cells.frame
-        self.low, self.high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
+        # The level is that of all cells also where some are left out in thought: by a hair too wide there.
+        self.low, self.high = ruling.cells.ends(level(part.rule, len(ruling.cells)))
         self.outcome = np.array(ruling.outcomes)
         # A cell without an interval stays what it is, whatever the threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
@@ -161,7 +161,9 @@ def _nearest(trial: Trial, end: _End) -> Iterator[dict[str, Any]]:
             outcome = of_counts(trial.part.rule, n, int(supporting[at]), int(challenging[at]), trial.share)
             if trial.turned(outcome):
                 turn = float(breaks[at - 1] if past else breaks[at])
-                if math.isfinite(turn) and (end.other is None or turn <= sign * end.other):
+                limit = math.inf if end.other is None else sign * end.other
+                # Past the other end there would be no range.
+                if math.isfinite(turn) and (turn < limit or (turn == limit and not past)):
                     at_end = {"threshold": sign * turn, "end": end.number, "higher": past != end.upper, "past": past}
                     yield {**at_end, **trial.told(outcome)}
                 break

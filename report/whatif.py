@@ -15,8 +15,8 @@ from contract.files import did_you_mean
 from report.changes import SWAPS, Changes, check_dtype, swapped
 from report.claims import Claim, Part
 from report.evidence import Data, MissingSourceError
-from report.judge import whole_verdict as whole
 from report.judge import refuse_synthetic
+from report.judge import whole_verdict as whole
 from report.quantities import quantities
 from report.scope import in_scope
 from report.weigh import Evidence, Weighed, weigh

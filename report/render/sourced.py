@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,20 @@ def two_sides(verdicts: Iterable[Mapping[str, Any]], data: Path | None) -> dict[
     few = {claim: numbers for claim, numbers in wanted.items() if len(numbers) <= _MOST_ROWS}
     rows = read_rows(data, {number for numbers in few.values() for number in numbers})
     return {
-        claim: f"from {several([_row(number, rows[number]) for number in numbers])}"
+        claim: f"from {several(_values([rows[number] for number in numbers]))}"
         if claim in few
         else f"from {count(len(numbers), 'row')} of the summary"
         for claim, numbers in wanted.items()
     }
 
 
-def _row(number: int, row: Mapping[str, Any]) -> str:
-    value = with_unit(float(row["estimate"]), str(row["unit"]))
-    return f"{value} ({row['experiment']}, row {number})"
+def _values(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each row measured: its rate where all are times of unlike works, else its value."""
+    values = [(float(row["estimate"]), str(row["unit"])) for row in rows]
+    for work, unit in (("flop", "FLOP/s"), ("bytes", "B/s")):
+        done = [row[work] or 0.0 for row in rows]
+        if all(unit == "s" for _, unit in values) and min(done) > 0 and len(set(done)) > 1:
+            values = [(one / value, unit) for one, (value, _) in zip(done, values, strict=True)]
+    return [
+        f"{with_unit(*value)} ({row['experiment']}, row {row['row']})" for value, row in zip(values, rows, strict=True)
+    ]

@@ -75,7 +75,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a setting's trials gave. width: median width of the drawn interval (relative; of the exponent for a trend)."""
+    """What a setting's trials gave. width: median one of the drawn interval (relative; of the exponent for a trend)."""
 
     at: Counts
     off: dict[int, Counts]

@@ -20,15 +20,12 @@ from report.cli import main
 from report.gather import gather
 from tests.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, row, table
 from tests.calibration.machines import Machines, Noise, disturbance, samples
-from tests.calibration.questions import QUESTIONS
 from tests.calibration.trials import ANSWERS, WIDTHS, Setting, run
 
 from .conftest import Factory
 
 # Twice what the level leaves to each side: what moderation and odd noise may cost.
 ALLOWED = 1 - deciding()
-# The best of many is the luckiest of them.
-KNOWN = {(QUESTIONS[asked].says, USUAL.describe()) for asked in ("best",)}
 SMALL = [
     Setting(USUAL, 3, 40, 100),
     Setting(USUAL, 3, 2, 1500),
@@ -83,10 +80,10 @@ def test_every_setting_is_in_the_table_in_order() -> None:
     assert told == wanted and len(set(told)) == len(told)
 
 
-def test_wrong_verdicts_are_rare_except_where_it_is_said() -> None:
+def test_wrong_verdicts_are_rare() -> None:
     rows = read_calibration()["rows"]
     often = {(one["question"], one["noise"]) for one in rows if max(one[how]["share"] for how in ANSWERS[:2]) > ALLOWED}
-    assert often == KNOWN
+    assert not often
     assert all(one["trials"] >= 10_000 for one in rows if one["rounds"] > 1), "too few to resolve one in a hundred"
 
 

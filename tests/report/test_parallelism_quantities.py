@@ -67,7 +67,7 @@ def test_nine_tenths_lie_between_the_numbers_that_were_measured(synthetic: Facto
 
 def test_what_the_intervals_cannot_tell_widens_the_bracket(synthetic: Factory) -> None:
     counts = (1, 16384, 44000, 46000, 65536)
-    cells = of("threads_for_90_percent", data(synthetic, chains(synthetic, counts, spread=0.05)))
+    cells = of("threads_for_90_percent", data(synthetic, chains(synthetic, counts, spread=0.03)))
     row = cells.frame.iloc[0]
     assert (row["low"], row["high"]) == (16384, 65536)
     assert row["low"] < row["estimate"] < row["high"]

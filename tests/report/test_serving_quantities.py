@@ -105,7 +105,7 @@ def test_costs_and_idleness_are_what_was_observed(synthetic: Factory) -> None:
     assert 0 <= busy.frame["low"].iloc[0] < busy.frame["high"].iloc[0] < 0.1
 
 
-@pytest.mark.parametrize("name", [name for name in quantities() if name.startswith("serving.")])
+@pytest.mark.parametrize("name", [name for name, one in quantities().items() if "serving" in one.experiments])
 def test_without_a_server_there_is_nothing(synthetic: Factory, name: str) -> None:
     assert len(quantities()[name].cells(data(synthetic, synthetic("node-a").gemm(10)))) == 0
 

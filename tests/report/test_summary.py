@@ -154,15 +154,25 @@ def estimate(medians: Sequence[float], variance: float, df: float, log: bool) ->
     return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df}
 
 
+def shared(logs: list[Any]) -> float:
+    """Mean correlation of the points that have all rounds of their group."""
+    rounds = max(map(len, logs))
+    full = [one for one in logs if len(one) == rounds and np.ptp(one) > 0]
+    if rounds < 2 or len(full) < 2:
+        return 0.0
+    return max(0.0, float(np.corrcoef(full)[np.triu_indices(len(full), 1)].mean()))
+
+
 def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The estimates of a group of series that are ok."""
     metric, share = rows["metric"].iloc[0], (rows["unit"] == "1").all()
     df = [float(len(medians) - 1) for medians in rows["medians"]]
     if not share and all(min(medians) > 0 for medians in rows["medians"]):
-        own = [np.var(np.log(medians), ddof=1) if len(medians) > 1 else 0.0 for medians in rows["medians"]]
+        logs = [np.log(medians) for medians in rows["medians"]]
+        own = [np.var(one, ddof=1) if len(one) > 1 else 0.0 for one in logs]
         return [
             estimate(medians, variance, freedom, log=True)
-            for medians, variance, freedom in zip(rows["medians"], *stats.moderate(own, df), strict=True)
+            for medians, variance, freedom in zip(rows["medians"], *stats.moderate(own, df, shared(logs)), strict=True)
         ]
     found = []
     for medians, freedom in zip(rows["medians"], df, strict=True):
