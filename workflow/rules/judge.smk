@@ -9,7 +9,9 @@ rule judge:
         refused=f"{RESULTS}/data/refused.json",
         claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
-        code=code("*.py", "quantities/*.py", "metadata/*.py", "predicted/*.py", "*.yaml"),
+        code=code(
+            "*.py", "quantities/*.py", "metadata/*.py", "predicted/*.py", "*.yaml"
+        ),
     output:
         json=f"{RESULTS}/verdicts.json",
         csv=f"{RESULTS}/verdicts.csv",
