@@ -16,11 +16,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from contract.errors import StudyError
 from experiments import environment, hardware
 from report import stats
 from tests.bench import bare
 from tests.bench.aa import tell
+from tests.bench.intervals import LEVEL
 from tests.bench.methods import ROOT, Limits
 from tests.bench.points import cache_footprint, memory_footprint
 
@@ -200,7 +203,9 @@ def verdicts(raw: dict[str, Any]) -> list[Verdict]:
         told = stats.on_log_scale(
             [[a / b for a, b in zip(entry["project"], entry["peer"], strict=True)] for entry in entries]
         )
-        for entry, middle, low, high in zip(entries, told.estimate, told.low, told.high, strict=True):
+        half = stats.half_width(told.se, told.df, LEVEL)
+        ends = told.estimate * np.exp(-half), told.estimate * np.exp(half)
+        for entry, middle, low, high in zip(entries, told.estimate, *ends, strict=True):
             found.append(
                 Verdict(
                     entry["label"], group, entry["unit"], median(entry["peer"]), float(middle), float(low), float(high)

@@ -49,7 +49,7 @@ def test_gather_judge_summary_and_explain(measured: Factory, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/nodes.json: no such file"),
+        (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/summary.parquet: no such file"),
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
         (["summary", "--verdicts", "{tmp}/v.json"], "no such file"),
     ],
