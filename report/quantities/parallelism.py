@@ -97,6 +97,26 @@ def linearity(data: Data) -> Cells:
 
 
 @quantity(
+    "parallelism.path_time",
+    unit="s",
+    needs={"experiments": ["parallelism"], "device": "any"},
+    labels=("paths",),
+    says="On {node}, the work takes {value} with {labels} in a group of 32",
+)
+def path_time(data: Data) -> Cells:
+    """Time with so many paths in a group of 32 threads or elements: same work on each path.
+
+    Of several ways to do it (a CPU's vectors, or one element at a time) the fastest counts.
+    """
+    cells = points(data, "paths")
+    if not len(cells):
+        return cells
+    frame = cells.frame.astype({"paths": float})
+    fastest = cells.at(sorted(frame.groupby([*_PLACE, "paths"])["estimate"].idxmin()))
+    return fastest.label(detail=fastest.frame["backend"]).by(*_PLACE, "paths")
+
+
+@quantity(
     "parallelism.divergence_cost",
     unit="1",
     needs={"experiments": ["parallelism"], "device": "any"},
@@ -104,16 +124,10 @@ def linearity(data: Data) -> Cells:
     says="On {node}, the same work takes {value} times as long with {labels} in a group of 32 as with one",
 )
 def divergence_cost(data: Data) -> Cells:
-    """Time with several paths in a group of 32 threads or elements over that with one: same work on each path.
-
-    Of several ways to do it (a CPU's vectors, or one element at a time) the fastest counts on either side.
-    """
-    cells = points(data, "paths")
-    if not len(cells):
-        return cells
-    frame = cells.frame.astype({"paths": float})
-    fastest = cells.at(sorted(frame.groupby([*_PLACE, "paths"])["estimate"].idxmin()))
-    fastest = fastest.label(detail=fastest.frame["backend"]).by(*_PLACE, "paths")
+    """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""
+    fastest = path_time(data)
+    if not len(fastest):
+        return fastest
     one = (fastest.frame["paths"] == 1).to_numpy(bool)
     return fastest.at(~one) / fastest.at(one).without("paths")
 

@@ -119,7 +119,14 @@ def _paths(view: View) -> Iterable[Exhibit]:
         if cell["device"] == device and int(cell["paths"]) == most
     ]
     reading = f"The same work takes {several(ends)} if a group of 32 takes {most} different paths."
-    yield Exhibit([view.say(reading)], sweep.drawing(view.name("paths"), shows, f"{caption}.", view.label))
+    alone = [
+        f"{stated(cell, 's')} on {'the CPU' if cell['device'] == 'cpu' else cell['device']}"
+        for cell in records(view.quantity("parallelism.path_time", paths=1))
+    ]
+    plain = f"With one path it takes {several(alone)}."
+    yield Exhibit(
+        [view.say(reading), view.say(plain)], sweep.drawing(view.name("paths"), shows, f"{caption}.", view.label)
+    )
 
 
 def _spelt(device: str) -> str:

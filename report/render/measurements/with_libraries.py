@@ -26,7 +26,7 @@ def show(view: View) -> Iterable[Exhibit]:
         every = view.pick(rates(view.data), device=device)
         gains = {used: cells for used in _USED if len(cells := gains_over(every, used))}
         if "library" in gains:
-            lines = _gain_reading(gains["library"]) + _search_reading(view, device)
+            lines = _gain_reading(view, device, gains["library"]) + _search_reading(view, device)
             yield Exhibit([view.say(line, device) for line in lines], _gain_drawing(view, device, gains))
         products = view.pick(every, layer="product", variant=list(_PRODUCTS), dtype=["float32", "tf32"])
         lines = _matrix_reading(view, device) + _own_reading(view, device) + _sums_reading(view, device)
@@ -83,10 +83,10 @@ def _case(cell: dict[str, Any]) -> str:
     return ", ".join([*words, *(["training"] if cell["passes"] == "both" else [])])
 
 
-def _span(cells: Sequence[dict[str, Any]]) -> str:
+def _span(cells: Sequence[dict[str, Any]], unit: str = "1") -> str:
     """The smallest and the largest, each with its case."""
     ends = [end(cells, key=lambda cell: float(cell["estimate"])) for end in (min, max)]
-    told = [f"{stated(cell, '1')} ({', '.join([_case(cell), *_format(cell)])})" for cell in ends]
+    told = [f"{stated(cell, unit)} ({', '.join([_case(cell), *_format(cell)])})" for cell in ends]
     return told[0] if len(cells) == 1 else f"{told[0]} to {told[1]}"
 
 
@@ -94,14 +94,18 @@ def _format(cell: dict[str, Any]) -> list[str]:
     return [str(cell["dtype"])] if "dtype" in cell else []
 
 
-def _gain_reading(cells: Cells) -> list[str]:
-    """In how many cases the library is faster, slower, or neither for sure, and how far it goes."""
+def _gain_reading(view: View, device: str, cells: Cells) -> list[str]:
+    """In how many cases the library is faster, slower, or neither for sure, how far it goes, and at what rates."""
     told = records(cells)
     faster = sum(cell["low"] > 1 for cell in told)
     slower = sum(cell["high"] < 1 for cell in told)
     text = f"The library is faster, interval and all, in {faster} of {len(told)} cases"
     text += f", and slower in {slower}" if slower else ""
-    return [f"{text}: it does the same layer at {_span(told)} times the speed."]
+    rates = records(view.quantity("libraries.rate", device=device, variant="library"))
+    return [
+        f"{text}: it does the same layer at {_span(told)} times the speed.",
+        *([f"With the library layers run at {_span(rates, 'FLOP/s')}."] if rates else []),
+    ]
 
 
 def _search_reading(view: View, device: str) -> list[str]:
