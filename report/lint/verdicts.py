@@ -156,10 +156,10 @@ def reading(study: Study) -> Found:
                 continue
             # What was counted in a single round is exact, though a single round gives no interval.
             counted = row["n_rounds"] == 1 and cell["low"] == cell["high"]
-            # What cannot be negative is cut at nothing.
-            row = row if cell["low"] != 0 else {**row, "low": max(0.0, row["low"])}
             for name in ("estimate",) if counted else ("estimate", "low", "high"):
-                if not _near(cell[name], row[name]):
+                # What cannot be negative is cut at nothing.
+                cut = name == "low" and cell["low"] == 0 and row["low"] < 0
+                if not cut and not _near(cell[name], row[name]):
                     yield _named(where, cell), f"{name} {cell[name]} is not row {behind[0]}'s {row[name]}", _AGAIN
 
 
