@@ -90,7 +90,7 @@ def test_a_touched_claim_is_judged_and_rendered_again_without_measuring(study: C
     (study.path / "report/claims/W15.yaml").touch()
     plan = study.snakemake(*TINY, "-n")
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "report", "study"}
+    assert jobs == {"judge", "report", "lint", "study"}
     done = study.snakemake(*TINY)
     assert done.returncode == 0, done.stderr
     assert study.rounds == before
