@@ -10,7 +10,7 @@ from report.cells import Cells
 from report.claims import Part
 from report.formula import Formula, Input
 from report.quantities import Quantity
-from report.reasons import cell_labels, value_of
+from report.reasons import cell_labels, in_words, known, value_of
 from report.rules import Ruling, decide
 from report.scope import in_scope
 from report.worked import Derived, Work
@@ -50,9 +50,9 @@ def arithmetic(
         return record
     found = [_worked(part, quantity, cells, one, whole, spelt) for one in (row, *_others(cells, ruling, row))]
     beside = [
-        {"name": name, "unit": unit, "formula": other.works[at].formula.text, **_told(other, at)}
+        {"name": name, "unit": unit, "formula": work.formula.text, **told}
         for name, unit, other in cells.beside
-        for at in range(len(other))
+        for work, told in zip(other.works, _told(other), strict=True)
     ]
     return {**record, **found[0], "also": found[1:], "beside": beside}
 
@@ -108,8 +108,12 @@ def _values(cells: Cells, row: int) -> dict[str, float | None]:
     return dict(zip(("value", "low", "high"), value_of(cells, row), strict=True))
 
 
-def _told(cells: Derived, row: int) -> dict[str, Any]:
-    return {"cell": cell_labels(cells, row), "labels": cells.label_values(row), **_values(cells, row)}
+def _told(cells: Derived) -> Iterator[dict[str, Any]]:
+    """Each cell in words, its labels and its values."""
+    columns = (cells.frame[name].tolist() for name in ("detail", "estimate", "low", "high"))
+    for labels, detail, *values in zip(cells.all_label_values(), *columns, strict=True):
+        ends = zip(("value", "low", "high"), map(known, values), strict=True)
+        yield {"cell": in_words(labels, str(detail)), "labels": labels, **dict(ends)}
 
 
 def _sensitivity(

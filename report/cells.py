@@ -100,10 +100,9 @@ class Cells:
         for name, value in wanted.items():
             allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
             column = self.frame[name]
-            hit = column.isin(allowed)
             if name == "device":
-                hit |= column.map(kind_of).isin(allowed)
-            keep &= hit.to_numpy(bool)
+                allowed += [one for one in column.unique() if kind_of(one) in allowed]
+            keep &= column.isin(allowed).to_numpy(bool)
         return self.at(keep)
 
     def at(self, rows: Any) -> Cells:

@@ -25,8 +25,8 @@ def coded(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**found) if found else table
 
 
-def read_coded(path: Path, experiments: Sequence[str] = ()) -> pd.DataFrame:
-    """A Parquet file with its text coded; of these experiments alone, if there are any.
+def read_coded(path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A Parquet file with its text coded; of these experiments and columns alone, if any are named.
 
     Raises FileNotFoundError, OSError or ValueError if it is not there or cannot be read.
     """
@@ -35,11 +35,12 @@ def read_coded(path: Path, experiments: Sequence[str] = ()) -> pd.DataFrame:
     text = [field.name for field in schema if arrow.types.is_string(field.type)]
     with parquet.ParquetFile(path, read_dictionary=text) as file:
         groups = [at for at in range(file.num_row_groups) if not experiments or _may_hold(file, at, experiments)]
-        contents = file.read_row_groups(groups).unify_dictionaries()
+        read = [*dict.fromkeys([*columns, "experiment"])] if columns and experiments else list(columns) or None
+        contents = file.read_row_groups(groups, columns=read).unify_dictionaries()
     if experiments:
         rows = contents["experiment"].to_pandas().isin(list(experiments)).to_numpy(bool)
         contents = contents if rows.all() else contents.filter(arrow.array(rows))
-    return coded(contents.to_pandas())
+    return coded((contents.select(list(columns)) if columns else contents).to_pandas())
 
 
 def _may_hold(file: parquet.ParquetFile, group: int, experiments: Sequence[str]) -> bool:

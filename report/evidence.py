@@ -100,10 +100,10 @@ class Data:
             rows = rows.assign(**{value: rows[value] / rows[per]})
         return _cells(rows, value, list(zip(rows.index)))
 
-    def samples(self, *experiments: str) -> pd.DataFrame:
-        """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES`."""
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES` (or in these)."""
         self.used.rows.update((name, "") for name in experiments)
-        return coded(self.nodes.samples(*experiments))
+        return coded(self.nodes.samples(*experiments, columns=columns))
 
     def of_samples(self, samples: pd.DataFrame) -> Cells:
         """Cells of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""

@@ -16,9 +16,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as arrow
-from pyarrow import compute, csv, parquet
+from pyarrow import csv, parquet
 
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
@@ -92,29 +93,32 @@ class _Table:
 
     def __init__(self, files: ExitStack, out: Path, name: str) -> None:
         self.rows, self.schema = 0, SCHEMAS[name]
-        self._parts, self._waiting, self._waited = name == "samples", list[arrow.Table](), 0
+        self._parted, self._waited = name == "samples", 0
+        self._waiting: dict[str, list[arrow.Table]] = {}
         self._parquet = files.enter_context(
             parquet.ParquetWriter(files.enter_context(atomic(out / f"{name}.parquet")), self.schema, compression="zstd")
         )
         self._csv = files.enter_context(csv.CSVWriter(files.enter_context(atomic(out / f"{name}.csv")), self.schema))
 
     def add(self, frame: pd.DataFrame) -> None:
-        self._waiting.append(arrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False))
+        contents = arrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
+        of = frame["experiment"].to_numpy(object) if self._parted else np.full(len(frame), "")
+        starts = np.flatnonzero(of[1:] != of[:-1]) + 1
+        # A node's samples come by experiment: a part of them is no copy.
+        for start, end in zip([0, *starts], [*starts, len(of)], strict=True):
+            if end > start:
+                self._waiting.setdefault(of[start], []).append(contents.slice(start, end - start))
         self.rows += len(frame)
         if self.rows - self._waited >= AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
         """Write what was added since the last time."""
-        if not self._waiting:
-            return
-        contents = arrow.concat_tables(self._waiting)
-        names = sorted(compute.unique(contents["experiment"]).to_pylist()) if self._parts else []
-        parts = [contents.filter(compute.equal(contents["experiment"], name)) for name in names]
-        for part in parts if len(parts) > 1 else [contents]:
-            self._parquet.write_table(part)
-            self._csv.write_table(part)
-        self._waiting, self._waited = [], self.rows
+        for _, parts in sorted(self._waiting.items()):
+            contents = arrow.concat_tables(parts)
+            self._parquet.write_table(contents)
+            self._csv.write_table(contents)
+        self._waiting, self._waited = {}, self.rows
 
 
 def _each(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[tuple[Node, pd.DataFrame, list[dict[str, str]]]]:

@@ -25,13 +25,14 @@ class Gathered(Nodes):
 
     folder: Path = Path()
     # Of the samples of a thousand nodes no more is held than what was asked for last.
-    _held: tuple[tuple[str, ...], pd.DataFrame] | None = None
+    _held: tuple[Any, pd.DataFrame] | None = None
 
-    def samples(self, *experiments: str) -> pd.DataFrame:
-        if self._held is None or self._held[0] != experiments:
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        asked = experiments, tuple(columns)
+        if self._held is None or self._held[0] != asked:
             path = self.folder / "samples.parquet"
             self._held = None
-            self._held = experiments, _read(path, experiments) if path.is_file() else empty_samples()
+            self._held = asked, _read(path, *asked) if path.is_file() else super().samples(columns=columns)
         return self._held[1]
 
 
@@ -53,9 +54,9 @@ def read_summary(folder: Path) -> pd.DataFrame:
     return _read(folder / "summary.parquet")
 
 
-def _read(path: Path, experiments: Sequence[str] = ()) -> pd.DataFrame:
+def _read(path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
     try:
-        return read_coded(path, experiments)
+        return read_coded(path, experiments, columns)
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`") from None
     except (OSError, ValueError) as broken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +58,20 @@ class Nodes:
     nodes: list[Node]
     refused: list[dict[str, str]]
 
-    def samples(self, *experiments: str) -> pd.DataFrame:
-        """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES`."""
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES` (or in these).
+
+        experiments: all, if none are named.
+        """
         tables = [node.samples for node in self.nodes if len(node.samples)]
         whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
-        return whole[whole["experiment"].isin(experiments)] if experiments else whole
+        whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
+        return whole[list(columns)] if columns else whole
 
 
+@cache
 def empty_samples() -> pd.DataFrame:
-    """A table of samples without rows."""
+    """A table of samples without rows, the same for all."""
     return pd.DataFrame({name: pd.Series(dtype=str(column.dtype)) for name, column in SAMPLES.columns.items()})
 
 

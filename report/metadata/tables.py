@@ -93,6 +93,7 @@ def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     parts = {part["name"]: part for part in one["parts"]}
+    encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
     for cell in one["cells"]:
         part = parts[cell["part"]]
         # A value that is no scalar is no label.
@@ -106,7 +107,7 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],
-            "labels": json.dumps(labels, sort_keys=True, ensure_ascii=False),
+            "labels": encoder.encode(labels),
         }
 
 

@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 @once
 def seeds(data: Data, metric: str) -> pd.DataFrame:
     """One row per run: the labels of _SERIES, batch, rate, seed (from 0), behind and value, the mean over rounds."""
-    samples = data.samples("convergence")
+    samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     wanted = (samples["metric"] == metric) & (samples["status"] == "ok")
     if not wanted.any():
         return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value", "behind"])

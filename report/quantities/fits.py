@@ -10,6 +10,7 @@ Source: Marquardt 1963, J. SIAM 11(2):431; the weights of the loss are Triggs et
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,10 @@ TOLERATED = 0.25
 # Logarithms of the numbers lie between these.
 _LOW, _HIGH = np.array([-7.0, -7.0, -23.0, 0.0]), np.array([1.0, 1.0, 0.0, 5.0])
 _STEPS = 200
+# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off at first.
+_SHARPNESS = (16.0, math.inf)
+# Of the first step: a longer one may leave the nearest valley.
+_DAMPING = 1.0
 # What a step must promise, of the cost, to be worth it: less is lost in rounding.
 _STILL = 1e-15
 # Kernels fitted at once, times the numbers of starts: what fits memory.
@@ -74,16 +79,22 @@ class _Problems:
             arithmetic_s=self.arithmetic_s[operators], memory_s=self.memory_s[operators],
         )  # fmt: skip
 
-    def misses(self, x: Floats) -> tuple[Floats, Floats]:
-        """Logarithm of predicted over measured of each kernel at x, of shape (problems, 4), and its derivatives."""
+    def misses(self, x: Floats, sharpness: float = math.inf) -> tuple[Floats, Floats]:
+        """Logarithm of predicted over measured of each kernel at x, of shape (problems, 4), and its derivatives.
+
+        sharpness: the power of the mean that stands for the larger of an operator's two times.
+        """
         peak, bandwidth, launch, cache = np.exp(-x).T
         slower = 1 + self.cached * (cache[self.problem] - 1)
         arithmetic = self.arithmetic_s * peak[self.problem][self.kernel]
         memory = self.memory_s * (bandwidth[self.problem] * slower)[self.kernel]
-        bound = memory > arithmetic
-        n = len(self.seconds)
-        computing = np.bincount(self.kernel, np.where(bound, 0.0, arithmetic), n)
-        moving = np.bincount(self.kernel, np.where(bound, memory, 0.0), n)
+        larger, n = np.maximum(arithmetic, memory), len(self.seconds)
+        # To that power, the smaller one over the larger; the larger one's share of the slope.
+        ratio = (np.minimum(arithmetic, memory) / larger) ** sharpness if sharpness < math.inf else 0.0
+        spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
+        of_memory = np.where(memory > arithmetic, lead, 1 - lead)
+        computing = np.bincount(self.kernel, spent_by * (1 - of_memory), n)
+        moving = np.bincount(self.kernel, spent_by * of_memory, n)
         launching = self.launches / launch[self.problem]
         spent = computing + moving + launching
         by_cache = moving * (1 - (1 - self.cached) / slower)
@@ -117,7 +128,9 @@ def _of_block(
     best, middle = np.empty((problems.n, 4)), np.full(problems.n, np.inf)
     for start in starts:
         x = np.where(moving, np.log([start[name] for name in NUMBERS]), fixed)
-        found = _solved(problems, np.tile(x, (problems.n, 1)), moving)
+        found = np.tile(x, (problems.n, 1))
+        for sharpness in _SHARPNESS:
+            found = _solved(problems, found, moving, sharpness)
         missed = np.abs(problems.misses(found)[0])
         median = np.array([np.median(part) for part in np.split(missed, np.flatnonzero(np.diff(problems.problem)) + 1)])
         better = median < middle
@@ -126,15 +139,15 @@ def _of_block(
             for row in np.exp(best).tolist()]  # fmt: skip
 
 
-def _solved(problems: _Problems, x: Floats, moving: Bools) -> Floats:
+def _solved(problems: _Problems, x: Floats, moving: Bools, sharpness: float) -> Floats:
     """The logarithms that cost least, near x; both of shape (problems, 4)."""
     done, at = x.copy(), np.arange(len(x))
-    damping = np.full(len(x), 1e-3)
-    misses, slopes = problems.misses(x)
+    damping = np.full(len(x), _DAMPING)
+    misses, slopes = problems.misses(x, sharpness)
     cost = problems.cost(misses)
     for _ in range(_STEPS):
         step, promised = _step(problems, x, misses, slopes, damping, moving)
-        moved, of_moved = problems.misses(x + step)
+        moved, of_moved = problems.misses(x + step, sharpness)
         lower = problems.cost(moved)
         better = lower < cost
         still = promised < _STILL * cost

@@ -96,7 +96,7 @@ def steps(data: Data) -> list[Step]:
             LAUNCHES * levels[name],
             needed_bytes(parameters[name], kept[name], BATCH),
         )
-        for name in sorted(names, key=lambda name: parameters[name])
+        for name in sorted(names, key=lambda name: (parameters[name], name))
     ]
 
 

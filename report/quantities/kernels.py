@@ -86,8 +86,9 @@ def _all_rounds(data: Data) -> dict[tuple[str, str, int], list[Kernels]]:
     found: dict[tuple[str, str, int], list[Kernels]] = {}
     code, _ = groups.fold(groups.ranks(points.table[name]) for name in PLACE)
     order = np.argsort(code, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
-        place, device, threads = points.table[PLACE].iloc[at[0]].tolist()
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    places = points.table[PLACE].iloc[order[starts]].itertuples(index=False, name=None)
+    for (place, device, threads), at in zip(places, np.split(order, starts[1:]), strict=True):
         made = _of_place(points, at, device, memory.last_level_cache(data, place, device))
         if made:
             found[place, device, int(threads)] = made
@@ -148,7 +149,7 @@ class _Points:
 def _points(data: Data) -> _Points | None:
     """Everything that was measured of kernels and ceilings; None if that is nothing."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes"]
-    samples = data.samples("peak", *_KERNELS)
+    samples = data.samples("peak", *_KERNELS, columns=[*columns, "status"])
     ok = samples.loc[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS), columns]
     # On a GPU a request's computation is a part of it; what it computes and moves is told by the whole.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")

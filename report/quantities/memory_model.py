@@ -74,7 +74,7 @@ def training_memory_bytes(data: Data) -> Derived:
     """
     ratio, works = model_ratio(data), []
     parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
-    for model in sorted(set(parameters) & set(kept), key=lambda name: parameters[name]):
+    for model in sorted(set(parameters) & set(kept), key=lambda name: (parameters[name], name)):
         inputs = {
             "s": state_bytes(),
             "N": Input(parameters[model], "1", "measured", "counted by this study", what=f"Parameters of {model}"),

@@ -7,7 +7,7 @@ machines, the place and the date.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,9 +124,9 @@ def cpu_over_gpu_per_request(data: Data) -> Derived:
         if priced is None:
             continue
         cores = part["cores"].astype(float).replace(0.0, float(cpu["usable_cores"]))
-        part = part.assign(cores=cores)
+        offered = part.assign(cores=cores).to_dict("records")
         for load in sorted({*LOADS, *part["requests_per_s"]}):
-            server, sure = _server(part, float(load))
+            server, sure = _server(offered, float(load))
             if server is None:
                 continue
             held = "held" if sure else "too close to tell whether held"
@@ -138,13 +138,13 @@ def cpu_over_gpu_per_request(data: Data) -> Derived:
     return derive(works)
 
 
-def _server(part: pd.DataFrame, load: float) -> tuple[Any, bool]:
+def _server(offered: Sequence[Mapping[Any, Any]], load: float) -> tuple[Any, bool]:
     """The server of the fewest cores that keeps the limit at a load or a higher one, and whether that is sure."""
-    enough = part[part["requests_per_s"] >= load]
+    enough = [one for one in offered if one["requests_per_s"] >= load]
     for end, sure in (("high", True), ("estimate", False)):
-        held = enough[enough[end] < LIMIT_S].sort_values(["cores", "requests_per_s"], kind="stable")
-        if len(held):
-            return held.iloc[0], sure
+        held = [one for one in enough if one[end] < LIMIT_S]
+        if held:
+            return min(held, key=lambda one: (one["cores"], one["requests_per_s"])), sure
     return None, False
 
 

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         out = Path(tempfile.mkdtemp(prefix="bench-"))
     os.chdir(ROOT)
     versions = _versions()
-    _idle()
+    idle()
     # Figures that are worth nothing need no machine to themselves.
     with nullcontext() if arguments.quick else node_lock(PATIENCE_S):
         data = _measured(arguments.quick, versions)
@@ -81,7 +81,7 @@ def _versions() -> dict[str, str]:
         ) from None
 
 
-def _idle(load: Callable[[float], float] = psutil.cpu_percent) -> None:
+def idle(load: Callable[[float], float] = psutil.cpu_percent) -> None:
     """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1. load: percent of all cores over some seconds."""
     if os.environ.get(ANYWAY) == "1":
         return
@@ -120,7 +120,7 @@ def _measured(quick: bool, versions: dict[str, str]) -> dict[str, Any]:
         "anyway": os.environ.get(ANYWAY) == "1",
         "started_utc": started,
         "ended_utc": utc(),
-        "machine": _machine(),
+        "machine": machine(),
         "versions": versions,
         "preset": {"name": PRESET, "rounds": plan.rounds, **vars(limits)},
         "truth": seen,
@@ -128,7 +128,7 @@ def _measured(quick: bool, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _machine() -> Any:
+def machine() -> Any:
     """The machine's record, made in a process that lets libraries choose their kernels, as those that measured."""
     told = subprocess.run([sys.executable, "-m", "experiments", "probe"], capture_output=True, text=True, check=True)
     return json.loads(told.stdout)

@@ -24,7 +24,7 @@ def text(data: dict[str, Any]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _table(columns: list[str], rows: list[list[str]], right: int) -> str:
+def table(columns: list[str], rows: list[list[str]], right: int) -> str:
     """A Markdown table whose last `right` columns are numbers, aligned to the right."""
     marks = ["---"] * (len(columns) - right) + ["---:"] * right
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [columns, marks, *rows])
@@ -66,13 +66,13 @@ def _truth(data: dict[str, Any]) -> str:
         rows.append([seen.label, outcome, rate, f"{seen.ratio:.3f}", f"{seen.low:.3f}–{seen.high:.3f}"])
     tally = ", ".join(f"{outcomes.count(word)} {word}" for word in ("met", "undecided", "missed"))
     peers = "; ".join(f"{name}: {what}" for name, what in raw["peers"].items())
-    table = _table(["point", f"target {low:g}–{high:g}", "bare loop", "ratio", "95% interval"], rows, 3)
+    points = table(["point", f"target {low:g}–{high:g}", "bare loop", "ratio", "95% interval"], rows, 3)
     return "\n\n".join(
         [
             "## Truth: the core's rate over that of a bare loop",
             f"Of {len(outcomes)} points: {tally}. Met: the whole interval lies within {low:g}–{high:g}; missed: the "
             "whole interval lies outside; undecided: neither.",
-            table,
+            points,
             f"Peers: {peers}.{_left_out(raw['left_out'])}",
         ]
     )
@@ -114,7 +114,7 @@ def _aa(data: dict[str, Any]) -> list[str]:
             )
         columns = ["method", f"target {low:.0%}–{high:.0%}", "intervals", "contain 1", "binomial 95%",
                    "median half-width", "scale for 95%"]  # fmt: skip
-        sections.append(f"### {title}\n\n{_table(columns, rows, 5)}")
+        sections.append(f"### {title}\n\n{table(columns, rows, 5)}")
     return sections
 
 
@@ -137,7 +137,7 @@ def _cost(data: dict[str, Any]) -> str:
             "## Cost: wall time for a point within ±1%",
             "Medians over the points that every method measured, and over runs; starting processes, building data "
             "and checking results included.",
-            _table(columns, rows, 3),
+            table(columns, rows, 3),
         ]
     )
 
@@ -148,7 +148,7 @@ def _duty(data: dict[str, Any]) -> str:
         [
             "## Duty: share of the wall time spent measuring",
             "On the same points. The rest is starting processes, building data, and for this study checking results.",
-            _table(["method", "measuring"], rows, 1),
+            table(["method", "measuring"], rows, 1),
         ]
     )
 

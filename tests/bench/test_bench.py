@@ -163,7 +163,7 @@ def test_a_wrong_product_of_a_peer_is_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(command.ANYWAY, raising=False)
     with pytest.raises(StudyError, match="busy: others take 50% of it"):
-        command._idle(lambda seconds: 50.0)
+        command.idle(lambda seconds: 50.0)
     asked: list[float] = []
 
     def busy(seconds: float) -> float:
@@ -171,14 +171,14 @@ def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) 
         return 50.0
 
     monkeypatch.setenv(command.ANYWAY, "1")
-    command._idle(busy)
+    command.idle(busy)
     assert asked == []
 
 
 def test_a_short_burst_of_load_is_no_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(command.ANYWAY, raising=False)
     seen = iter([0.0, 90.0, 1.0, 0.0, 2.0])
-    command._idle(lambda seconds: next(seen))
+    command.idle(lambda seconds: next(seen))
     assert next(seen, None) is None
 
 

@@ -86,3 +86,27 @@ def test_json_that_is_cut_off_is_named_with_its_line(tmp_path: Path) -> None:
     path.write_text('{"a": 1,\n "b": ')
     with pytest.raises(StudyError, match=r"a\.json, line 2: not JSON"):
         read_json(path)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inside: st.lists(inside) | st.dictionaries(st.sampled_from(["cells", "a", "b"]), inside),
+    )
+)
+def test_lists_in_lines_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    path = tmp_path_factory.mktemp("json") / "a.json"
+    write_json(path, value, in_lines="cells")
+    assert read_json(path) == value
+
+
+def test_each_item_of_such_a_list_has_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": [1, 2], "cells": [{"x": 1, "cells": [3]}, {"x": "é"}], "b": {"cells": []}}, in_lines="cells")
+    assert [line for line in path.read_text(encoding="utf-8").splitlines() if '"x"' in line] == [
+        '  {"x": 1, "cells": [3]},',
+        '  {"x": "é"}',
+    ]
+    with pytest.raises(ValueError):
+        write_json(path, {"cells": [float("nan")]}, in_lines="cells")
+    assert read_json(path)["a"] == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factor
     gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
     done = typed("judge", "--data", tmp_path / "data", "--out", tmp_path / "v.json")
     assert done.returncode == 2 and "synthetic, which are for tests only" in done.stderr
+
+
+@pytest.mark.slow
+def test_equal_data_are_judged_equally_whatever_order_sets_have(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert typed("gather", "--nodes", ROOT / "data" / "nodes", "--out", data).returncode == 0
+    judged = []
+    for seed in ("1", "2"):
+        out = tmp_path / seed / "verdicts.json"
+        command = [sys.executable, "-m", "report", "judge", "--data", str(data), "--out", str(out)]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True)
+        document = json.loads(out.read_text(encoding="utf-8"))
+        del document["generated_utc"]
+        judged.append(json.dumps(document))
+    assert judged[0] == judged[1]
 
 
 def test_light_commands_load_no_data_libraries(tmp_path: Path) -> None:

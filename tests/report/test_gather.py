@@ -157,3 +157,26 @@ def test_synthetic_data_is_refused_outside_tests(synthetic: Factory) -> None:
     filled(synthetic)
     with pytest.raises(StudyError, match="synthetic data is for tests only"):
         read_nodes([synthetic.root])
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10**6])
+def test_an_experiment_has_groups_of_rows_of_its_own(
+    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("report.gather.AT_ONCE", at_once)
+    for name in ("node-a", "node-b", "node-c"):
+        filled(synthetic, name)
+    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
+    with parquet.ParquetFile(tmp_path / "out" / "samples.parquet") as file:
+        groups = [set(file.read_row_group(at)["experiment"].to_pylist()) for at in range(file.num_row_groups)]
+    assert all(len(experiments) == 1 for experiments in groups)
+    assert len(groups) == {1: 6, 40: 6, 10**6: 2}[at_once]
+    columns = ["node", "experiment", "params", "metric", "round", "sample"]
+    whole = read_nodes([synthetic.root], True).samples().sort_values(columns, ignore_index=True)
+    for table in (pd.read_parquet(tmp_path / "out" / "samples.parquet"), pd.read_csv(tmp_path / "out" / "samples.csv")):
+        found = table.sort_values(columns, ignore_index=True)
+        assert found["node"].tolist() == whole["node"].tolist()
+        assert found["value"].to_numpy() == pytest.approx(whole["value"].to_numpy())
+    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
+    assert summary["row"].tolist() == list(range(len(summary)))
+    assert summary["node"].is_monotonic_increasing

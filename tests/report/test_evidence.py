@@ -1,0 +1,111 @@
+"""What quantities draw on: computed once, counted by rank, and traced to the rows that were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from report.cells import Cells
+from report.evidence import Data, Used, once
+
+from .conftest import Factory
+from .evidence import data
+
+
+def two_nodes(synthetic: Factory) -> Data:
+    nodes = [synthetic(name).gemm(20).gemm(10, n=256).clock() for name in ("node-a", "node-b")]
+    return data(synthetic, *nodes)
+
+
+def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Factory) -> None:
+    found = two_nodes(synthetic)
+    asked: list[tuple[Any, ...]] = []
+
+    @once
+    def rates(of: Data, metric: str, value: str = "estimate") -> Cells:
+        asked.append((metric, value))
+        return of.summary("gemm", metric, value)
+
+    first = rates(found, "time")
+    found.used = Used()
+    assert rates(found, "time") is first
+    assert found.used.rows == {("gemm", "time")}
+    rates(found, "time", value="flop_per_s")
+    assert asked == [("time", "estimate"), ("time", "flop_per_s")]
+    assert rates(two_nodes(synthetic), "time") is not first
+
+
+def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factory) -> None:
+    found, tries = two_nodes(synthetic), []
+
+    @once
+    def broken(of: Data) -> Cells:
+        of.summary("clock")
+        tries.append(1)
+        raise ValueError
+
+    for _ in range(2):
+        found.used = Used()
+        with pytest.raises(ValueError):
+            broken(found)
+        assert found.used.rows == {("clock", "time")}
+    assert len(tries) == 2
+
+
+def test_text_of_the_summary_and_of_samples_is_coded(synthetic: Factory) -> None:
+    found = two_nodes(synthetic)
+    for table in (found.table, found.samples("gemm"), found.samples("gemm", columns=["node", "value"])):
+        assert str(table["node"].dtype) == "category"
+        assert list(table["node"].cat.categories) == ["node-a", "node-b"]
+    assert list(found.samples("gemm", columns=["value", "node"]).columns) == ["value", "node"]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
+def test_a_percentile_is_that_of_every_round_by_nearest_rank(synthetic: Factory, share: float) -> None:
+    node = synthetic("node-a")
+    node.point("inference", 1.0, params={"model": "mlp", "batch": 1}, samples=37, spread=0.3)
+    node.point("inference", 2.0, params={"model": "cnn", "batch": 1}, samples=5)
+    found = data(synthetic, node)
+    cells = found.percentile("inference", share, least=10)
+    assert list(cells.frame["model"]) == ["mlp"]
+    rows = found.samples("inference")
+    rows = rows[rows["params"].astype(str).str.contains("mlp")]
+    by_round = [np.quantile(one, share, method="inverted_cdf") for _, one in rows.groupby("round")["value"]]
+    assert cells.frame["estimate"].iloc[0] == pytest.approx(np.exp(np.mean(np.log(by_round))))
+    assert not len(found.percentile("inference", share, least=100))
+    assert not len(found.percentile("clock", share, least=1))
+
+
+def test_rows_that_were_read_are_told_by_node(synthetic: Factory) -> None:
+    found = two_nodes(synthetic)
+    found.used = used = Used()
+    found.summary("gemm")
+    rows = found.rows_read(used)
+    for node in ("node-a", "node-b"):
+        here = found.table[(found.table["node"] == node) & (found.table["experiment"] == "gemm")]
+        assert rows[node] == tuple(here.index)
+    found.samples("clock")
+    assert all(len(found.rows_read(used)[node]) == 3 for node in ("node-a", "node-b"))
+    assert found.rows_read(Used()) == {}
+
+
+def test_rows_behind_points_are_those_of_the_summary_whatever_the_metric(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    for name in ("time", "graph_time"):
+        node.point("gemm", 1.0, metric=name, params={"m": 8, "n": 8, "k": 8})
+    node.point("gemm", 1.0, params={"m": 16, "n": 8, "k": 8})
+    found = data(synthetic, node)
+    points = found.table.drop_duplicates("params")
+    assert sorted(map(len, found.behind(points))) == [1, 2]
+    for point, behind in zip(points["params"], found.behind(points), strict=True):
+        assert behind == tuple(found.table.index[found.table["params"] == point])
+    assert found.behind(points.assign(backend="another")) == [(), ()]
+
+
+def test_nodes_that_share_a_label_are_told_apart(synthetic: Factory) -> None:
+    found = two_nodes(synthetic)
+    assert found.label("node-a") != found.label("node-b")
+    assert "(node-a)" in found.label("node-a")
+    assert found.label("unheard of") == "unheard of"
