@@ -130,7 +130,7 @@ SAMPLES = pa.DataFrameSchema(
     ],
     strict=True,
     ordered=False,
-    unique=["round", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "sample"],
+    unique=["node", "round", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "sample"],
 )
 
 
@@ -202,7 +202,8 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
     try:
-        with parquet.ParquetFile(path) as file:
+        # Files are small: read in one go, they need no reading ahead.
+        with parquet.ParquetFile(arrow.BufferReader(path.read_bytes()), pre_buffer=False) as file:
             contents = file.read(use_threads=False)
     except (arrow.ArrowException, OSError) as broken:
         reason = str(broken).splitlines()[0]

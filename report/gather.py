@@ -1,7 +1,7 @@
 """Gather: every node's samples and their summary as tidy tables, with the data dictionary.
 
-Nodes are read, checked and summarised one by one, by as many processes as there are
-cores, and written as they come: what is held at once does not grow with their number.
+Nodes are read, checked and summarised some at a time, by as many processes as there
+are cores, and written as they come: what is held at once does not grow with their number.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,13 @@ from pyarrow import csv, parquet
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
 from report.metadata import write_datapackage
-from report.nodes import Node, Nodes, empty_samples, find_nodes, read_folder, warn
+from report.nodes import Node, Nodes, empty_samples, find_nodes, read_folders, warn
 from report.summary import COLUMNS, POINT, summarise
 
 # Starting processes takes a second or two each: worth it from so many nodes on.
-MANY = 8
+MANY = 16
+# Nodes that are checked and summarised at once: what it costs to begin is shared by them.
+TOGETHER = 8
 # Rows that are written at once.
 AT_ONCE = 200_000
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
@@ -60,14 +64,13 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     with ExitStack() as files:
         tables = {name: _Table(files, out, name) for name in SCHEMAS}
         ok = 0
-        for node, summary, faults in _each(records):
-            found.nodes.append(node)
-            found.refused += faults
-            ok += int((summary["status"] == "ok").sum())
-            tables["samples"].add(node.samples)
-            summary.insert(0, "row", range(tables["summary"].rows, tables["summary"].rows + len(summary)))
-            tables["summary"].add(summary)
-            node.samples = empty_samples()
+        for part in _parts(records):
+            found.nodes += part.nodes
+            found.refused += part.refused
+            ok += int((part.summary["status"] == "ok").sum())
+            tables["samples"].add(part.samples)
+            part.summary.insert(0, "row", range(tables["summary"].rows, tables["summary"].rows + len(part.summary)))
+            tables["summary"].add(_arrow(part.summary, "summary"))
         for table in tables.values():
             table.flush()
     warn(found)
@@ -92,23 +95,25 @@ class _Table:
     """
 
     def __init__(self, files: ExitStack, out: Path, name: str) -> None:
-        self.rows, self.schema = 0, SCHEMAS[name]
+        self.rows, schema = 0, SCHEMAS[name]
         self._parted, self._waited = name == "samples", 0
         self._waiting: dict[str, list[arrow.Table]] = {}
         self._parquet = files.enter_context(
-            parquet.ParquetWriter(files.enter_context(atomic(out / f"{name}.parquet")), self.schema, compression="zstd")
+            parquet.ParquetWriter(files.enter_context(atomic(out / f"{name}.parquet")), schema, compression="zstd")
         )
-        self._csv = files.enter_context(csv.CSVWriter(files.enter_context(atomic(out / f"{name}.csv")), self.schema))
+        self._csv = files.enter_context(csv.CSVWriter(files.enter_context(atomic(out / f"{name}.csv")), schema))
 
-    def add(self, frame: pd.DataFrame) -> None:
-        contents = arrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
-        of = frame["experiment"].to_numpy(object) if self._parted else np.full(len(frame), "")
-        starts = np.flatnonzero(of[1:] != of[:-1]) + 1
+    def add(self, contents: arrow.Table) -> None:
+        if self._parted:
+            experiment = contents["experiment"].combine_chunks().dictionary_encode()
+            of, names = experiment.indices.to_numpy(), experiment.dictionary.to_pylist()
+        else:
+            of, names = np.zeros(len(contents), int), [""]
+        starts = np.flatnonzero(np.diff(of, prepend=-1))
         # A node's samples come by experiment: a part of them is no copy.
-        for start, end in zip([0, *starts], [*starts, len(of)], strict=True):
-            if end > start:
-                self._waiting.setdefault(of[start], []).append(contents.slice(start, end - start))
-        self.rows += len(frame)
+        for start, end in pairwise([*starts.tolist(), len(of)]):
+            self._waiting.setdefault(names[of[start]], []).append(contents.slice(start, end - start))
+        self.rows += len(contents)
         if self.rows - self._waited >= AT_ONCE:
             self.flush()
 
@@ -121,26 +126,48 @@ class _Table:
         self._waiting, self._waited = {}, self.rows
 
 
-def _each(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[tuple[Node, pd.DataFrame, list[dict[str, str]]]]:
-    """Each node with its samples, their summary and the files that cannot be used, in order."""
+@dataclass(frozen=True)
+class _Part:
+    """Some nodes, without their samples; these as the table that is written; their summary; what was refused."""
+
+    nodes: list[Node]
+    samples: arrow.Table
+    summary: pd.DataFrame
+    refused: list[dict[str, str]]
+
+
+def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
+    """All nodes, some at a time, in order."""
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parts = [records[at : at + TOGETHER] for at in range(0, len(records), TOGETHER)]
     if len(records) < MANY or workers < 2:
-        yield from (_summarised(*record) for record in records)
+        yield from map(_part, parts)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         # A window, so that what is done does not pile up before it is written.
-        ahead: deque[Future[tuple[Node, pd.DataFrame, list[dict[str, str]]]]] = deque()
-        for record in records:
-            ahead.append(pool.submit(_summarised, *record))
+        ahead: deque[Future[_Part]] = deque()
+        for part in parts:
+            ahead.append(pool.submit(_part, part))
             if len(ahead) > 2 * workers:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
 
 
-def _summarised(folder: Path, record: dict[str, Any]) -> tuple[Node, pd.DataFrame, list[dict[str, str]]]:
-    node, refused = read_folder(folder, record)
-    return node, summarise(node.samples), refused
+def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
+    found = read_folders(records)
+    nodes = [node for node, _ in found]
+    samples = Nodes(nodes, []).samples()
+    summary = summarise(samples)
+    places = summary["node"].map({node.id: place for place, node in enumerate(nodes)})
+    summary = summary.iloc[np.argsort(places.to_numpy(), kind="stable")]
+    for node in nodes:
+        node.samples = empty_samples()
+    return _Part(nodes, _arrow(samples, "samples"), summary, [fault for _, faults in found for fault in faults])
+
+
+def _arrow(frame: pd.DataFrame, name: str) -> arrow.Table:
+    return arrow.Table.from_pandas(frame, schema=SCHEMAS[name], preserve_index=False)
 
 
 def whole_dictionary() -> pd.DataFrame:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as arrow
 
@@ -85,10 +86,10 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     """
     records, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
-    for folder, record in records:
-        node, faults = read_folder(folder, record)
-        found.nodes.append(node)
-        refused += faults
+    for folder in records:
+        for node, faults in read_folders([folder]):
+            found.nodes.append(node)
+            refused += faults
     warn(found)
     return found
 
@@ -138,9 +139,25 @@ def _folders(directories: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def read_folder(folder: Path, record: dict[str, Any]) -> tuple[Node, list[dict[str, str]]]:
-    """A node with the samples of all its files, and the files that cannot be used with their reasons."""
-    node = Node(record, str(folder.parent), empty_samples())
+def read_folders(records: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[Node, list[dict[str, str]]]]:
+    """Nodes with the samples of all their files, and of each the files that cannot be used with their reasons.
+
+    records: folders with what their node.json says. Several are checked at once, which is sooner done than one by one.
+    """
+    files = [_loaded(folder) for folder, _ in records]
+    whole = _together([loaded for loaded, _ in files], [record for _, record in records])
+    if whole is None and len(records) > 1:
+        return [one for folder in records for one in read_folders([folder])]
+    found = []
+    for at, ((folder, record), (loaded, refused)) in enumerate(zip(records, files, strict=True)):
+        samples, used = _one_by_one(loaded, record, refused) if whole is None else (whole[at], loaded)
+        rounds = [{"file": path.name, **about} for path, _, about in used]
+        found.append((Node(record, str(folder.parent), samples, rounds), refused))
+    return found
+
+
+def _loaded(folder: Path) -> tuple[list[_File], list[dict[str, str]]]:
+    """A folder's files, and those that cannot be read with their reasons."""
     loaded: list[_File] = []
     refused: list[dict[str, str]] = []
     for path in sorted(folder.glob("*.parquet")):
@@ -151,28 +168,28 @@ def read_folder(folder: Path, record: dict[str, Any]) -> tuple[Node, list[dict[s
         except Exception as fault:
             # Whatever is wrong inside one file must not cost the others.
             refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
-    whole = _together(loaded, record)
-    if whole is None:
-        whole, loaded = _one_by_one(loaded, record, refused)
-    node.samples = whole
-    node.rounds = [{"file": path.name, **about} for path, _, about in loaded]
-    return node, refused
+    return loaded, refused
 
 
-def _together(loaded: Sequence[_File], record: dict[str, Any]) -> Any:
-    """All tables as one, checked at once; None if there is a fault in one of them."""
-    if not loaded:
-        return empty_samples()
+def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:
+    """The samples of each folder, all tables checked at once; None if there is a fault in one of them."""
+    tables = [table for loaded in folders for _, table, _ in loaded]
+    if not tables:
+        return [empty_samples() for _ in folders]
+    ends = np.cumsum([sum(len(table) for _, table, _ in loaded) for loaded in folders])
     try:
-        contents = arrow.concat_tables([table for _, table, _ in loaded], promote_options="default")
-        whole = validate(frame(contents), record["id"])
-        _belongs(whole, record, {})
+        contents = arrow.concat_tables(tables, promote_options="default")
+        whole = validate(frame(contents), ", ".join(record["id"] for record in records))
+        parts = [whole.iloc[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        for part, record in zip(parts, records, strict=True):
+            _belongs(part, record, {})
     except Exception:
         return None
-    places = pd.DataFrame({name: whole[name] for name in _ROUND}).assign(
-        file=[number for number, (_, table, _) in enumerate(loaded) for _ in range(len(table))]
-    )
-    return None if places.drop_duplicates().duplicated(_ROUND).any() else whole
+    file = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    places = whole[["node", *_ROUND]].assign(file=file).drop_duplicates()
+    if places.duplicated(["node", *_ROUND]).any():
+        return None
+    return [part.reset_index(drop=True) for part in parts]
 
 
 def _one_by_one(

@@ -164,6 +164,7 @@ def test_an_experiment_has_groups_of_rows_of_its_own(
     synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr("report.gather.AT_ONCE", at_once)
+    monkeypatch.setattr("report.gather.TOGETHER", 1)
     for name in ("node-a", "node-b", "node-c"):
         filled(synthetic, name)
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
