@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -48,11 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=NODES, help="how many nodes there are at most")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
-    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    if arguments.step:
-        return _step(arguments.step, arguments.work, arguments.nodes)
     out = arguments.out
     if arguments.quick and out == Path("docs"):
         # The figures of a smoke run are worth nothing: they may not take the place of those of a real one.
@@ -98,7 +93,7 @@ def _row(work: Path, nodes: int) -> dict[str, Any]:
     steps = {}
     for step in STEPS:
         start = time.perf_counter()
-        asked = [sys.executable, "-m", "tests.bench.scale", "--step", step, "--work", str(work), "--nodes", str(nodes)]
+        asked = [sys.executable, "-m", "tests.bench.scale_step", step, str(work), str(nodes)]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         if done.returncode:
             raise StudyError(f"scale: {step} of {nodes} nodes failed: {done.stderr.strip()[-500:]}")
@@ -113,34 +108,6 @@ def _busy_s() -> float:
     """Seconds that all cores together have worked, or were withheld, since the machine began."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
-
-
-def _step(step: str, work: Path, nodes: int) -> int:
-    """One step, and on standard output what it took and made."""
-    # Imported here: a person would wait for it too.
-    from report.gather import gather
-    from report.gathered import read_gathered
-    from report.judge import judge
-    from report.reference import REFERENCE, read_reference
-
-    made: dict[str, Any] = {}
-    if step == "gather":
-        gather(sorted((work / "fleet").iterdir())[:nodes], work / "data", allow_synthetic=True)
-    else:
-        out = work / "verdicts.json"
-        document = judge(read_gathered(work / "data", read_reference(REFERENCE)), out, allow_synthetic=True)
-        made = {
-            "claims": len(document["verdicts"]),
-            "cells": sum(len(one["cells"]) for one in document["verdicts"]),
-            "megabytes_written": out.stat().st_size / 1e6,
-        }
-    times = os.times()
-    # Linux counts in kilobytes, macOS in bytes.
-    unit = 1e6 if sys.platform == "darwin" else 1e3
-    peak = {whose: resource.getrusage(of).ru_maxrss / unit
-            for whose, of in (("parent", resource.RUSAGE_SELF), ("worker", resource.RUSAGE_CHILDREN))}  # fmt: skip
-    print(json.dumps({"cpu_s": sum(times[:4]), "peak_mb": peak, **made}))
-    return 0
 
 
 def wall_s(row: dict[str, Any]) -> float:
