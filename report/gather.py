@@ -120,7 +120,7 @@ class _Table:
     def flush(self) -> None:
         """Write what was added since the last time."""
         for _, parts in sorted(self._waiting.items()):
-            contents = arrow.concat_tables(parts)
+            contents = arrow.concat_tables(parts).combine_chunks()
             self._parquet.write_table(contents)
             self._csv.write_table(contents)
         self._waiting, self._waited = {}, self.rows
