@@ -11,11 +11,12 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,11 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
         for part in _parts(records):
             found.nodes += part.nodes
             found.refused += part.refused
-            ok += int((part.summary["status"] == "ok").sum())
+            ok += part.ok
             tables["samples"].add(part.samples)
-            part.summary.insert(0, "row", range(tables["summary"].rows, tables["summary"].rows + len(part.summary)))
-            tables["summary"].add(_arrow(part.summary, "summary"))
+            first = tables["summary"].rows
+            rows = arrow.array(range(first, first + len(part.summary)), arrow.int64())
+            tables["summary"].add(part.summary.set_column(0, "row", rows))
         for table in tables.values():
             table.flush()
     warn(found)
@@ -128,11 +130,12 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some nodes, without their samples; these as the table that is written; their summary; what was refused."""
+    """Some nodes, without their samples; these and their summary as the tables that are written; what was refused."""
 
     nodes: list[Node]
     samples: arrow.Table
-    summary: pd.DataFrame
+    summary: arrow.Table  # its rows are numbered when all are there
+    ok: int  # series
     refused: list[dict[str, str]]
 
 
@@ -143,15 +146,18 @@ def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
     if len(records) < MANY or workers < 2:
         yield from map(_part, parts)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    with (
+        TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as between,
+        ProcessPoolExecutor(workers, get_context("spawn")) as pool,
+    ):
         # A window, so that what is done does not pile up before it is written.
         ahead: deque[Future[_Part]] = deque()
-        for part in parts:
-            ahead.append(pool.submit(_part, part))
+        for number, part in enumerate(parts):
+            ahead.append(pool.submit(_sent, part, Path(between) / str(number)))
             if len(ahead) > 2 * workers:
-                yield ahead.popleft().result()
+                yield _received(ahead.popleft().result())
         while ahead:
-            yield ahead.popleft().result()
+            yield _received(ahead.popleft().result())
 
 
 def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
@@ -160,10 +166,41 @@ def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
     places = summary["node"].map({node.id: place for place, node in enumerate(nodes)})
-    summary = summary.iloc[np.argsort(places.to_numpy(), kind="stable")]
+    summary = summary.iloc[np.argsort(places.to_numpy(), kind="stable")].assign(row=0)
     for node in nodes:
         node.samples = empty_samples()
-    return _Part(nodes, _arrow(samples, "samples"), summary, [fault for _, faults in found for fault in faults])
+    return _Part(
+        nodes,
+        _arrow(samples, "samples"),
+        _arrow(summary, "summary"),
+        int((summary["status"] == "ok").sum()),
+        [fault for _, faults in found for fault in faults],
+    )
+
+
+def _sent(records: Sequence[tuple[Path, dict[str, Any]]], place: Path) -> _Part:
+    """As `_part`, its tables in files named after `place`: to pickle them takes a third of the time they took to make.
+
+    `_received` puts them back.
+    """
+    part = _part(records)
+    for table, name in ((part.samples, "samples"), (part.summary, "summary")):
+        with arrow.ipc.new_file(f"{place}.{name}", table.schema) as file:
+            file.write_table(table)
+    return replace(part, samples=place, summary=place)
+
+
+def _received(part: _Part) -> _Part:
+    """What `_sent` made. Files are mapped, and go when nobody reads them any more."""
+    return replace(part, samples=_mapped(f"{part.samples}.samples"), summary=_mapped(f"{part.summary}.summary"))
+
+
+def _mapped(path: str) -> arrow.Table:
+    table = arrow.ipc.open_file(arrow.memory_map(path)).read_all()
+    # Where a mapped file cannot be removed, its folder goes in the end.
+    with suppress(OSError):
+        Path(path).unlink()
+    return table
 
 
 def _arrow(frame: pd.DataFrame, name: str) -> arrow.Table:
