@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import pickle
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +100,6 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 
     Raises StudyError naming file, line, key and, for a misspelt word, the one meant.
     """
-    # Imported here: `list` and `--help` should not wait for a YAML parser.
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -109,6 +107,16 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
         raise StudyError(f"{path}: no such file") from None
     except UnicodeDecodeError as broken:
         raise StudyError(f"{path}: not UTF-8 text ({broken.reason} at byte {broken.start})") from None
+    return pickle.loads(_parsed(str(path), text, json.dumps(schema) if schema is not None else ""))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(path: str, text: str, schema: str) -> bytes:
+    """The document, pickled: to parse one with its lines takes a hundred times as long as to copy it."""
+    # Imported here: `list` and `--help` should not wait for a YAML parser.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
         document = YAML(typ="rt").load(text)
     except MarkedYAMLError as broken:
@@ -118,9 +126,9 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     except YAMLError as broken:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
-    if schema is not None:
-        check(document, schema, path)
-    return _plain(document)
+    if schema:
+        check(document, json.loads(schema), path)
+    return pickle.dumps(_plain(document))
 
 
 def _plain(node: Any) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from report.cells import Cells
 from report.evidence import Data
 from report.nodes import read_nodes
 from report.quantities import quantities
+from report.render.measurements import Exhibit, sections
 from report.scope import in_scope
 
 from .conftest import Factory, SyntheticNode
@@ -27,3 +30,21 @@ def value(cells: Cells) -> float:
     """The estimate of the only cell."""
     assert len(cells) == 1
     return float(cells.frame["estimate"].iloc[0])
+
+
+class Shown(Mapping[str, list[Exhibit]]):
+    """What gathered nodes show, by family; a family is made when it is asked for. records: of the nodes."""
+
+    def __init__(self, data: Path, records: Sequence[Mapping[str, Any]]) -> None:
+        self.data, self.records = data, records
+
+    def __getitem__(self, key: str) -> list[Exhibit]:
+        for section in sections(self.data, self.records, [key]):
+            return section.exhibits
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (section.key for section in sections(self.data, self.records))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -360,7 +360,7 @@ def test_published_models_in_a_gpus_memory(synthetic: Factory) -> None:
 def test_the_report_shows_them_in_a_section_of_their_own(synthetic: Factory, tmp_path: Path) -> None:
     gather([synthetic.write([host(synthetic, "node-a")])], tmp_path / "data", allow_synthetic=True)
     records = json.loads((tmp_path / "data" / "nodes.json").read_text())
-    found = {section.key: section for section in sections(tmp_path / "data", records)}
+    found = {section.key: section for section in sections(tmp_path / "data", records, ["predicted"])}
     assert found["predicted"].title == "What GPUs that were not measured would do"
     (exhibit,) = found["predicted"].exhibits
     assert exhibit.table and exhibit.drawing
@@ -380,7 +380,7 @@ def test_the_report_says_how_far_scaled_predictions_miss(
     gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
     monkeypatch.setattr("report.render.measurements.base.read_reference", lambda _: KNOWN)
     records = json.loads((tmp_path / "data" / "nodes.json").read_text())
-    found = {section.key: section for section in sections(tmp_path / "data", records)}
+    found = {section.key: section for section in sections(tmp_path / "data", records, ["predicted"])}
     exhibit = found["predicted"].exhibits[0]
     assert exhibit.drawing and not any(row["open"] for row in exhibit.drawing.shows["rows"])
     assert (
@@ -393,4 +393,4 @@ def test_the_report_says_how_far_scaled_predictions_miss(
 def test_a_node_that_trained_nothing_has_no_predictions(synthetic: Factory, tmp_path: Path) -> None:
     gather([synthetic.write([synthetic("node-a").clock()])], tmp_path / "data", allow_synthetic=True)
     records = json.loads((tmp_path / "data" / "nodes.json").read_text())
-    assert "predicted" not in {section.key for section in sections(tmp_path / "data", records)}
+    assert "predicted" not in {section.key for section in sections(tmp_path / "data", records, ["predicted"])}

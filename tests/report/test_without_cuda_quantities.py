@@ -16,9 +16,10 @@ from report.judge import CLAIMS
 from report.quantities import quantities
 from report.reference import REFERENCE, read_reference
 from report.render.figures import keep
-from report.render.measurements import Exhibit, sections
+from report.render.measurements import Exhibit
 from report.scope import in_scope, lacking
 from report.weigh import Evidence, weigh
+from tests.report.evidence import Shown
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
@@ -103,8 +104,7 @@ def show(synthetic: Factory, tmp_path: Path) -> Any:
     def shown(*nodes: SyntheticNode) -> list[Exhibit]:
         gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
         records = read_json(tmp_path / "data" / "nodes.json")
-        found = {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
-        return found.get("without-cuda", [])
+        return Shown(tmp_path / "data", records).get("without-cuda", [])
 
     return shown
 

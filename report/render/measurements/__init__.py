@@ -75,12 +75,16 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def sections(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Every family that has something to show, node by node. `data`: what `report gather` wrote. Raises StudyError."""
+def sections(data: Path, nodes: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()) -> list[Section]:
+    """Every family (or of these keys) that has something to show, node by node.
+
+    `data`: what `report gather` wrote. Raises StudyError.
+    """
     given = views(data, nodes)
     made = [
         Section(one.key, one.title, [shown.finished() for view in given for shown in one.show(view)])
         for one in FAMILIES
+        if not wanted or one.key in wanted
     ]
     return [section for section in made if section.exhibits]
 

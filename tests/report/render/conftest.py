@@ -14,10 +14,10 @@ import pytest
 from contract.files import read_json
 from report.gather import gather
 from report.render import render
-from report.render.measurements import Exhibit, sections
 from report.summary import COLUMNS, POINT
 from report.verdicts import VERDICTS
 from tests.report.conftest import Factory, SyntheticNode
+from tests.report.evidence import Shown
 
 ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}
 TITLES = {
@@ -38,13 +38,12 @@ NODE = "example-cpu-2c-0a1b2c"
 
 
 @pytest.fixture
-def shown(synthetic: Factory, tmp_path: Path) -> Callable[..., dict[str, list[Exhibit]]]:
+def shown(synthetic: Factory, tmp_path: Path) -> Callable[..., Shown]:
     """Gathers synthetic nodes, and gives what they show, by family."""
 
-    def by_family(*nodes: SyntheticNode) -> dict[str, list[Exhibit]]:
+    def by_family(*nodes: SyntheticNode) -> Shown:
         gather([synthetic.write(nodes)], tmp_path / "data", allow_synthetic=True)
-        records = read_json(tmp_path / "data" / "nodes.json")
-        return {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
+        return Shown(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
 
     return by_family
 

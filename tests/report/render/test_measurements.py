@@ -19,6 +19,7 @@ from report.render.figures import Drawing
 from report.render.measurements import FAMILIES, Exhibit, Table, left_out_points, sections
 from report.render.measurements.base import NOTHING, with_parameters
 from report.render.measurements.gemm import MOST_NAMED
+from tests.report.evidence import Shown
 
 CACHES = {"L1d": {"bytes": 2**16, "instances": 2}, "L3": {"bytes": 2**25, "instances": 1}}
 
@@ -33,13 +34,13 @@ def drawings(data: Path, nodes: list[dict]) -> dict[str, Drawing]:
 def show(synthetic, tmp_path: Path):
     """Gathers synthetic nodes and gives what they show, by family."""
 
-    def shown(*nodes: Any) -> dict[str, list[Exhibit]]:
+    def shown(*nodes: Any) -> Shown:
         root = synthetic.write(nodes)
         gather([root], tmp_path / "data", allow_synthetic=True)
         records = read_json(tmp_path / "data" / "nodes.json")
         for record in records:
             record["hardware"]["cpu"]["caches"] = CACHES
-        return {section.key: section.exhibits for section in sections(tmp_path / "data", records)}
+        return Shown(tmp_path / "data", records)
 
     return shown
 
