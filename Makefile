@@ -13,8 +13,8 @@ study: .venv/study.stamp
 
 # Whole studies after the rest, one at a time: they measure, and browsers draw.
 test: .venv/test.stamp check
-	pytest -n auto -m "not slow"
-	pytest -m slow
+	pytest -n auto --dist loadfile --durations=10 -m "not slow"
+	pytest --durations=15 -m slow
 
 # What CI holds besides the tests: style, types, spelling, the workflow's own linters.
 check: .venv/test.stamp
