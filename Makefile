@@ -11,7 +11,7 @@ study: .venv/study.stamp
 	@python -m report summary --verdicts results/verdicts.json
 	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 
-# Whole studies after the rest, one at a time: they measure, and browsers draw.
+# Whole studies after the rest, one at a time: they measure.
 test: .venv/test.stamp check
 	pytest -n auto --dist loadfile --durations=10 -m "not slow"
 	pytest --durations=15 -m slow

@@ -92,7 +92,6 @@ def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> 
     assert (spread.median() - 1).abs().min() > 0.01
 
 
-@pytest.mark.slow
 def test_a_smoke_run_writes_the_page_and_its_data(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = subprocess.run(

@@ -70,7 +70,6 @@ def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factor
     assert done.returncode == 2 and "synthetic, which are for tests only" in done.stderr
 
 
-@pytest.mark.slow
 def test_equal_data_are_judged_equally_whatever_order_sets_have(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert typed("gather", "--nodes", ROOT / "data" / "nodes", "--out", data).returncode == 0

@@ -160,7 +160,6 @@ def test_a_file_without_contradictions_has_no_section(make_document: Any) -> Non
 # ------------------------------------------------------------------ the whole page
 
 
-@pytest.mark.slow
 def test_claims_and_contradictions_lead_to_each_other(whole: Path) -> None:
     page = BeautifulSoup((whole / "index.html").read_text(encoding="utf-8"), "html.parser")
     ids = {tag["id"] for tag in page.select("[id]")}
@@ -169,7 +168,6 @@ def test_claims_and_contradictions_lead_to_each_other(whole: Path) -> None:
     assert page.select_one("nav.contents a[href='#contradictions']")
 
 
-@pytest.mark.slow
 def test_the_pdf_holds_the_section(whole: Path, document: dict[str, Any]) -> None:
     text = " ".join(" ".join(page.extract_text() for page in PdfReader(whole / "report.pdf").pages).split())
     assert "Where the articles contradict" in text
@@ -177,7 +175,6 @@ def test_the_pdf_holds_the_section(whole: Path, document: dict[str, Any]) -> Non
         assert one["answer"] in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 390, 1280])
 def test_no_width_scrolls_sideways_or_cuts_a_row(whole: Path, chromium: Any, width: int) -> None:
     context = chromium.new_context(viewport={"width": width, "height": 800})
@@ -189,7 +186,6 @@ def test_no_width_scrolls_sideways_or_cuts_a_row(whole: Path, chromium: Any, wid
     context.close()
 
 
-@pytest.mark.slow
 def test_a_report_without_contradictions_renders(document: dict[str, Any], tmp_path: Path) -> None:
     old = {key: value for key, value in document.items() if key != "contradictions"}
     (tmp_path / "verdicts.json").write_text(json.dumps(old), encoding="utf-8")

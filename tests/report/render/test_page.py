@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def visit(chromium, report: Path):
