@@ -41,8 +41,8 @@ def test_programs_are_told_how_many_rounds_an_experiment_has(
     rounds = json.loads(capsys.readouterr().out)["experiments"]
     assert (rounds["clock"], rounds["peak"], rounds["transfer"]) == (
         {"cpu": 1, "gpu": 0},
-        {"cpu": 2, "gpu": 0},
-        {"cpu": 0, "gpu": 2},
+        {"cpu": 3, "gpu": 0},
+        {"cpu": 0, "gpu": 3},
     )
 
 
@@ -57,8 +57,8 @@ def change(tmp_path: Path, old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("rounds: 2", "runds: 2", ["line 2", "runds: unknown key", "Did you mean 'rounds'?"]),
-        ("rounds: 2", "rounds: three", ["line 2", "rounds", "'three' is not of type integer"]),
+        ("rounds: 3", "runds: 3", ["line 2", "runds: unknown key", "Did you mean 'rounds'?"]),
+        ("rounds: 3", "rounds: three", ["line 2", "rounds", "'three' is not of type integer"]),
         ("dtype: [float64, bfloat16]", "dtype: [float46]", ["experiments.gemm.sweep.1.grid.dtype.0", "'float64'"]),
         ("  gemm:", "  gem:", ["experiments.gem: unknown key", "Did you mean 'gemm'?"]),
         ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256, q: 256}", ["cases.0.q", "unknown key"]),
