@@ -140,10 +140,6 @@ class Cells:
         ]
         held = top[[*by, *VALUES]].assign(low=low, high=high, se=top["se"] * grown, detail=detail)
         return Cells(held.reset_index(drop=True), self.log)
-        top = order.groupby(list(by), dropna=False, sort=True).head(1).sort_values(list(by), kind="stable")
-        columns = zip(*(top[name].tolist() for name in of), strict=True) if of else [()] * len(top)
-        detail = [", ".join(str(_plain(value)) for value in values if not _absent(value)) for values in columns]
-        return Cells(top[[*by, *VALUES]].assign(detail=detail).reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Cells:
         """The cells with these labels set, the same for all or one value per cell."""

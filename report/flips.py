@@ -6,10 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report.claims import Part
-from report.reasons import capital
 from report.robustness import NEAR_FACTOR, together
 from report.rules import Ruling
-from report.wording import count, interval, label_value, number, several, threshold_text, thresholds_text, with_unit
+from report.wording import (
+    capital,
+    count,
+    interval,
+    label_value,
+    number,
+    several,
+    threshold_text,
+    thresholds_text,
+    with_unit,
+)
 
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
 ROBUST, SENSITIVE, UNTRIED = "robust", "sensitive", "not varied"

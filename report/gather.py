@@ -6,7 +6,6 @@ are cores, and written as they come: what is held at once does not grow with the
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
 from report.metadata import write_datapackage
 from report.nodes import Node, Nodes, empty_samples, find_nodes, read_folders, warn
+from report.processors import processors
 from report.summary import COLUMNS, POINT, summarise
 
 # Starting processes takes a second or two each: worth it from so many nodes on.
@@ -141,7 +141,7 @@ class _Part:
 
 def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
     """All nodes, some at a time, in order."""
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = processors()
     parts = [records[at : at + TOGETHER] for at in range(0, len(records), TOGETHER)]
     if len(records) < MANY or workers < 2:
         yield from map(_part, parts)

@@ -23,18 +23,18 @@ from report.metadata import write_tables
 from report.nodes import Node
 from report.orphans import listed, uses
 from report.pairs import read_triangulation
-from report.reasons import capital, combined, of_parts
+from report.reasons import combined, of_parts
 from report.reference import source
+from report.rejudge import again
 from report.triangulation import compare
 from report.verdicts import VERDICTS
-from report.weigh import Evidence, Weighed, cell_records, part_record, weigh
+from report.weigh import AWAITING, Evidence, Weighed, cell_records, part_record, weigh
+from report.wording import capital
 
 PACKAGE = Path(__file__).parent
 CLAIMS = PACKAGE / "claims"
 # The weakest tier that a verdict rests on is the one it bears.
 _TIERS = ("measured", "derived", "documented")
-# What takes longest to come stands for a claim that lacks several things.
-_AWAITING = ("awaiting experiment", "awaiting hardware", "awaiting source")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "quantity", "estimate", "low", "high", "unit", "threshold",
     "boundary", "reason", "evidence_tier", "version",
@@ -111,10 +111,12 @@ def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
         def whole(outcome: str, place: int = place) -> str:
             outcomes = [outcome if i == place else other.outcome for i, other in enumerate(weighed)]
             awaited = [name for name in outcomes if name.startswith("awaiting")]
-            return min(awaited, key=_AWAITING.index) if awaited else combined(outcomes)
+            return min(awaited, key=AWAITING.index) if awaited else combined(outcomes)
 
-        parts.append(part_record(one, evidence, whole))
-    first = next((part for part in parts if part["estimate"] is not None), parts[0] if parts else {})
+        parts.append({**part_record(one, evidence, whole), "rejudge": again(one, claim, evidence)})
+    # The number that a verdict is told with is of a part that came out as the whole did, where there is one.
+    known = [part for part in parts if part["estimate"] is not None]
+    first = next((part for part in known if part["outcome"] == verdict), (known or parts or [{}])[0])
     several = len(parts) > 1
     tiers = [one.quantity.tier for one in weighed if one.ruling is not None and one.quantity is not None]
     return {
@@ -151,14 +153,10 @@ def whole_verdict(weighed: Sequence[Weighed]) -> tuple[str, str]:
     if len(weighed) == 1:
         return weighed[0].outcome, weighed[0].reason
     outcomes = {one.part.name: one.outcome for one in weighed}
-    said = [
-        f"{one.part.name[:1].upper()}{one.part.name[1:]} ({one.outcome}): {one.reason}"
-        for one in weighed
-        if one.decided
-    ]
+    said = [f"{capital(one.part.name)} ({one.outcome}): {one.reason}" for one in weighed if one.decided]
     waiting = [one for one in weighed if not one.decided]
     if waiting:
-        verdict = min((one.outcome for one in waiting), key=_AWAITING.index)
+        verdict = min((one.outcome for one in waiting), key=AWAITING.index)
         texts = list(dict.fromkeys(one.reason for one in sorted(waiting, key=lambda one: one.outcome != verdict)))
         return verdict, ". ".join(["; ".join(texts), *(["Decided already", " ".join(said)] if said else [])])
     verdict = combined(list(outcomes.values()))

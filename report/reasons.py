@@ -13,7 +13,7 @@ from report.claims import Part
 from report.evidence import Data
 from report.quantities import Quantity
 from report.rules import Outcome, Ruling, Threshold, direction
-from report.wording import count, exactly, interval, labels_text, number, several, threshold_text
+from report.wording import capital, count, exactly, interval, labels_text, number, several, threshold_text
 
 
 def value_of(cells: Cells, row: int) -> tuple[float | None, float | None, float | None]:
@@ -107,10 +107,6 @@ def _name(part: Part, side: str, data: Data) -> str:
         entry = data.reference[str(value)]
         return f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]} ({exactly(float(entry['value']))})"
     return str(value).upper() if value in ("cpu", "gpu") else str(value)
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:

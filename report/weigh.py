@@ -19,6 +19,8 @@ from report.scope import in_scope, lacking
 from report.spans import spans
 
 DECIDED = ("supported", "challenged", "depends", "undecided")
+# What takes longest to come stands for a claim that lacks several things.
+AWAITING = ("awaiting experiment", "awaiting hardware", "awaiting source")
 
 
 @dataclass

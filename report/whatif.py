@@ -18,6 +18,7 @@ from report.evidence import Data, MissingSourceError
 from report.judge import refuse_synthetic
 from report.judge import whole_verdict as whole
 from report.quantities import quantities
+from report.rejudge import single_socket
 from report.scope import in_scope
 from report.weigh import Evidence, Weighed, weigh
 from report.wording import count, several
@@ -117,9 +118,7 @@ class _Court:
         self.old = Evidence(data)
         other = Data(data.nodes, changes.reference, data.table) if self.entries else data
         self.new = Evidence(other) if self.entries else self.old
-        self.single = [
-            node.id for node in data.nodes.nodes if (node.record["hardware"].get("cpu") or {}).get("sockets") == 1
-        ]
+        self.single = single_socket(data)
         self.labels = {node.id: data.label(node.id) for node in data.nodes.nodes}
 
     def before(self, claim: Claim) -> Outcome:

@@ -14,6 +14,13 @@ _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G"
 _NOT_SHOWN = {"1", ""}
 _SPELT = {"d": "days", "h": "hours"}
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
+BASELINES = {
+    "core": "one core",
+    "socket": "one socket",
+    "node": "all cores",
+    "fleet": "the fastest CPU of all nodes",
+    "laptop": "a laptop",
+}
 
 
 def prefix(value: float, unit: str) -> tuple[float, str]:
@@ -98,7 +105,8 @@ def threshold_text(value: float | Sequence[float], unit: str) -> str:
 
 def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: str = "and") -> str:
     """Several thresholds, the unit said once where all bear the same: '1, 2 or 4 MAC/cycle'."""
-    numbers = [[value] if isinstance(value, (int, float)) else list(value) for value in values]
+    # A range whose ends are equal is one number.
+    numbers = [[value] if isinstance(value, (int, float)) else list(dict.fromkeys(value)) for value in values]
     scaled = {prefix(float(one), unit) for pair in numbers for one in pair}
     if len(scaled) == 1:
         scale, name = scaled.pop()
@@ -117,6 +125,11 @@ def several(items: Sequence[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def capital(text: str) -> str:
+    """`text` with its first letter a capital one."""
+    return text[:1].upper() + text[1:]
 
 
 def count(n: int, noun: str) -> str:
@@ -147,7 +160,7 @@ def label_value(name: str, value: Any) -> str:
     if name == "precision":
         return f"{value} precision"
     if name == "baseline":
-        return {"core": "against one core", "node": "against all cores"}.get(str(value), f"against {value}")
+        return f"against {BASELINES.get(str(value), value)}"
     if name in ("footprint", "size") and not isinstance(value, str):
         return f"{name} {with_unit(float(value), 'B')}"
     if name == "parameters":

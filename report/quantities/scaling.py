@@ -65,7 +65,7 @@ def training_efficiency(data: Data) -> Cells:
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
 # Of the highest rate, what counts as having reached it.
-_SATURATED = 0.9
+SATURATED = 0.9
 
 
 @quantity(
@@ -94,7 +94,7 @@ def throughput_over_eighth(data: Data) -> Cells:
         if not refused or largest % 8 or largest // 8 not in batches:
             continue
         above, below = (rates.at([batches[batch]]).by(*_SERIES) for batch in (largest, largest // 8))
-        enough = group.loc[group["estimate"] >= _SATURATED * group["estimate"].max(), "batch"].astype(int).min()
+        enough = group.loc[group["estimate"] >= SATURATED * group["estimate"].max(), "batch"].astype(int).min()
         said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
         found.append((above / below).label(batch=largest, detail=said))
     return concat(found) if found else Cells.empty()

@@ -16,11 +16,12 @@ RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
     ("all cores, as it comes", {"device": "cpu", "backend": "torch", "dtype": "float32"}, True),
+    ("all cores, best library", {"device": "cpu", "dtype": "float32"}, True),
     ("all cores, at their best", {"device": "cpu"}, True),
     ("GPU, float32", {"device": "gpu", "dtype": "float32"}, False),
     ("GPU, at its best", {"device": "gpu"}, False),
 )
-BASE, DEFAULT, WHOLE, TOP = RUNGS[0][0], RUNGS[2][0], RUNGS[3][0], RUNGS[5][0]
+BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 _LABELS = ("model", "batch", "rung", "place")
 _NEEDS = {"experiments": ["training"], "device": "any"}
 

@@ -17,10 +17,10 @@ from contract.files import read_json, read_yaml
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = sorted((ROOT / "report" / "claims").glob("*.yaml"))
 REFERENCES = sorted((ROOT / "data" / "reference").glob("*.yaml"))
-# Truncated SHA-256 of every run of eight words in the three articles: enough to notice a copied
+# Truncated SHA-256 of every run of six words in the three articles: enough to notice a copied
 # sentence without shipping what is not ours to ship.
 SHINGLES = frozenset((Path(__file__).parent / "article_shingles.txt").read_text().split())
-RUN = 8
+RUN = 6
 ARTICLES = {"N": "nuface", "G": "gpuserver", "W": "whygpu"}
 # Planned experiments that a claim may wait for.
 EXPERIMENTS = {
@@ -79,7 +79,7 @@ def texts(node: Any) -> Iterator[str]:
 
 
 def shingles(text: str) -> dict[str, str]:
-    """Hash -> run of eight words, lower case, without punctuation."""
+    """Hash -> run of six words, lower case, without punctuation."""
     words = re.findall(r"[a-z0-9]+", unicodedata.normalize("NFKC", text).lower())
     runs = (" ".join(words[start : start + RUN]) for start in range(len(words) - RUN + 1))
     return {hashlib.sha256(run.encode()).hexdigest()[:12]: run for run in runs}

@@ -128,6 +128,7 @@ def test_without_a_batch_that_did_not_fit_the_largest_is_not_known(
         ("one core, as it comes", 10, "torch, float32"),
         ("one core, at its best", 20, "torch, bfloat16"),
         ("all cores, as it comes", 18, "torch, float32"),
+        ("all cores, best library", 27, "onednn, float32"),
         ("all cores, at their best", 60, "inductor, bfloat16"),
         ("GPU, float32", 900, "torch, float32"),
         ("GPU, at its best", 3000, "torch, bfloat16"),
@@ -144,7 +145,12 @@ def test_gains_are_over_one_core_as_it_comes_of_the_same_node(synthetic: Factory
     found = data(synthetic, with_gpu(synthetic), host(synthetic, "node-b", gain=5.0))
     gains = of("training.ladder_gain", found, node="node-b").frame.set_index("rung")["estimate"]
     assert gains.to_dict() == pytest.approx(
-        {"one core, at its best": 2, "all cores, as it comes": 1.8, "all cores, at their best": 6}
+        {
+            "one core, at its best": 2,
+            "all cores, as it comes": 1.8,
+            "all cores, best library": 2.7,
+            "all cores, at their best": 6,
+        }
     )
     assert value(of("training.ladder_gain", found, rung="GPU, at its best")) == pytest.approx(300)
 

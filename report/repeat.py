@@ -1,0 +1,139 @@
+"""How well a run repeats: two runs of the same machine, point by point (an A/A test).
+
+Nothing differs between them but the time. If the intervals mean what they say, the ratio of the two runs is 1 within
+its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contract.errors import StudyError
+from contract.files import check, read_json
+from report import stats
+from report.evidence import Data
+from report.nodes import Node, Nodes, read_nodes
+from report.rules import Floats
+from report.summary import SERIES
+
+TABLE = Path(__file__).parent.parent / "data" / "repeat.json"
+SCHEMA = Path(__file__).parent / "schemas" / "repeat.schema.json"
+# What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
+LEVEL = 0.95
+# An experiment of which fewer points agree is to be explained.
+ENOUGH = 0.9
+_NUMBERS = ["estimate", "low", "high", "log_se", "df"]
+
+
+def compare_runs(first: Path, second: Path) -> dict[str, Any]:
+    """The table of two runs' folders of the same node, ready to be written: `read_repeat` reads it.
+
+    Raises StudyError if a folder is none of a node, if the nodes differ, or if no point was measured in both.
+    """
+    runs = [_run_of(folder) for folder in (first, second)]
+    one, other = (run.nodes[0] for run in runs)
+    if one.id != other.id:
+        raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
+    points = compared(*(Data(run).table for run in runs))
+    if not len(points):
+        raise StudyError(f"{first} and {second}: no point was measured in both")
+    return {
+        "origin": "measured",
+        "level": LEVEL,
+        "node": one.id,
+        "runs": [_run(node) for node in (one, other)],
+        "experiments": [_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)],
+        "all": _shares(points),
+    }
+
+
+def _run_of(folder: Path) -> Nodes:
+    found = read_nodes([folder])
+    if len(found.nodes) != 1:
+        raise StudyError(f"{folder}: holds {len(found.nodes)} nodes: give the folder of one run of one node")
+    return found
+
+
+def _run(node: Node) -> dict[str, Any]:
+    return {
+        "started_utc": node.record["started_utc"],
+        "ended_utc": node.record.get("ended_utc"),
+        "commit": node.record["study"]["commit"],
+        "preset": node.record.get("options", {}).get("preset"),
+    }
+
+
+def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Every series of two summaries that has an interval in both.
+
+    Columns SERIES, ratio (second over first; a difference of shares plus 1), low and high at LEVEL, and agrees:
+    whether they hold 1. What is exact on both sides agrees if it is equal.
+    """
+    ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
+    both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
+    a, b = ({name: both[f"{name}_{side}"].to_numpy(float) for name in _NUMBERS} for side in "ab")
+    log = _on_log_scale(a) & _on_log_scale(b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
+    se, df = stats.combine(a["log_se"], a["df"], b["log_se"], b["df"])
+    half = np.where(se == 0, 0.0, stats.half_width(se, df, LEVEL))
+    ends = [np.where(log, np.exp(end), 1 + end) for end in (apart, apart - half, apart + half)]
+    table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half)
+    return table[~np.isnan(half)].reset_index(drop=True)
+
+
+def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
+    """Whether an interval was made on the log scale: its upper end then lies a factor away, not a distance."""
+    half = np.where(side["log_se"] == 0, 0.0, stats.half_width(side["log_se"], side["df"]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
+
+
+def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
+    ratio = points["ratio"].to_numpy(float)
+    apart = np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))
+    worst = points.iloc[int(np.argmax(apart))]
+    said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
+    return {"experiment": name, **_shares(points), "worst": {**said, "ratio": float(worst["ratio"])}}
+
+
+def _shares(points: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "points": len(points),
+        "agree": int(points["agrees"].sum()),
+        "median_apart": float((points["ratio"] - 1).abs().median()),
+    }
+
+
+def read_repeat(path: Path = TABLE) -> dict[str, Any] | None:
+    """The published table, None if there is none. Raises StudyError if it is not of the schema."""
+    if not path.exists():
+        return None
+    table = read_json(path)
+    check(table, read_json(SCHEMA), path)
+    return dict(table)
+
+
+def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The experiments, the least repeatable first, and the names of those of which too few points agree."""
+    rows = sorted(table["experiments"], key=lambda one: (one["agree"] / one["points"], one["experiment"]))
+    return rows, [one["experiment"] for one in rows if one["agree"] < ENOUGH * one["points"]]
+
+
+def lines(table: dict[str, Any]) -> Iterator[str]:
+    """The table in plain text, the least repeatable experiment first."""
+    yield f"{'experiment':<18}{'points':>8}{'agree':>8}{'share':>8}{'apart':>9}  worst"
+    rows, few = by_agreement(table)
+    for one in [*rows, {"experiment": "all", **table["all"]}]:
+        worst = one.get("worst")
+        point = f"{worst.get('backend', '')} {worst.get('params', '')}".strip() if worst else ""
+        told = f"  x{worst['ratio']:.3g} {point}" if worst else ""
+        shares = f"{one['agree'] / one['points']:>8.1%}{one['median_apart']:>9.2%}"
+        yield f"{one['experiment']:<18}{one['points']:>8,}{one['agree']:>8,}{shares}{told}"
+    yield f"below {ENOUGH:.0%}: {', '.join(few) or 'none'}"

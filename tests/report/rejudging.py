@@ -1,0 +1,177 @@
+"""What judging again is tested on: nodes on which every baseline differs, and what the engine says to any threshold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from report.changes import BASELINES, slug, swapped
+from report.claims import Claim, Part, read_claims
+from report.evidence import Data, MissingSourceError
+from report.judge import CLAIMS, judge, whole_verdict
+from report.nodes import read_nodes
+from report.quantities import quantities
+from report.reference import REFERENCE, read_reference
+from report.rejudge import single_socket
+from report.rules import level, outcome_of, transform
+from report.scope import in_scope
+from report.weigh import Evidence, Weighed, weigh
+
+from .conftest import Factory, SyntheticNode
+
+ROOT = Path(__file__).parents[2]
+# Thresholds at the ends of more intervals than this try nothing new.
+MOST_ENDS = 8
+EXTREMES = (0.0, 5e-324, 1e-12, 1e12, 1.7976931348623157e308, -1.0)
+
+
+def machine(factory: Factory, name: str, sockets: int, gpu: float, core: float) -> SyntheticNode:
+    """A node that trains four models at several batches; its GPU `gpu` times a core's rate, growing with the batch,
+    none for 0."""
+
+    class Machine(SyntheticNode):
+        def record(self) -> dict[str, Any]:
+            found = super().record()
+            found["hardware"]["cpu"]["sockets"] = sockets
+            return found
+
+    made = factory(name, gpus=1 if gpu else 0)
+    node = Machine(made.folder, made.devices, seed=len(name) + sockets)
+    node.gemm(27.9).gemm(14, n=256).gemm(4, dtype="float64").clock()
+    for place, model in enumerate(("mlp", "cnn", "gpt", "lstm")):
+        for batch in (1, 8, 64, 256):
+            for dtype, gain in (("float32", 1.0), ("bfloat16", 1.7)):
+                rate = core * gain * (1 + 0.2 * place)
+                work: dict[str, Any] = {
+                    "params": {"model": model, "batch": batch},
+                    "dtype": dtype,
+                    "spread": 0.02 + 0.02 * place,
+                }
+                node.point("training", batch / rate, threads=1, **work)
+                node.point("training", batch / (rate * 2.5), threads=2, **work)
+                if gpu:
+                    node.point("training", batch / (rate * gpu * batch**0.25), device="cuda:0", **work)
+    return node
+
+
+def fleet(folder: Path) -> Path:
+    """Nodes of one and of two sockets, each with a GPU, and a third whose CPU is faster than both."""
+    factory = Factory(folder / "nodes")
+    nodes = [
+        machine(factory, "node-a", 1, 8.0, 10.0),
+        machine(factory, "node-bb", 2, 1.1, 20.0),
+        machine(factory, "node-ccc", 1, 0, 60.0),
+    ]
+    return factory.write(nodes)
+
+
+@dataclass
+class Bench:
+    """Every claim judged on some nodes, and what the engine says to other thresholds and baselines."""
+
+    data: Data
+    claims: list[Claim]
+    document: dict[str, Any]
+    evidence: Evidence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.evidence = Evidence(self.data)
+        self.single = single_socket(self.data)
+        self.known: dict[tuple[str, str], list[Part]] = {}
+        self.waiting: dict[tuple[str, str], list[Weighed]] = {}
+
+    def parts(self, claim: Claim, baseline: str) -> list[Part]:
+        """The parts against another baseline wherever that was measured."""
+        if (claim.id, baseline) not in self.known:
+            self.known[claim.id, baseline] = [self._against(part, baseline) for part in claim.parts]
+        return self.known[claim.id, baseline]
+
+    def _against(self, part: Part, baseline: str) -> Part:
+        other = swapped(part, "baseline", baseline, self.single) if baseline else None
+        cells = self._cells(part) if other else None
+        if other is None or cells is None or not len(in_scope(cells, part.scope)):
+            return part
+        return other if len(in_scope(cells, other.scope)) else part
+
+    def _cells(self, part: Part) -> Any:
+        try:
+            return self.evidence.cells(quantities()[part.quantity])
+        except MissingSourceError:
+            return None
+
+    def weighed(self, claim: Claim, baseline: str) -> list[Weighed]:
+        """The parts with the declared thresholds."""
+        key = (claim.id, baseline)
+        if key not in self.waiting:
+            self.waiting[key] = [weigh(part, claim, self.evidence) for part in self.parts(claim, baseline)]
+        return self.waiting[key]
+
+    def outcome(self, claim: Claim, place: int, threshold: Any, baseline: str = "") -> str:
+        """The outcome of one part with another threshold."""
+        part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
+        if declared.ruling is None:
+            return declared.outcome
+        scoped = in_scope(self._cells(part), part.scope) * part.scale
+        return str(outcome_of(part.rule, scoped, threshold, declared.unit, part.options))
+
+    def verdict(self, claim: Claim, place: int, outcome: str, baseline: str = "") -> str:
+        """The verdict on the claim if one of its parts came out so."""
+        weighed = list(self.weighed(claim, baseline))
+        weighed[place] = replace(weighed[place], outcome=outcome)
+        return whole_verdict(weighed)[0]
+
+    def thresholds(self, claim: Claim, place: int, baseline: str = "") -> list[Any]:
+        """The declared threshold and its range, extremes, and ends of intervals with the floats beside them."""
+        part, ends = claim.parts[place], self.ends(claim, place, baseline)
+        near = [one for end in ends for one in (end, np.nextafter(end, -np.inf), np.nextafter(end, np.inf))]
+        values = [float(one) for one in (*EXTREMES, *near) if np.isfinite(one)]
+        if isinstance(part.threshold, list):
+            low, high = part.threshold
+            moved = [[low, one] for one in values if one >= low] + [[one, high] for one in values if one <= high]
+            spans = [[one, other] for one in ends for other in ends if one <= other]
+            return [part.threshold, *part.sensitivity, *moved, *spans]
+        return [part.threshold, *part.sensitivity, *values]
+
+    def ends(self, claim: Claim, place: int, baseline: str) -> list[float]:
+        """Ends of the intervals that decide a part's cells, spread over all of them."""
+        part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
+        if declared.ruling is None:
+            return []
+        scoped = in_scope(self._cells(part), part.scope) * part.scale
+        compared = transform(part.rule, scoped, declared.unit, part.options).cells
+        found = np.unique(np.concatenate(compared.ends(level(part.rule, len(compared)))))
+        found = found[np.isfinite(found)]
+        step = max(1, len(found) // MOST_ENDS)
+        return [float(one) for one in found[::step]]
+
+
+def bench(nodes: Path, out: Path, synthetic: bool) -> Bench:
+    """Every claim of the study judged on the nodes of a folder; the document as it reads from the file."""
+    reference = read_reference(REFERENCE)
+    data = Data(read_nodes([nodes], synthetic), reference)
+    judge(data, out / "verdicts.json", allow_synthetic=synthetic)
+    document = json.loads((out / "verdicts.json").read_text(encoding="utf-8"))
+    return Bench(data, read_claims(CLAIMS, reference), document)
+
+
+def settings(claims: Sequence[Claim], turn: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """A threshold of the declared range for every part of every claim, as `what-if --set` takes them and by part."""
+    told: list[str] = []
+    given: dict[str, dict[str, Any]] = {}
+    for claim in claims:
+        given[claim.id] = {}
+        for part in claim.parts:
+            values = [part.threshold, *part.sensitivity]
+            value = values[turn % len(values)]
+            given[claim.id][part.name] = value
+            middle = f".{slug(part.name)}" if len(claim.parts) > 1 else ""
+            told.append(f"{claim.id}{middle}.threshold={json.dumps(value)}")
+    return told, given
+
+
+__all__ = ["BASELINES", "ROOT", "Bench", "bench", "fleet", "machine", "settings"]
