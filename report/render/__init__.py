@@ -12,24 +12,36 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from report.metadata.claimreview import as_script, claim_reviews
-from report.render import pandoc, quarto, words
-from report.render.figures import Drawing, keep
+from report.render import head, pandoc, quarto, rejudged, words
+from report.render.drawn import draw
+from report.render.editions import since_last
+from report.render.figures import Drawing
+from report.render.inline import inline, scripts_of
 from report.render.markdown import environment
 from report.render.page import context, read_verdicts
+from report.site.sitemap import address
 
 RENDERERS = ("auto", "quarto", "pandoc")
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 # What index.qmd needs beside it, whichever program renders it; page.html and pdf.typ are pandoc's.
-_BESIDE = ("report.css", "report.lua", "report.typ")
+_BESIDE = ("_quarto.yml", "report.lua", "report.typ", "typst-show.typ", "typst-template.typ")
 _PANDOCS = ("page.html", "pdf.typ")
 
 
-def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None = None, url: str = "") -> None:
+def render(
+    verdicts: Path,
+    out: Path,
+    renderer: str = "auto",
+    data: Path | None = None,
+    url: str = "",
+    previous: Path | None = None,
+) -> None:
     """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
 
     `renderer`: auto (Quarto where it is found and new enough, else pandoc), quarto
     or pandoc. `data`: the folder that `report gather` wrote, for the measurements.
-    `url`: where the page will be published, for the links of its claim reviews.
+    `url`: where the page will be published, for the links of its claim reviews and its preview.
+    `previous`: an earlier edition (see `report.site.editions`), for what changed since.
 
     Everything is made in a scratch folder and moved into place file by file, each
     whole: a render that is killed leaves the old report. Raises StudyError for a
@@ -37,8 +49,9 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
     """
     began = time.monotonic()
     chosen = _choose(renderer)
+    url = address(url)
     document = read_verdicts(verdicts)
-    told, drawings = context(document, data)
+    told, drawings = context(document, data, since_last(document, verdicts, previous))
     # The renderers work in the folder of their source: a relative path would mean another place there.
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -49,10 +62,9 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
     try:
         drawn = _write_source(scratch, told, drawings, out / "figures")
         _write_reviews(scratch, document, url)
-        if chosen["program"]:
-            quarto.render(scratch, chosen["program"])
-        else:
-            pandoc.render(scratch)
+        standard = quarto.render(scratch, chosen["program"]) if chosen["program"] else pandoc.render(scratch)
+        inline(scratch / "index.html", [_joined("scripts/*.js"), *scripts_of(_joined("page.html"))])
+        head.put(scratch / "index.html", head.head(document, url))
         made = _move(scratch, out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -62,8 +74,10 @@ def render(verdicts: Path, out: Path, renderer: str = "auto", data: Path | None 
             "renderer": chosen["name"],
             "version": chosen["version"],
             "note": chosen["note"],
+            "pdf_standard": standard,
             "seconds": round(time.monotonic() - began, 2),
             "rendered_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "generated_utc": document["generated_utc"],
             "commit": document["commit"],
             "figures_drawn": drawn,
             "files": made,
@@ -100,23 +114,28 @@ def _choose(renderer: str) -> dict[str, str]:
 def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Path) -> int:
     """index.qmd and everything that it names; returns how many figures had to be drawn."""
     (folder / "figures").mkdir()
-    drawn = sum(keep(drawing, folder / "figures", earlier) for drawing in drawings)
+    drawn = draw(drawings, folder / "figures", earlier)
     source = environment(TEMPLATES).get_template("index.qmd").render(told)
     (folder / "index.qmd").write_text(source, encoding="utf-8")
     for name in (*_BESIDE, *_PANDOCS):
         shutil.copyfile(TEMPLATES / name, folder / name)
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    (folder / "report-script.html").write_text(f"<script>\n{script}</script>\n", encoding="utf-8")
+    (folder / "report.css").write_text(_joined("styles/*.css"), encoding="utf-8")
     return drawn
 
 
+def _joined(pattern: str) -> str:
+    """The templates of this kind in one text, in the order of their names."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.glob(pattern)))
+
+
 def _write_reviews(folder: Path, document: dict, url: str) -> None:
-    """The verdicts for programs: claims.jsonld, and the same within the page."""
+    """The verdicts for programs: claims.jsonld, and the same within the page, with the scripts that use them there."""
     write_json(folder / "claims.jsonld", claim_reviews(document, url or "index.html", words.MEANING))
-    # Both renderers put this file at the end of the page.
-    page = folder / "report-script.html"
     reviews = as_script(claim_reviews(document, url, words.MEANING))
-    page.write_text(reviews + page.read_text(encoding="utf-8"), encoding="utf-8")
+    tried = rejudged.as_script(document["verdicts"])
+    # Both renderers put this file at the end of the page.
+    script = f"<script>\n{_joined('scripts/*.js')}</script>\n"
+    (folder / "report-script.html").write_text(reviews + tried + script, encoding="utf-8")
 
 
 def _move(scratch: Path, out: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.render import strokes
+from report.render.cells import nearness
 from report.render.figures import (
     GRID,
     INK,
@@ -32,6 +32,7 @@ MOST_ROWS = 8
 # All in inches. Each row is text over a track; marks stay within the track, so that none crosses the text.
 _WIDTH, _HEAD, _NAME, _FOOT, _GAP = 4.1, 0.3, 0.2, 0.44, 0.12
 _LINE, _TRACK, _AFTER = 0.145, 0.13, 0.1
+_BOLD = 0.072  # width of a bold character of the threshold's label
 _CHARACTERS = 58  # of a row's text, at its size, in the figure's width
 
 
@@ -59,7 +60,7 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     cells = [cell for cell in part["cells"] if cell.get("estimate") is not None]
     declared = _numbers(part.get("threshold"))
     # Those nearest to the threshold are the ones that could change the verdict.
-    cells.sort(key=lambda cell: _distance(cell["estimate"], declared))
+    cells.sort(key=lambda cell: nearness(cell["estimate"], part.get("threshold")))
     shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
     scale, name = prefix(max((abs(cell["estimate"]) for cell in shown), default=0.0), unit)
     rows = [_cell(cell, unit, scale) for cell in shown]
@@ -108,12 +109,6 @@ def _numbers(value: Any) -> list[float]:
     if isinstance(value, list):
         return [one for part in value for one in _numbers(part)]
     return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
-
-
-def _distance(value: float, lines: Sequence[float]) -> float:
-    if value > 0 and lines and min(lines) > 0:
-        return min(abs(math.log(value / line)) for line in lines)
-    return min((abs(value - line) for line in lines), default=0.0)
 
 
 def draw(shows: Mapping[str, Any]) -> Figure:
@@ -209,11 +204,16 @@ def _head(axes: Axes, panel: Mapping[str, Any], body: float) -> None:
     """Over the rows: the threshold's label at its place, and the part's name. `body`: height of the axes in inches."""
     if panel["lines"]:
         place = axes.transAxes.inverted().transform(axes.transData.transform((panel["lines"][-1], 0)))[0]
-        beside, aligned = (0.012, "left") if place < 0.5 else (-0.012, "right")
+        told = f"threshold {panel['words']}"
+        # To the side with the room for it; a label that neither side holds begins at the edge.
+        wide = len(told) * _BOLD / (_WIDTH * 0.94)
+        right = place + 0.012 + wide <= 1 or place < 0.5
+        beside, aligned = (0.012, "left") if right else (-0.012, "right")
+        place_of_label = min(place + beside, 1 - wide) if right else max(place + beside, wide)
         strokes.reference(axes, [place, place], [1 + 0.02 / body, 1 + 0.2 / body], transform=axes.transAxes, color=INK,
                           linewidth=1.4, clip_on=False)  # fmt: skip
-        axes.text(place + beside, 1 + 0.06 / body, f"threshold {panel['words']}", transform=axes.transAxes,
-                  fontsize=8, ha=aligned, va="bottom", fontweight="bold")  # fmt: skip
+        axes.text(place_of_label, 1 + 0.06 / body, told, transform=axes.transAxes, fontsize=8, ha=aligned,
+                  va="bottom", fontweight="bold")  # fmt: skip
     if panel["title"]:
         title = panel["title"] if len(panel["title"]) < 62 else panel["title"][:60] + "…"
         axes.text(0, 1 + _HEAD / body, title, transform=axes.transAxes, fontsize=9, va="bottom", fontweight="bold")

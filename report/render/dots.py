@@ -27,7 +27,7 @@ from report.render.figures import (
 from report.wording import exactly, prefix
 
 # All in inches.
-_WIDTH, _FOOT, _GAP, _LINE, _ROW, _HEAD, _LEGEND = 4.5, 0.44, 0.06, 0.13, 0.21, 0.22, 0.2
+_WIDTH, _FOOT, _GAP, _LINE, _ROW, _HEAD, LEGEND = 4.5, 0.44, 0.06, 0.13, 0.21, 0.22, 0.2
 _CHARACTER = 0.061  # of a label, at its size
 _SIZE = 7.8
 _DECADES = 1e4  # an axis that spans more has a prefix at each tick
@@ -39,17 +39,20 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
 
     `shows`: groups of {title, rows, lines}; a row of {label, below, marks, told,
     told_below}, told at the right, what is below in a second line; a mark of {estimate,
-    low, high, look, hollow}; a line of {x, label} over the group's rows. x and unit name
-    the axis. scale: log, linear, or zero: logarithmic with a place of its own for 0,
-    named `none`. legend: {label, look, hollow} for each kind of mark. rises: a thin
-    line in each row begins where the row before has its first mark.
+    low, high, look, hollow, words}, its words for who points at it; a line of {x, label}
+    over the group's rows. x and unit name the axis. scale: log, linear, or zero:
+    logarithmic with a place of its own for 0, named `none`. legend: {label, look, hollow}
+    for each kind of mark. rises: a thin line in each row begins where the row before has
+    its first mark. width: in inches, where it is not narrow. bare: why marks have no
+    interval, where it is not too few rounds.
     """
     told = []
     for group in shows["groups"]:
         rows = "; ".join(map(_spoken, group["rows"]))
         told.append(f"{group['title']}: {rows}." if group["title"] else f"{rows}.")
     marks = [mark for group in shows["groups"] for row in group["rows"] for mark in row["marks"]]
-    without = without_interval(sum(mark["low"] is None or mark["high"] is None for mark in marks), len(marks))
+    bare = sum(mark["low"] is None or mark["high"] is None for mark in marks)
+    without = without_interval(bare, len(marks), str(shows.get("bare", "")))
     return Drawing(name, shows, draw, " ".join([about, *told]), f"{caption}{without}")
 
 
@@ -65,16 +68,17 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     rows = [row for group in groups for row in group["rows"]]
     deep = _ROW + (_LINE if any(row.get("below") for row in rows) else 0)
     labels = max(len(text) for row in rows for text in (row["label"], row.get("below", "")))
-    left = min(2.0, 0.12 + _CHARACTER * labels)
+    wide = float(shows.get("width", _WIDTH))
+    left = min(2.0 * wide / _WIDTH, 0.12 + _CHARACTER * labels)
     # What is told below is set a little smaller.
     told = [len(row.get("told", "")) for row in rows] + [0.9 * len(row.get("told_below", "")) for row in rows]
     right = 0.14 + _CHARACTER * max(told, default=0)
-    legend = _LEGEND * len(legend_lines(shows.get("legend", ())))
+    legend = LEGEND * len(legend_lines(shows.get("legend", ()), inches=wide))
     heads = [_HEAD * bool(group["title"] or _named(group)) for group in groups]
     body = sum(heads) + deep * len(rows) + _GAP * (len(groups) - 1)
     total = legend + body + _FOOT + 0.05
-    figure = Figure(figsize=(_WIDTH, total))
-    axes = figure.add_axes((left / _WIDTH, _FOOT / total, (_WIDTH - left - right) / _WIDTH, body / total))
+    figure = Figure(figsize=(wide, total))
+    axes = figure.add_axes((left / wide, _FOOT / total, (wide - left - right) / wide, body / total))
     axes.set_ylim(body, 0)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -82,9 +86,9 @@ def draw(shows: Mapping[str, Any]) -> Figure:
     zero = _axis(axes, groups, shows["scale"], scale, str(shows.get("none", "0")))
     low, high = axes.get_xlim()
     if shows["scale"] == "log" and high / low > _DECADES:
-        unit = _wide_ticks(axes, scale, shows["unit"], _WIDTH - left - right)
+        unit = _wide_ticks(axes, scale, shows["unit"], wide - left - right)
     name_axis(axes, "x", shows["x"], unit, shows["scale"] != "linear", labelpad=2)
-    _legend(figure, shows.get("legend", ()), total)
+    draw_legend(figure, shows.get("legend", ()))
     top = 0.0
     for group, head in zip(groups, heads, strict=True):
         _group(axes, group, top, head, deep, scale, zero, bool(shows.get("rises")))
@@ -193,10 +197,11 @@ def _line(axes: Axes, x: float, label: str, first: float, last: float, taken: fl
         low, high = axes.get_xlim()
         share = math.log(x / low) / math.log(high / low) if axes.get_xscale() == "log" else (x - low) / (high - low)
         box = axes.get_position()
-        at = (box.x0 + share * box.width) * _WIDTH
+        wide = _inches(axes)
+        at = (box.x0 + share * box.width) * wide
         side = "right" if share > 0.5 and at - taken > _CHARACTER * len(label) else "left"
         if side == "left":  # beside the line, or beside a title that reaches beyond it
-            share = (max(at, 0.92 * taken) / _WIDTH - box.x0) / box.width
+            share = (max(at, 0.92 * taken) / wide - box.x0) / box.width
         axes.text(share, first - 0.03, label, transform=axes.get_yaxis_transform(), fontsize=7.2, color=INK, ha=side,
                   va="bottom")  # fmt: skip
 
@@ -210,14 +215,22 @@ def _mark(axes: Axes, mark: Mapping[str, Any], middle: float, scale: float, zero
     if low is not None and high is not None and high > low:
         strokes.interval(axes, low, high, middle, color=colour, linewidth=1.7, solid_capstyle="butt", alpha=0.8)
     face = PLATE if mark.get("hollow") else colour
-    strokes.points(axes, [at], [middle], bare=low is None or high is None, marker=marker, markersize=4.6, color=colour,
-                   markeredgewidth=1.0, markerfacecolor=face, markeredgecolor=colour, clip_on=False)  # fmt: skip
+    told = [mark["words"]] if mark.get("words") else ()
+    strokes.points(axes, [at], [middle], bare=low is None or high is None, told=told, marker=marker, markersize=4.6,
+                   color=colour, markeredgewidth=1.0, markerfacecolor=face, markeredgecolor=colour,
+                   clip_on=False)  # fmt: skip
+
+
+def _inches(axes: Axes) -> float:
+    """The width of the figure."""
+    figure: Any = axes.figure
+    return float(figure.get_size_inches()[0])
 
 
 def _edge(axes: Axes) -> float:
     """The left edge of the figure, in shares of the axis."""
     box = axes.get_position()
-    return float(-box.x0 / box.width + 0.04 / (box.width * _WIDTH))
+    return float(-box.x0 / box.width + 0.04 / (box.width * _inches(axes)))
 
 
 def _words(axes: Axes, row: Mapping[str, Any], middle: float) -> None:
@@ -230,7 +243,7 @@ def _words(axes: Axes, row: Mapping[str, Any], middle: float) -> None:
     if lift:
         axes.text(start, middle + lift, row["below"], transform=across, fontsize=7, va="center", ha="left",
                   color=MUTED)  # fmt: skip
-    end = (1 - box.x0) / box.width - 0.03 / (box.width * _WIDTH)
+    end = (1 - box.x0) / box.width - 0.03 / (box.width * _inches(axes))
     lift = 0.0 if not row.get("told_below") else _LINE / 2
     for text, place, fontsize in ((row.get("told"), -lift, _SIZE), (row.get("told_below"), lift, 7)):
         if text:
@@ -239,14 +252,14 @@ def _words(axes: Axes, row: Mapping[str, Any], middle: float) -> None:
 
 
 def legend_lines(
-    entries: Sequence[Mapping[str, Any]], beside: float = 0.3
+    entries: Sequence[Mapping[str, Any]], beside: float = 0.3, inches: float = _WIDTH
 ) -> list[list[tuple[float, Mapping[str, Any]]]]:
-    """Entries with their places from the left, in as many lines as they need. beside: inches besides the label."""
+    """Entries with their places from the left, in as many lines of `inches` as they need. beside: besides the label."""
     lines: list[list[tuple[float, Mapping[str, Any]]]] = []
-    at = _WIDTH
+    at = inches
     for entry in entries:
         wide = beside + _CHARACTER * len(entry["label"])
-        if at + wide > _WIDTH:
+        if at + wide > inches:
             lines.append([])
             at = 0.1
         lines[-1].append((at, entry))
@@ -254,14 +267,16 @@ def legend_lines(
     return lines
 
 
-def _legend(figure: Figure, entries: Sequence[Mapping[str, Any]], total: float) -> None:
-    for row, line in enumerate(legend_lines(entries)):
-        y = 1 - (row + 0.45) * _LEGEND / total
+def draw_legend(figure: Figure, entries: Sequence[Mapping[str, Any]], beside: float = 0.3) -> None:
+    """Kinds of marks at the head of a figure: {label, look, hollow} each, in lines LEGEND inches high."""
+    inches, total = map(float, figure.get_size_inches())
+    for row, line in enumerate(legend_lines(entries, beside, inches)):
+        y = 1 - (row + 0.45) * LEGEND / total
         for x, entry in line:
             colour, marker = entry["look"]
             strokes.key(
                 figure,
-                Line2D([x / _WIDTH], [y], marker=marker, color=colour, linestyle="none", markersize=5.2,
+                Line2D([x / inches], [y], marker=marker, color=colour, linestyle="none", markersize=5.2,
                        markeredgewidth=1.1, markerfacecolor=PLATE if entry.get("hollow") else colour),
             )  # fmt: skip
-            figure.text((x + 0.09) / _WIDTH, y, entry["label"], fontsize=_SIZE, va="center")
+            figure.text((x + 0.09) / inches, y, entry["label"], fontsize=_SIZE, va="center")

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import jinja2
 
 from contract.errors import StudyError
+from report.render.plain import harmless, visible
 
 _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
 # Dashes, dots, colons and equals signs mean something to markdown only in runs (smart
@@ -22,7 +23,6 @@ _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
 _RUNS = re.compile(r"-{2,}|\.{2,}|:{2,}|={2,}|(?<=[A-Za-z]):")
 # What makes a list, a definition, a title block or a setext heading at the start of a line.
 _LEADING = re.compile(r"^(?:[-+=:%(!]|\w+(?=[.)]))")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -33,8 +33,8 @@ class Markdown(str):
 
 
 def clean(text: str) -> str:
-    """One line of text: white space collapsed, what no document may hold replaced by U+FFFD."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    """One line of text: white space collapsed, nothing hidden in it, nothing that steers its neighbours."""
+    return harmless(" ".join(visible(" ".join(text.split())).split()))
 
 
 def escape(text: str) -> Markdown:
@@ -70,7 +70,8 @@ def link(text: str, address: str) -> Markdown:
         known = False
     if not known:
         return escape(text)
-    return Markdown(f"[{escape(text)}](<{quote(clean(address), safe=_SAFE)}>)")
+    place = quote(visible(" ".join(address.split())), safe=_SAFE)
+    return Markdown(f"[{escape(text)}](<{place}>)")
 
 
 _SAFE = ":/?#@!&()+,;=%-._"

@@ -12,24 +12,33 @@ from contract.files import read_json
 from report import wording
 from report.render import words
 from report.render.arithmetic import awaited, worked_parts
+from report.render.bases import bases
 from report.render.calibrated import calibrated
+from report.render.cells import only_place, place, shown
+from report.render.central import central
+from report.render.chain import chains
 from report.render.claim_figure import claim_drawing
 from report.render.contradictions import contradictions, counts, disputes
 from report.render.counted import counted
+from report.render.editions import changes
 from report.render.figures import Drawing
 from report.render.flagged import flagged_points
+from report.render.limits import limits
 from report.render.markdown import identifier
-from report.render.measurements import left_out_points, sections
+from report.render.measurements import left_out_points, sections, views
 from report.render.nodes import describe
+from report.render.opening import in_words, opening, tally
 from report.render.ran import ran
+from report.render.reading import with_arguments
 from report.render.references import references
+from report.render.rejudged import can_be_tried
+from report.render.repeated import repeated
 from report.render.robust import meaning, robust
 from report.render.sourced import sourced, sources, stands_for, two_sides
+from report.render.table import in_table
 from report.render.triangulation import triangulation
 from report.render.twelve import RULES
 
-# A claim's table of cells is read to its end by nobody beyond this; verdicts.json holds every cell.
-MOST_CELLS = 40
 _REQUIRED = ("generated_utc", "commit", "study_version", "origin", "nodes", "refused", "tally", "verdicts")
 
 
@@ -44,11 +53,13 @@ def read_verdicts(path: Path) -> dict[str, Any]:
     return document
 
 
-def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, Any], list[Drawing]]:
+def context(
+    document: Mapping[str, Any], data: Path | None, changed: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], list[Drawing]]:
     """Everything that the templates print, and the figures that they show.
 
-    `data`: the folder that `report gather` wrote, or None. Raises StudyError if it
-    is not one.
+    `data`: the folder that `report gather` wrote, or None. `changed`: what did since the last
+    edition (see `report.render.editions`). Raises StudyError if the folder is not one.
     """
     verdicts = [dict(verdict) for verdict in document["verdicts"]]
     known = {str(verdict["id"]): str(verdict["verdict"]) for verdict in verdicts}
@@ -63,13 +74,20 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         claims.append(_claim(verdict, known, drawing))
     contradicting = contradictions(document)
     disputed = disputes(contradicting)
-    sides = two_sides(verdicts, data)
+    given = views(data, document["nodes"]) if data else []
+    measured = sections(data, document["nodes"], given=given) if data else []
+    of_all = central(given, document)
+    drawings += [shown["drawing"] for shown in of_all["figures"]]
+    sides, rows = two_sides(verdicts, data), in_table(verdicts, document["nodes"])
+    chained = chains(verdicts, data, {section.key: section.title for section in measured})
     for claim in claims:
+        claim["chain"] = chained.get(claim["id"], [])
         claim["disputed"] = disputed.get(claim["id"], [])
         claim["two_sides"] = sides.get(claim["id"], "")
-    measured = sections(data, document["nodes"]) if data else []
+        claim.update(rows[claim["id"]])
     drawings += [shown.drawing for section in measured for shown in section.exhibits if shown.drawing]
     day = re.match(r"\d{4}-\d\d-\d\d", str(document["generated_utc"]))
+    articles = with_arguments(_articles(claims))
     return {
         "total": len(claims),
         "level": words.LEVEL,
@@ -78,10 +96,9 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "commit": str(document["commit"] or "not recorded")[:12],
         "study_version": str(document["study_version"]),
         "synthetic": document["origin"] != "measured",
-        "answer": words.answer(document["tally"]),
-        "tally": _tally(claims),
+        "opening": opening(document, claims, articles),
         "claims": claims,
-        "articles": _articles(claims),
+        "articles": articles,
         "contradictions": contradicting,
         "contradiction_counts": counts(contradicting),
         "nodes": [describe(node) for node in document["nodes"]],
@@ -89,12 +106,16 @@ def context(document: Mapping[str, Any], data: Path | None) -> tuple[dict[str, A
         "ran": ran(data, document["nodes"]) if data else [],
         "left_out": left_out_points(data) if data else [],
         "flagged": flagged_points(data) if data else [],
+        "limits": limits(document, data),
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
+        "central": of_all,
         "measured": measured,
+        "editions": changes(changed),
         "counted": counted(data, document["nodes"]) if data else [],
         "twelve": [{"asks": rule.asks, "met": rule.met, "checks": wording.several(rule.checks)} for rule in RULES],
         "changed": [claim for claim in claims if claim["changes"]],
         "calibration": calibrated(),
+        "repeated": repeated(),
         "triangulation": triangulation(document),
         "references": references(document),
         "robust": robust(verdicts),
@@ -115,6 +136,7 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         parts = [_part({**verdict, "name": "", "rule_text": verdict["rule"]})]
     named = {str(part.get("name")): part for part in verdict.get("parts") or []}
     stands = stands_for(verdict)
+    listed = shown(verdict)
     return {
         "id": identifier(str(verdict["id"])),
         "article": str(verdict["article"]),
@@ -136,12 +158,15 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "arithmetic": worked_parts(verdict.get("parts") or []),
         "formulas": awaited(verdict.get("parts") or []),
         "figure": drawing,
-        "cells": [_cell(cell, named.get(str(cell.get("part")), {}), unit) for cell in cells[:MOST_CELLS]],
+        "cells": [_cell(cell, named.get(str(cell.get("part")), {}), unit) for cell in listed],
         "with_parts": len(parts) > 1,
-        "cells_left_out": max(0, len(cells) - MOST_CELLS),
+        "cells_where": only_place(listed),
+        "cells_left_out": len(cells) - len(listed),
+        "bases": bases(verdict),
         "flip": str(verdict.get("flip") or ""),
         "robust": str(verdict.get("robust") or ""),
         "flips": _flips(verdict),
+        "rejudge": can_be_tried(verdict),
         "note": str(verdict.get("note") or ""),
         "see_also": [
             {"id": identifier(str(other)), "verdict": known[other], "class": words.verdict_class(known[other])}
@@ -214,7 +239,7 @@ def _cell(cell: Mapping[str, Any], part: Mapping[str, Any], unit: str) -> dict[s
     return {
         "part": str(cell.get("part") or ""),
         "label": str(cell.get("label") or "–"),
-        "where": ", ".join(str(cell[key]) for key in ("node", "device") if cell.get(key)) or "–",
+        "where": place(cell),
         "estimate": sourced(told, sources(cell, part)) or "–",
         # A published figure has neither.
         "rounds": f"{int(cell['n_rounds'])} ({int(cell.get('n_samples') or 0):,})" if cell.get("n_rounds") else "–",
@@ -238,17 +263,6 @@ def _source(source: Mapping[str, Any]) -> dict[str, str]:
     return {"title": told["title"] or told["url"], "url": told["url"], "about": ", ".join(filter(None, about))}
 
 
-def _tally(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The verdicts in their order, each with its claims; those that nobody got are left out."""
-    order = [*words.VERDICTS, *sorted({claim["verdict"] for claim in claims} - set(words.VERDICTS))]
-    groups = [(name, [claim for claim in claims if claim["verdict"] == name]) for name in order]
-    return [
-        {"name": name, "class": words.verdict_class(name), "count": len(group), "claims": group}
-        for name, group in groups
-        if group
-    ]
-
-
 def _articles(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Articles, and their sections, in the order in which their claims come."""
     articles: dict[str, dict[str, Any]] = {}
@@ -263,5 +277,5 @@ def _articles(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         article["sections"] = [
             {"name": name or "The article as a whole", "claims": group} for name, group in article["sections"].items()
         ]
-        article["tally"] = ", ".join(f"{entry['count']} {entry['name']}" for entry in _tally(article["claims"]))
+        article["tally"] = in_words(tally(article["claims"]))
     return list(articles.values())

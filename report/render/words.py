@@ -20,6 +20,8 @@ VERDICTS: dict[str, str] = {
     "awaiting source": "awaiting",
     "not testable": "opinion",
 }
+# Those that a rule came to.
+DECIDED = ("supported", "challenged", "depends", "undecided")
 MEANING = {
     "supported": "the evidence is on the article's side of the threshold, interval included, everywhere in scope",
     "challenged": "the evidence is on the other side of the threshold, interval included, everywhere in scope",
@@ -35,6 +37,12 @@ TIERS = {
     "derived": "arithmetic on measured or published figures",
     "documented": "a published primary source",
     "none": "no evidence yet",
+}
+_FARES = {
+    "supported": ("holds", "hold"),
+    "challenged": ("does not", "do not"),
+    "depends": ("holds only in part", "hold only in part"),
+    "undecided": ("is too close to call", "are too close to call"),
 }
 _LACKS = {
     "awaiting hardware": "for hardware that no node here has",
@@ -86,20 +94,20 @@ def answer(tally: Mapping[str, int]) -> list[str]:
     """Two sentences that say what the tally says."""
     count = {verdict: int(tally.get(verdict, 0)) for verdict in VERDICTS}
     total = sum(count.values())
-    outcomes = {
-        "supported": ("holds", "hold"),
-        "challenged": ("does not", "do not"),
-        "depends": ("holds only in part", "hold only in part"),
-        "undecided": ("is too close to call", "are too close to call"),
-    }
-    told = [_counted(count[verdict], *words) for verdict, words in outcomes.items() if count[verdict]]
+    told = fares(count)
     if not told:
         first = f"None of the {total} claims can be decided on the evidence gathered so far."
     else:
-        decided = sum(count[verdict] for verdict in outcomes)
+        decided = sum(count[verdict] for verdict in DECIDED)
         first = f"Of {wording.count(total, 'claim')}, {decided} can be decided on the evidence gathered so far: "
-        first += f"{wording.several(told)}."
+        first += f"{told}."
     return [first, _others(count)]
+
+
+def fares(tally: Mapping[str, int]) -> str:
+    """How the decided claims fare: '15 hold, 11 do not and 2 are too close to call'; '' if there are none."""
+    count = {verdict: int(tally.get(verdict, 0)) for verdict in DECIDED}
+    return wording.several([_counted(count[verdict], *_FARES[verdict]) for verdict in DECIDED if count[verdict]])
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -6,16 +6,24 @@ local typst = FORMAT:match("typst") ~= nil
 -- Spans and links whose class has a function of the same name in report.typ.
 local styled = {
   badge = true,
+  ci = true,
   tile = true,
   cid = true,
+  clause = true,
   code = true,
   count = true,
   fine = true,
+  head = true,
+  judged = true,
   lead = true,
   meta = true,
   number = true,
-  ["tally-name"] = true,
+  says = true,
+  thesis = true,
   tiles = true,
+  told = true,
+  ["tiles-name"] = true,
+  word = true,
 }
 
 local function plain(inlines)
@@ -49,7 +57,17 @@ function Span(span)
 end
 
 function Link(link)
-  return in_typst(link)
+  -- A file beside the page is no place that a PDF could lead to.
+  if typst and not link.target:match("^#") and not link.target:match("^%a[%w+.-]*:") then
+    return link.content
+  end
+  local told = in_typst(link)
+  if told and link.identifier ~= "" then
+    -- pandoc's typst gives a link no label of its own, and other links may lead to it.
+    table.insert(told, pandoc.RawInline("typst", "<" .. link.identifier .. ">"))
+    link.identifier = ""
+  end
+  return told
 end
 
 function Image(image)
@@ -65,33 +83,104 @@ function Image(image)
   return image
 end
 
--- pandoc's own typst has no place for the text that stands for an image.
+-- Widths of the PDF's text, and of text and margin; the tallest figure that leaves room for a caption, and the tallest
+-- that stays where it is; in points.
+local NARROW, WIDE, TALL, FLOATS = 425, 498, 530, 220
+
+-- Width and height of an SVG in points, from its head.
+local function size(path)
+  local file = io.open(path, "r")
+  if not file then
+    return nil
+  end
+  local head = file:read(400) or ""
+  file:close()
+  return tonumber(head:match('width="([%d.]+)pt"')), tonumber(head:match('height="([%d.]+)pt"'))
+end
+
+local labelled = {}
+
+-- A figure with the text that stands for it, as large as its page lets it be, and a label of its own.
 local function described(image, caption)
-  local text = (image.attributes["alt"] or ""):gsub("\\", "\\\\"):gsub('"', '\\"')
-  local blocks = pandoc.Blocks({
-    pandoc.RawBlock("typst", string.format('#figure(image("%s", alt: "%s"), caption: [', image.src, text)),
-  })
+  local text = (image.attributes["alt"] or image.attributes["fig-alt"] or ""):gsub("\\", "\\\\"):gsub('"', '\\"')
+  local width, height = size(image.src)
+  local wide = image.classes:includes("central") or (width or 0) > NARROW
+  local body = string.format('image("%s", alt: "%s"', image.src, text)
+  if width and height then
+    local scale = math.min(1, (wide and WIDE or NARROW) / width, TALL / height)
+    body = string.format("%s, width: %.1fpt", body, width * scale)
+    height = height * scale
+  end
+  -- A card's tall figure goes to the foot of this page or the next, and the text goes on.
+  local floats = image.classes:includes("claim-figure") and (height or 0) > FLOATS
+  local placed = floats and "placement: bottom, " or ""
+  body = string.format("%s(%s))", wide and "st-wide" or "st-left", body)
+  local name = "fig-" .. image.src:gsub("^.*/", ""):gsub("%.%w+$", "")
+  local label = labelled[name] and "" or string.format(" <%s>", name)
+  labelled[name] = true
+  local blocks = pandoc.Blocks({ pandoc.RawBlock("typst", string.format("#figure(%s%s, caption: [", placed, body)) })
   blocks:extend(caption)
-  blocks:insert(pandoc.RawBlock("typst", "])"))
+  blocks:insert(pandoc.RawBlock("typst", "])" .. label))
   return blocks
+end
+
+-- The name of a frame: a second one of the same name is told apart by its number.
+local frames = {}
+
+local function unlike_others(name)
+  frames[name] = (frames[name] or 0) + 1
+  return frames[name] > 1 and string.format("%s (%d)", name, frames[name]) or name
 end
 
 function Figure(figure)
   local image = figure.content[1] and figure.content[1].content and figure.content[1].content[1]
-  if typst and not quarto and image and image.t == "Image" then
+  if typst and image and image.t == "Image" then
     return described(image, figure.caption.long)
   end
   if html and not quarto and image and image.t == "Image" and image.classes:includes("central") then
     -- Wide figures keep their size on a small screen and scroll in a frame.
-    local label = plain(pandoc.Blocks(figure.caption.long))
+    local label = unlike_others(plain(pandoc.Blocks(figure.caption.long)))
     local attr = { { "role", "region" }, { "tabindex", "0" }, { "aria-label", label } }
     return pandoc.Div({ figure }, pandoc.Attr("", { "table-frame", "figure-frame" }, attr))
   end
 end
 
+-- Divs whose class has a function of the same name in report.typ.
+local framed = { answer = true, imprint = true, key = true, reason = true, surprise = true, ["tiles-of"] = true }
+
+-- An article's argument, and beside it the verdicts on its clauses.
+local function argued(div)
+  local blocks = pandoc.Blocks({ pandoc.RawBlock("typst", "#st-argued["), div, pandoc.RawBlock("typst", "][") })
+  div:walk({
+    Span = function(span)
+      if span.classes:includes("judged") then
+        local open = string.format('#st-beside("%s")[', verdict(span.classes))
+        local told = { pandoc.RawInline("typst", open), pandoc.Str((plain(span.content):gsub("^\u{a0}", ""))), pandoc.RawInline("typst", "]") }
+        blocks:insert(pandoc.Para(told))
+      end
+    end,
+  })
+  blocks:insert(pandoc.RawBlock("typst", "]"))
+  return blocks
+end
+
 local function blocks_of_class(div)
   local open = string.format("#st-block-%s[", div.classes[1])
   return { pandoc.RawBlock("typst", open), div, pandoc.RawBlock("typst", "]") }
+end
+
+-- One bar with a piece for each verdict, as wide as there are claims that got it.
+local function bar(div)
+  local pieces = {}
+  div:walk({
+    Span = function(span)
+      local count = tonumber(plain(span.content))
+      if span.classes:includes("seg") and count then
+        table.insert(pieces, string.format('("%s", %d)', verdict(span.classes), count))
+      end
+    end,
+  })
+  return pandoc.RawBlock("typst", "#st-bar((" .. table.concat(pieces, ", ") .. ",))")
 end
 
 function Div(div)
@@ -107,7 +196,13 @@ function Div(div)
     div.attributes["role"] = "note"
     return div
   end
-  if typst and (div.classes[1] == "answer" or div.classes[1] == "tally" or div.classes[1] == "reason") then
+  if typst and div.classes[1] == "argued" then
+    return argued(div)
+  end
+  if typst and div.classes[1] == "tally" then
+    return bar(div)
+  end
+  if typst and framed[div.classes[1]] then
     return blocks_of_class(div)
   end
 end
@@ -125,52 +220,238 @@ local function widths(tbl)
   end
 end
 
+-- Terms and what is said of them stand side by side: a list of typst's own would be one without items to a reader who
+-- listens, once it is set that way.
+function DefinitionList(list)
+  if not typst then
+    return nil
+  end
+  local blocks = pandoc.Blocks({})
+  for _, item in ipairs(list.content) do
+    blocks:extend({ pandoc.RawBlock("typst", "#st-fact["), pandoc.Plain(item[1]), pandoc.RawBlock("typst", "][") })
+    for _, told in ipairs(item[2]) do
+      blocks:extend(told)
+    end
+    blocks:insert(pandoc.RawBlock("typst", "]"))
+  end
+  return blocks
+end
+
+local tables = 0
+
+-- Beside the id of a claim in the PDF stands the page of its card.
+local function paged(tbl)
+  for _, body in ipairs(tbl.bodies) do
+    for _, row in ipairs(body.body) do
+      local first = row.cells[1] and row.cells[1].contents[1]
+      local link = first and first.content and first.content[1]
+      if link and link.t == "Link" and link.target:match("^#[%w_-]+$") then
+        first.content:insert(pandoc.RawInline("typst", string.format("#st-page-of(<%s>)", link.target:sub(2))))
+      end
+    end
+  end
+end
+
+local function rows(tbl)
+  local count = 0
+  for _, body in ipairs(tbl.bodies) do
+    count = count + #body.body
+  end
+  return count
+end
+
 function Table(tbl)
   widths(tbl)
-  local heads = {}
   for _, row in ipairs(tbl.head.rows) do
-    for column, cell in ipairs(row.cells) do
-      heads[column] = plain(cell.contents)
+    for _, cell in ipairs(row.cells) do
       cell.attributes["scope"] = "col"
     end
   end
   if html then
-    for _, body in ipairs(tbl.bodies) do
-      for _, row in ipairs(body.body) do
-        for column, cell in ipairs(row.cells) do
-          cell.attributes["label"] = heads[column] or ""
-        end
-      end
-    end
     -- A table that is wider than the page scrolls in its own frame, which the keyboard must reach.
     local frame = pandoc.Attr("", { "table-frame" }, {
       { "role", "region" },
       { "tabindex", "0" },
-      { "aria-label", plain(pandoc.Blocks(tbl.caption.long)) },
+      { "aria-label", unlike_others(plain(pandoc.Blocks(tbl.caption.long))) },
     })
     return pandoc.Div({ tbl }, frame)
   end
   if typst then
     local class = tbl.classes[1] or "plain"
-    return {
-      pandoc.RawBlock("typst", string.format('#st-table("%s")[', class)),
-      tbl,
-      pandoc.RawBlock("typst", "]"),
-    }
+    if class == "claims" then
+      paged(tbl)
+    end
+    tables = tables + 1
+    tbl.identifier = "tab-" .. tables
+    local open = string.format('#st-table("%s", columns: %d, rows: %d)[', class, #tbl.colspecs, rows(tbl))
+    return { pandoc.RawBlock("typst", open), tbl, pandoc.RawBlock("typst", "]") }
   end
 end
 
--- In the PDF the contents list follows the opening page. (Quarto sets its own.)
+-- Labels of the figures and of the tables among some blocks, as lists of typst.
+local function shown(blocks)
+  local figures, tabled = {}, {}
+  pandoc.Blocks(blocks):walk({
+    RawBlock = function(raw)
+      local label = raw.format == "typst" and raw.text:match("^%]%) <(fig%-[%w_-]+)>")
+      if label then
+        table.insert(figures, "<" .. label .. ">,")
+      end
+    end,
+    Table = function(tbl)
+      table.insert(tabled, "<" .. tbl.identifier .. ">,")
+    end,
+  })
+  if #figures + #tabled > 0 then
+    return string.format("(%s), (%s)", table.concat(figures, " "), table.concat(tabled, " "))
+  end
+end
+
+-- Whether a table comes first, or a figure: they take the margin as well, and say by themselves what they are.
+local function begins_wide(blocks)
+  for _, block in ipairs(blocks) do
+    if block.t == "Div" then
+      return begins_wide(block.content)
+    end
+    if block.t ~= "RawBlock" or block.format ~= "html" then
+      return block.t == "RawBlock" and (block.text:match("^#st%-table") or block.text:match("^#figure")) ~= nil
+    end
+  end
+  return false
+end
+
+-- The place of the first typst block from `start` on that begins as `pattern` says.
+local function find(blocks, pattern, start)
+  for place = start, #blocks do
+    if blocks[place].t == "RawBlock" and blocks[place].text:match(pattern) then
+      return place
+    end
+  end
+end
+
+-- A figure that floats comes after the first fact of its card: else it might float to a page before its heading. It
+-- stands before the next card.
+local function floated(blocks)
+  local first = find(blocks, "^#figure%(placement", 1)
+  local last = first and find(blocks, "^%]%)", first)
+  local fact = last and find(blocks, "^#st%-fact", last)
+  local after = fact and find(blocks, "^%]$", fact)
+  if not after then
+    if first then
+      blocks[first] = pandoc.RawBlock("typst", (blocks[first].text:gsub("placement: %a+, ", "")))
+    end
+    return blocks
+  end
+  local moved, ordered = pandoc.Blocks({}), pandoc.Blocks({})
+  for place, block in ipairs(blocks) do
+    (first <= place and place <= last and moved or ordered):insert(block)
+    if place == after then
+      ordered:extend(moved)
+    end
+  end
+  ordered:insert(pandoc.RawBlock("typst", "#place.flush()"))
+  return ordered
+end
+
+-- A card has its id, its verdict and the numbers of what it shows in the margin. One that is short stays whole.
+local SHORT = 1300
+
+local function card(header, blocks)
+  for place, inline in ipairs(header.content) do
+    if inline.t == "RawInline" and inline.text:match("^#st%-cid%(") then
+      header.content[place] = pandoc.RawInline("typst", "#st-card-id[")
+      if header.content[place + 3] and header.content[place + 3].t == "Space" then
+        header.content:remove(place + 3)
+      end
+      break
+    end
+  end
+  local told = shown(blocks)
+  local status = blocks[1] and blocks[1].t == "Para" and blocks[1].content
+  local open = status and status[1].t == "RawInline" and status[1].text:match('^#st%-badge%("(%a*)"%)%[$')
+  if open then
+    status[1] = pandoc.RawInline("typst", string.format('#st-card-verdict("%s", %s)[', open, told or "(), ()"))
+    if status[4] and status[4].t == "Space" then
+      status:remove(4)
+    end
+    blocks:insert(1, pandoc.RawBlock("typst", "#block(sticky: true)["))
+    blocks:insert(3, pandoc.RawBlock("typst", "]"))
+  end
+  local length = 0
+  for _, block in ipairs(blocks) do
+    length = length + #plain(pandoc.Blocks({ block }))
+  end
+  blocks = floated(blocks)
+  blocks:insert(1, header)
+  if not told and length < SHORT then
+    blocks:insert(1, pandoc.RawBlock("typst", "#block(breakable: false, width: 100%)["))
+    blocks:insert(pandoc.RawBlock("typst", "]"))
+  end
+  return blocks
+end
+
+-- A chapter of some length begins a page of its own.
+local LONG = 2500
+
+-- In the PDF: the opening stands on a page of its own, before the contents; sections say in the margin what they show.
 function Pandoc(doc)
-  if not typst or quarto then
+  if not typst then
     return nil
   end
-  local blocks = pandoc.Blocks({})
+  local parts, part = {}, { blocks = pandoc.Blocks({}) }
   for _, block in ipairs(doc.blocks) do
-    if block.t == "Header" and block.identifier == "table" then
-      blocks:insert(pandoc.RawBlock("typst", "#pagebreak()\n#st-contents()\n#pagebreak()"))
+    if block.t == "Header" then
+      table.insert(parts, part)
+      part = { header = block, blocks = pandoc.Blocks({}) }
+    else
+      part.blocks:insert(block)
     end
-    blocks:insert(block)
+  end
+  table.insert(parts, part)
+
+  -- Chapters are the highest headings that there are: whoever calls has shifted them, or not.
+  local top = math.huge
+  for place = 2, #parts do
+    top = math.min(top, parts[place].header.level)
+  end
+  local blocks, opening = pandoc.Blocks({}), true
+  for place, one in ipairs(parts) do
+    local header = one.header
+    if header and header.level == top then
+      local length = 0
+      for follows = place, #parts do
+        if follows > place and parts[follows].header.level == top then
+          break
+        end
+        length = length + #plain(parts[follows].blocks)
+      end
+      if opening and header.identifier ~= "answer" then
+        opening = false
+        blocks:insert(pandoc.RawBlock("typst", "#pagebreak(weak: true)\n#st-contents()\n#pagebreak(weak: true)"))
+      elseif not opening and length > LONG then
+        blocks:insert(pandoc.RawBlock("typst", "#pagebreak(weak: true)"))
+      end
+    end
+    if header and opening then
+      header.classes:insert("unnumbered")
+    end
+    if header and header.classes:includes("claim") then
+      blocks:extend(card(header, one.blocks))
+    else
+      blocks:extend(pandoc.Blocks({ header }))
+      local told = header and not opening and shown(one.blocks)
+      if told and not begins_wide(one.blocks) and header.level < top + 2 then
+        blocks:insert(pandoc.RawBlock("typst", string.format("#st-section-shows(%s)", told)))
+      end
+      for _, block in ipairs(one.blocks) do
+        -- What is folded on a screen begins the second page.
+        local folded = opening and block.t == "Para" and block.content[2]
+        if folded and folded.classes and folded.classes:includes("print-only") then
+          blocks:insert(pandoc.RawBlock("typst", "#pagebreak(weak: true)"))
+        end
+        blocks:insert(block)
+      end
+    end
   end
   doc.blocks = blocks
   return doc

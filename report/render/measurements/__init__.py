@@ -40,7 +40,7 @@ from report.render.measurements import (
     with_libraries,
     without_cuda,
 )
-from report.render.measurements.base import Exhibit, Family, Section, Table, left_out_points, views
+from report.render.measurements.base import Exhibit, Family, Section, Table, View, left_out_points, views
 
 FAMILIES: tuple[Family, ...] = (
     ladder.FAMILY,
@@ -75,12 +75,14 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def sections(data: Path, nodes: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()) -> list[Section]:
+def sections(
+    data: Path, nodes: Sequence[Mapping[str, Any]], wanted: Sequence[str] = (), given: Sequence[View] | None = None
+) -> list[Section]:
     """Every family (or of these keys) that has something to show, node by node.
 
-    `data`: what `report gather` wrote. Raises StudyError.
+    `data`: what `report gather` wrote. given: the views of its nodes, where they are at hand. Raises StudyError.
     """
-    given = views(data, nodes)
+    given = views(data, nodes) if given is None else given
     made = [
         Section(one.key, one.title, [shown.finished() for view in given for shown in one.show(view)])
         for one in FAMILIES
@@ -89,4 +91,4 @@ def sections(data: Path, nodes: Sequence[Mapping[str, Any]], wanted: Sequence[st
     return [section for section in made if section.exhibits]
 
 
-__all__ = ["FAMILIES", "Exhibit", "Family", "Section", "Table", "left_out_points", "sections"]
+__all__ = ["FAMILIES", "Exhibit", "Family", "Section", "Table", "left_out_points", "sections", "views"]

@@ -15,7 +15,7 @@ from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import factor, mark, multiple, ratio, records, stated
 from report.render.words import LEVEL
-from report.wording import several, with_unit
+from report.wording import capital, several, with_unit
 
 _LOOKS = {"plain": [BLUE, "o"], "default": [VERMILION, "D"], "gpu": [GREEN, "s"]}
 _SHAPE = f"{ROWS:,} × {PRODUCT['k']:,} by {PRODUCT['k']:,} × {PRODUCT['n']:,}"
@@ -60,7 +60,7 @@ def _drawing(view: View, work: str, rungs: Cells) -> Any:
         f"Ladder of {_WORKS.get(work, work)}: rates with {LEVEL} intervals, and under each rate the "
         f"factor over the row above, where the thin line begins; {view.label}."
     )
-    about = f"{_sentence(work)} on {view.label}, rung by rung."
+    about = f"{capital(work)} on {view.label}, rung by rung."
     return dots.drawing(view.name(f"ladder-{work.replace(' ', '-')}"), shows, caption, about)
 
 
@@ -70,17 +70,13 @@ def _table(view: View, work: str, rungs: Cells) -> Table:
         steps = [factor(ratio(rungs, place, other)) if place else NOTHING for other in (place - 1, 0)]
         rows.append([_name(rung), stated(rung, "FLOP/s"), *steps])
     return Table(
-        f"{_sentence(work)}, rung by rung, with {LEVEL} intervals. Step: over the rung before; in all: over "
+        f"{capital(work)}, rung by rung, with {LEVEL} intervals. Step: over the rung before; in all: over "
         f"“{_name(records(rungs)[0])}”. {view.label}",
         ["Rung", "Rate", "Step", "In all"],
         rows,
         "lrrr",
         [25, 27, 22, 26],
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _reading(view: View, work: str, rungs: Cells) -> Sequence[str]:
@@ -96,10 +92,10 @@ def _reading(view: View, work: str, rungs: Cells) -> Sequence[str]:
     name = f"{told[best]['rung']}, by {told[best]['detail'].partition(',')[0]}"
     lines = []
     if default is None or default == best:
-        lines.append(f"{_sentence(_WORKS.get(work, work))} runs at {_rate(told[best])} at its fastest ({name}).")
+        lines.append(f"{capital(_WORKS.get(work, work))} runs at {_rate(told[best])} at its fastest ({name}).")
     else:
         lines.append(
-            f"{_sentence(_WORKS.get(work, work))} runs at {_rate(told[default])} with {DEFAULT}, and at "
+            f"{capital(_WORKS.get(work, work))} runs at {_rate(told[default])} with {DEFAULT}, and at "
             f"{_rate(told[best])} at its fastest on the same processor ({name}): "
             f"{multiple(ratio(rungs, best, default))} as fast."
         )

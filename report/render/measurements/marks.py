@@ -84,8 +84,8 @@ def filled(series: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def records(cells: Cells) -> list[dict[str, Any]]:
     """Cells one by one: their labels and values by name."""
-    frame = cells.frame.to_dict("records")
-    return [{**{str(k): v for k, v in row.items()}, **cells.label_values(i)} for i, row in enumerate(frame)]
+    rows = zip(cells.frame.to_dict("records"), cells.all_label_values(), strict=True)
+    return [{**{str(name): value for name, value in row.items()}, **labels} for row, labels in rows]
 
 
 def mark(cell: Mapping[str, Any], look: list[str], hollow: bool = False) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from typing import Any
 
 from report.cells import Cells, kind_of
 from report.quantities.offload import REST, host_rates, on_gpu, per_second
-from report.reasons import capital
 from report.render import stacks, sweep
 from report.render.figures import AMBER, BLUE, GREEN, MUTED, Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import number, with_unit
+from report.wording import capital, number, with_unit
 
 OPS = {
     "elementwise": "sigmoid of each number",

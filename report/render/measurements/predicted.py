@@ -21,7 +21,7 @@ READER = "Llama 3.1 8B"
 _LAST: list[tuple[Data, dict[str, Any]]] = []
 
 
-def _foretold(data: Data) -> dict[str, Any]:
+def foretold(data: Data) -> dict[str, Any]:
     if not _LAST or _LAST[0][0] is not data:
         _LAST[:] = [(data, overview(data))]
     return _LAST[0][1]
@@ -29,7 +29,7 @@ def _foretold(data: Data) -> dict[str, Any]:
 
 def show(view: View) -> Iterable[Exhibit]:
     """One exhibit for each node whose CPU has trained the models."""
-    found = _foretold(view.data)
+    found = foretold(view.data)
     gpus = [gpu for gpu in found["gpus"] if _speedups(gpu, view.node)]
     if gpus:
         yield Exhibit(_reading(view, found, gpus), _drawing(view, gpus), _table(view, found["gpus"]))

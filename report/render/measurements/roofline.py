@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 
 from report.quantities.roofline import arithmetic, bandwidth, distribution
-from report.reasons import capital
 from report.render import stacks, sweep
 from report.render.figures import AMBER, BLUE, VERMILION
 from report.render.measurements import foretold
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, filled, formats, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import count, interval, number, several, with_unit
+from report.wording import capital, count, interval, number, several, with_unit
 
 PHASES = {
     "training": "training steps", "forward": "forward passes", "prefill": "reading prompts",

@@ -7,13 +7,12 @@ from typing import Any
 
 from report.cells import Cells
 from report.quantities.serving import LIMIT_S, SERVER, loads
-from report.reasons import capital
 from report.render import sweep
 from report.render.figures import VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import count, exactly, number, several, with_unit
+from report.wording import capital, count, exactly, number, several, with_unit
 
 _LINES = {"p50_latency": "median", "p99_latency": "99%", "p999_latency": "99.9%"}
 _SERVICES = {

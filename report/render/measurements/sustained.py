@@ -13,13 +13,12 @@ from report import flags
 from report.cells import Cells, concat
 from report.quantities.energy import least
 from report.quantities.sustained import TENTHS, drift, runs
-from report.reasons import capital
 from report.render import dots, timeline
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import interval, number, several, with_unit
+from report.wording import capital, interval, number, several, with_unit
 
 # A shorter run has nothing to show over time.
 LEAST_S = 10.0

@@ -1,0 +1,39 @@
+"""Which machines a central figure shows: of many nodes a few, those with GPUs first, and each kind of GPU once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from report.cells import kind_of
+from report.render.central.base import MOST_MACHINES, machine_names
+from report.render.measurements.base import View
+
+
+def accelerators(view: View) -> list[str]:
+    """The GPUs of a node that have measured something; of several of one name the first."""
+    names = {str(one["id"]): str(one["name"]) for one in view.record.get("devices", ())}
+    found: dict[str, str] = {}
+    for device in view.devices():
+        if kind_of(device) == "gpu":
+            found.setdefault(names.get(device, device), device)
+    return list(found.values())
+
+
+def nodes(views: Sequence[View], most: int = MOST_MACHINES) -> list[View]:
+    """At most so many nodes, in their order: those with GPUs before others, unlike ones before those that are alike."""
+    first: dict[str, View] = {}
+    alike = []
+    for view in sorted(views, key=lambda view: not accelerators(view)):
+        if view.label in first:
+            alike.append(view)
+        else:
+            first[view.label] = view
+    chosen = {view.node for view in [*first.values(), *alike][:most]}
+    return [view for view in views if view.node in chosen]
+
+
+def named(views: Sequence[View], places: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """As `machine_names`; a processor without the GPUs beside it, where its own name is enough."""
+    found = machine_names(views, places)
+    short = {place: name.partition(" + ")[0] if place[1] == "cpu" else name for place, name in found.items()}
+    return short if len(set(short.values())) == len(short) else found

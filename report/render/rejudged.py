@@ -1,0 +1,170 @@
+"""What the page is given to judge claims again: the records of `report.rejudge`, and the words of their forms."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from report import wording
+from report.changes import slug
+from report.render import words
+from report.rules import describe
+from report.weigh import AWAITING, DECIDED
+
+# Of the nodes of a whole fleet there are too many cells for a page; the claims with the fewest go first.
+MOST_BYTES = 400_000
+BASELINES = {**wording.BASELINES, "node": "all cores of the node"}
+# No text can end the element that holds it, or begin another.
+_ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+
+def can_be_tried(verdict: Mapping[str, Any]) -> bool:
+    """Whether the card of a claim has a form: it is decided, and a threshold or a baseline has a say in it."""
+    return verdict["verdict"] in DECIDED and any(map(_has_a_say, verdict.get("parts") or []))
+
+
+def as_script(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """The data of all forms as an HTML script element; '' for verdicts that were written without them."""
+    told = rejudged(verdicts)
+    if not told["claims"]:
+        return ""
+    text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f'<script type="application/json" id="rejudge-data">{text.translate(_ESCAPED)}</script>\n'
+
+
+def rejudged(verdicts: Iterable[Mapping[str, Any]], most: int = MOST_BYTES) -> dict[str, Any]:
+    """Every claim as the page's script reads it, by id; `cells` of all of them, which the parts have by number.
+
+    Those with a form come first, and of these the small ones; a claim that would make the whole larger than `most`
+    bytes is told what to type instead. Claims of a file without the records are left out.
+    """
+    able = [one for one in verdicts if all("rejudge" in part for part in one.get("parts") or [])]
+    if not any(one.get("parts") for one in able):
+        able = []
+    claims: dict[str, Any] = {}
+    cells: dict[tuple[Any, ...], int] = {}
+    total = 0
+    for one in sorted(able, key=lambda one: (not can_be_tried(one), len(one.get("cells") or []))):
+        pooled = dict(cells)
+        claim = _claim(one, pooled)
+        size = len(json.dumps([claim, list(pooled)[len(cells) :]]))
+        if total + size > most:
+            claims[str(one["id"])] = {"verdict": one["verdict"], "left_out": _left_out(one)}
+            continue
+        claims[str(one["id"])], cells, total = claim, pooled, total + size
+    classes = {name: words.verdict_class(name) for name in words.VERDICTS}
+    return {"awaiting": list(AWAITING), "classes": classes, "cells": list(cells), "claims": claims}
+
+
+def _has_a_say(part: Mapping[str, Any]) -> bool:
+    record = part.get("rejudge") or {}
+    return bool(record.get("cells") or record.get("baselines"))
+
+
+def _claim(verdict: Mapping[str, Any], cells: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+    """A claim: verdict as declared; parts; baselines that can be chosen, by name with their words, '' as declared.
+
+    cells: the numbers of all cells so far, to which those of this claim are added. Many claims compare the same.
+    """
+    parts = verdict["parts"]
+    made = [_part(part, _setting(verdict, part), cells) for part in parts]
+    offered = [name for name in BASELINES if any(name in part["baselines"] for part in made)]
+    declared = f"as declared{_declared(parts)}"
+    return {
+        "verdict": verdict["verdict"],
+        "parts": made,
+        "baselines": [["", declared], *([name, BASELINES[name]] for name in offered)] if offered else [],
+    }
+
+
+def _declared(parts: Sequence[Mapping[str, Any]]) -> str:
+    """' (one core or all cores of the node)'; '' where the parts do not say, or not the same."""
+    named = [part["scope"].get("baseline") for part in parts if part["rejudge"]["baselines"]]
+    if not named or named[0] is None or any(one != named[0] for one in named):
+        return ""
+    names = named[0] if isinstance(named[0], list) else [named[0]]
+    return f" ({wording.several([BASELINES.get(name, str(name)) for name in names], 'or')})"
+
+
+def _setting(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """The threshold of a part as `what-if --set` names it."""
+    middle = f".{slug(part['name'])}" if len(verdict["parts"]) > 1 else ""
+    return f"{verdict['id']}{middle}.threshold"
+
+
+def _part(part: Mapping[str, Any], setting: str, cells: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+    """A part: what the rule asks, what it is compared with, and the words around the field for its threshold."""
+    record = part["rejudge"]
+
+    def compared(one: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "settled": one["settled"],
+            "cells": [cells.setdefault(tuple(cell), len(cells)) for cell in one["cells"]],
+        }
+
+    own = compared(record)
+    others = {name: {"outcome": one["outcome"], **compared(one)} for name, one in record["baselines"].items()}
+    told = {
+        "name": part["name"],
+        "rule": part["rule"],
+        "how": record["how"],
+        "share": record["share"],
+        "threshold": part["threshold"],
+        "outcome": part["outcome"],
+        **own,
+        # What comes to the same as declared need not stand twice: the script falls back on it.
+        "baselines": {name: one for name, one in others.items() if one != {"outcome": part["outcome"], **own}},
+        "set": setting,
+    }
+    return {**told, **_form(part)} if _has_a_say(part) else told
+
+
+def _form(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a part's field.
+
+    before, after: what stands around it; power: of ten, by which the number in it is multiplied, as its unit has an SI
+    prefix; needs: how many cells must support it; tries: the declared range, each threshold with its words.
+    """
+    unit, bound = str(part["unit"] or "1"), part["threshold"]
+    rule = describe(part["rule"], bound, unit, part["options"])
+    before, _, rest = rule.rpartition(wording.threshold_text(bound, unit))
+    scale, name = wording.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
+    # A bare number says by itself what it counts where the rule compares ratios, slopes or crossings.
+    counted = "" if name or part["rule"] in ("ratio", "trend", "crossover") else words.quantity_name(part["quantity"])
+    told = str(part["rule_text"])
+    scaled = told.removeprefix(rule) if told.startswith(rule) else ""
+    after = f"{name}{rest}{scaled}{f' ({counted})' if counted else ''}".strip()
+    values = [*part["sensitivity"], *([bound] if bound not in part["sensitivity"] else [])]
+    values.sort(key=lambda value: value if isinstance(value, list) else [value])
+    tries = [[one, _told(one, scale) + (" (declared)" if one == bound else "")] for one in values]
+    return {
+        "before": words.sentence(before.strip()),
+        "after": after,
+        "power": round(math.log10(scale)),
+        "needs": _needs(part),
+        "tries": tries if len(tries) > 1 else [],
+    }
+
+
+def _told(threshold: float | Sequence[float], scale: float) -> str:
+    """A threshold, or the two ends of a range, in the unit of the field."""
+    ends = [threshold] if isinstance(threshold, (int, float)) else threshold
+    return " to ".join(dict.fromkeys(wording.exactly(end / scale) for end in ends))
+
+
+def _needs(part: Mapping[str, Any]) -> str:
+    if part["rule"] == "exists":
+        return "one that supports it is enough"
+    if part["rule"] == "for_share_of":
+        return f"{wording.exactly(100 * part['rejudge']['share'])}% of them must support it"
+    return ""
+
+
+def _left_out(verdict: Mapping[str, Any]) -> str:
+    """What to do about a claim whose cells are too many for the page."""
+    n = sum(len(part["rejudge"]["cells"]) + sum(part["rejudge"]["settled"]) for part in verdict["parts"])
+    setting = next((_setting(verdict, part) for part in verdict["parts"] if _has_a_say(part)), "")
+    typed = f" On the command line: python -m report what-if --set '{setting}=VALUE'" if setting else ""
+    return f"Its {wording.count(n, 'cell')} are too many for this page.{typed}"

@@ -1,0 +1,40 @@
+"""How well a run repeats, as the method section says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from report import repeat, wording
+
+
+def repeated(path: Path | None = None) -> dict[str, Any] | None:
+    """The table of two runs of one machine in words; None if it was never made. Raises StudyError."""
+    table = repeat.read_repeat(path or repeat.TABLE)
+    if table is None:
+        return None
+    rows, few = repeat.by_agreement(table)
+    return {
+        "node": str(table["node"]),
+        "level": f"{table['level']:.0%}",
+        "enough": f"{repeat.ENOUGH:.0%}",
+        "days": wording.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
+        "all": f"{table['all']['agree']:,} of {table['all']['points']:,} ({_share(table['all'])})",
+        "few": wording.several(few),
+        "rows": [_row(one) for one in rows],
+    }
+
+
+def _share(one: Mapping[str, Any]) -> str:
+    return f"{100 * one['agree'] / one['points']:.0f}%"
+
+
+def _row(one: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "experiment": str(one["experiment"]),
+        "points": f"{one['points']:,}",
+        "share": _share(one),
+        "apart": f"{100 * one['median_apart']:.1f}%",
+        "worst": f"{one['worst']['ratio']:.2f}",
+    }
