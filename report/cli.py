@@ -38,11 +38,25 @@ def parser() -> argparse.ArgumentParser:
     verdicts = argparse.ArgumentParser(add_help=False)
     verdicts.add_argument("--verdicts", required=True, type=Path, metavar="FILE", help="what judge wrote")
 
-    render = commands.add_parser("render", parents=[verdicts], help="the report as HTML and PDF")
+    published = argparse.ArgumentParser(add_help=False)
+    published.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
+    published.add_argument(
+        "--previous", type=Path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
+    )
+
+    render = commands.add_parser("render", parents=[verdicts, published], help="the report as HTML and PDF")
     render.add_argument("--out", required=True, type=Path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
     render.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
-    render.add_argument("--url", default="", help="where the page will be published, for links to its claims")
+
+    site = commands.add_parser("site", parents=[verdicts, published], help="what a site needs beside the page")
+    site.add_argument("--report", required=True, type=Path, metavar="DIR", help="what render wrote; it is added to")
+    site.add_argument("--data", required=True, type=Path, metavar="DIR", help="what gather wrote")
+
+    compared = commands.add_parser("compare", help="two editions: which verdicts changed, and why")
+    compared.add_argument("old", type=Path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json")
+    compared.add_argument("new", type=Path, metavar="NEW", help="the later one")
+    compared.add_argument("--json", type=Path, metavar="FILE", help="write the whole comparison")
 
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
 
@@ -84,6 +98,11 @@ def parser() -> argparse.ArgumentParser:
     package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
     package.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
 
+    again = commands.add_parser("repeat", help="two runs of the same machine: at which points they agree")
+    again.add_argument("first", type=Path, metavar="DIR", help="the node's folder of one run")
+    again.add_argument("second", type=Path, metavar="DIR", help="the same of the other")
+    again.add_argument("--out", type=Path, metavar="FILE", help="write the table that the report prints")
+
     new = commands.add_parser("new-claim", help="a claim file that reads, to be completed")
     new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
     new.add_argument("--article", required=True, metavar="KEY", help="nuface, gpuserver or whygpu")
@@ -124,7 +143,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "render":
         from report.render import render
 
-        render(given.verdicts, given.out, given.renderer, given.data, given.url)
+        render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous)
+    elif given.command == "site":
+        from report.site.build import build
+
+        made = build(given.report, given.verdicts, given.data, given.url, given.previous)
+        print(f"{len(made)} files beside the page: {given.report}", file=sys.stderr)
+    elif given.command == "compare":
+        from contract.files import write_json
+        from report.site import compare
+        from report.site.editions import read_editions
+
+        found = compare.compare(read_editions(given.old)[-1], read_editions(given.new)[-1])
+        if given.json:
+            write_json(given.json, found)
+        print("\n".join(compare.lines(found)))
     elif given.command == "what-if":
         from report.ask import ask
 
@@ -146,6 +179,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.metadata import write_published
 
         print(write_published(given.data))
+    elif given.command == "repeat":
+        from contract.files import write_json
+        from report.repeat import compare_runs, lines
+
+        table = compare_runs(given.first, given.second)
+        if given.out:
+            write_json(given.out, table)
+        print("\n".join(lines(table)))
     elif given.command == "new-claim":
         from report.judge import CLAIMS
         from report.scaffold import new_claim, next_steps

@@ -90,7 +90,7 @@ def test_a_touched_claim_is_judged_and_rendered_again_without_measuring(study: C
     (study.path / "report/claims/W15.yaml").touch()
     plan = study.snakemake(*TINY, "-n")
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "report", "lint", "study"}
+    assert jobs == {"judge", "report", "lint", "site", "study"}
     done = study.snakemake(*TINY)
     assert done.returncode == 0, done.stderr
     assert study.rounds == before
@@ -113,6 +113,17 @@ def test_the_page_holds_every_verdict_and_loads_nothing(study: Clone) -> None:
             assert not str(element.get(attribute, "")).startswith(("http", "//"))
     assert all(image.get("alt") for image in page.find_all("img"))
     assert "make study" in text
+
+
+def test_the_report_is_a_site_with_its_verdicts_and_samples(study: Clone) -> None:
+    report = study.path / "results" / "report"
+    assert (report / "verdicts.json").read_bytes() == (study.path / "results" / "verdicts.json").read_bytes()
+    node = json.loads((study.path / "results" / "node.json").read_text(encoding="utf-8"))["id"]
+    assert (report / "data" / node / "clock.cpu.csv").is_file() and (report / "og.png").is_file()
+    assert not (report / "feed.xml").exists(), "without an address there is none"
+    page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+    linked = {link["href"] for link in page.find_all("a", href=True) if link["href"].startswith("data/")}
+    assert linked and all((report / name).is_file() for name in linked)
 
 
 def test_the_page_works_in_a_browser(study: Clone, chromium: Any) -> None:
@@ -176,5 +187,4 @@ def test_most_of_a_rounds_time_is_measuring(study: Clone) -> None:
 def test_the_sources_for_quarto_lie_beside_the_page(study: Clone) -> None:
     folder = study.path / "results/report"
     assert (folder / "index.qmd").read_text(encoding="utf-8").startswith("---\n")
-    for kind in ("svg", "png"):
-        assert list(Path(folder / "figures").glob(f"*.{kind}"))
+    assert list(Path(folder / "figures").glob("*.svg"))

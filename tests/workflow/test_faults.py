@@ -120,6 +120,8 @@ def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
         (("--config", "budget_min=0.01"), "a budget of 0.01 min: what the comparisons need takes about"),
         (("--config", "seed=many"), "configuration: seed: 'many' is not of type integer"),
         (("--config", "preset=fulll"), "no preset 'fulll'. Presets: full, quick"),
+        (("--config", "previous=nowhere.json"), "previous: nowhere.json: no such file. Name an earlier verdicts.json"),
+        (("--config", "url=example.org"), "configuration: url: 'example.org' is not the address of a folder"),
         (("--config", "preset=typo.yaml"), "typo.yaml, line 9: experiments.gemm.sweep.0.grid.dtype.0: 'float23'"),
     ],
 )

@@ -80,6 +80,17 @@ SWEEPS = json.loads(
 PLAN_WORDS = ["--preset", config["preset"]]
 if config["budget_min"]:
     PLAN_WORDS += ["--budget", str(config["budget_min"])]
+# What the page and the site are told of where they will lie, and of the edition before.
+PUBLISHED_WORDS = [
+    word
+    for name in ("url", "previous")
+    if config[name]
+    for word in (f"--{name}", config[name])
+]
+if config["previous"] and not Path(config["previous"]).is_file():
+    stop(
+        f"previous: {config['previous']}: no such file. Name an earlier verdicts.json, or a site's editions.json"
+    )
 
 
 def hold_run_lock():

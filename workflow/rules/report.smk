@@ -9,8 +9,16 @@ rule report:
         templates=sorted(
             str(path) for path in Path("report/templates").rglob("*") if path.is_file()
         ),
-        code=code("render/**/*.py", "metadata/*.py", "wording.py", "calibration.py"),
+        code=code(
+            "render/**/*.py",
+            "metadata/*.py",
+            "site/*.py",
+            "wording.py",
+            "calibration.py",
+            "*.yaml",
+        ),
         citation="CITATION.cff",
+        previous=config["previous"] or [],
     output:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
@@ -23,8 +31,9 @@ rule report:
     threads: workflow.cores
     params:
         renderer=config["renderer"],
+        published=PUBLISHED_WORDS,
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
     shell:
         "python -m report render --verdicts {input.verdicts} --data {params.data} "
-        "--out {params.out} --renderer {params.renderer} 2> {log}"
+        "--out {params.out} --renderer {params.renderer} {params.published:q} 2> {log}"

@@ -1,0 +1,97 @@
+"""Makes a rendered report a site: the verdicts, the data, the editions, the picture, and what machines ask for."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import atomic, read_json, write_json, write_text
+from report.render.head import TITLE, told
+from report.site import paths
+from report.site.data import write_data
+from report.site.editions import before, edition, read_editions, write_editions
+from report.site.feed import feed
+from report.site.picture import write_picture
+from report.site.sitemap import address, robots, sitemap
+from report.verdicts import read_verdicts
+
+# GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
+_NO_TEMPLATES = ".nojekyll"
+RECORD = "site.json"
+
+
+def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Path | None = None) -> list[str]:
+    """Write the rest of the site into the folder `report`, which `report render` filled; give the files' names.
+
+    verdicts: the verdicts.json that was rendered, with its table beside it. data: what `report gather` wrote. url:
+    the address of the folder on the web; without one the feed and the sitemap are left out, which is said.
+    previous: the verdicts of an earlier edition, or the editions.json of the site as it was. What an earlier build
+    wrote and this one does not is removed. Raises StudyError, OSError.
+    """
+    url = address(url)
+    document = read_verdicts(verdicts)
+    _rendered(report, document)
+    current = edition(document, verdicts)
+    editions = [*(before(read_editions(previous), current) if previous else []), current]
+    made = write_data(data, report)
+    for source, name in ((verdicts, paths.VERDICTS), (verdicts.with_suffix(".csv"), paths.VERDICTS_TABLE)):
+        _copy(source, report / name)
+    write_editions(report / paths.EDITIONS, editions)
+    write_picture(told(document), report / paths.PICTURE)
+    texts = {paths.ROBOTS: robots(url), _NO_TEMPLATES: ""}
+    if url:
+        day = str(document["generated_utc"])[:10]
+        texts |= {
+            paths.FEED: feed(editions, url, TITLE),
+            paths.SITEMAP: sitemap(url, day, [paths.PAGE, paths.PDF]),
+        }
+    else:
+        print(
+            f"note: no address is known (--url): without {paths.FEED}, {paths.SITEMAP} and a picture for links",
+            file=sys.stderr,
+        )
+    for name, text in texts.items():
+        write_text(report / name, text)
+    made += [paths.VERDICTS, paths.VERDICTS_TABLE, paths.EDITIONS, paths.PICTURE, *texts]
+    _remove_others(report, made)
+    write_json(report / RECORD, {"url": url, "editions": len(editions), "files": sorted(made)})
+    return sorted(made)
+
+
+def _rendered(report: Path, document: dict[str, Any]) -> None:
+    """Raise StudyError unless the folder holds the report of these verdicts."""
+    lacking = [name for name in (paths.PAGE, paths.PDF) if not (report / name).is_file()]
+    if lacking:
+        raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
+    rendered = read_json(report / "render.json").get("generated_utc")
+    if rendered != document["generated_utc"]:
+        raise StudyError(
+            f"{report}: was rendered from the verdicts of {rendered or 'an unknown time'}, these are of "
+            f"{document['generated_utc']}: render again"
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not source.is_file():
+        raise StudyError(f"{source}: no such file: write it with `python -m report judge`")
+    if source.resolve() == target.resolve():
+        return
+    with atomic(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+def _remove_others(report: Path, made: list[str]) -> None:
+    """Remove what an earlier build listed and this one did not make; nothing else in the folder is ours."""
+    try:
+        listed = {str(name) for name in read_json(report / RECORD)["files"]}
+    except (StudyError, KeyError, TypeError):
+        return
+    for name in listed - set(made):
+        place = report / name
+        if place.resolve().is_relative_to(report.resolve()):
+            place.unlink(missing_ok=True)
+            if place.parent != report and place.parent.is_dir() and not any(place.parent.iterdir()):
+                place.parent.rmdir()
