@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from report.lint import figures, page, program, verdicts
+from report.lint import figures, markdown, page, pdf, program, verdicts
 from report.lint.study import CHECKS, Check, Fault, Study
 
 
@@ -34,4 +34,17 @@ def run(verdicts: Path, data: Path, report: Path, reference: Path) -> int:
     return 0
 
 
-__all__ = ["CHECKS", "Check", "Fault", "Study", "figures", "lint", "page", "program", "run", "verdicts"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Fault",
+    "Study",
+    "figures",
+    "lint",
+    "markdown",
+    "page",
+    "pdf",
+    "program",
+    "run",
+    "verdicts",
+]

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from report.lint.study import DECIDED, Study, check
+from report.render.cells import shown as listed
 from report.render.counted import counted
-from report.render.page import MOST_CELLS, sources
+from report.render.page import sources
 from report.render.words import with_interval
 
 Found = Iterator[tuple[str, str, str]]
@@ -87,7 +88,7 @@ def page_cells(study: Study) -> Found:
     for where, verdict, part, cells in study.parts():
         if verdict["verdict"].startswith("awaiting"):
             continue
-        shown = [one for one in verdict["cells"][:MOST_CELLS] if one in cells]
+        shown = [one for one in listed(verdict) if one in cells]
         for cell in shown:
             text, by = with_interval(cell, part["unit"]), sources(cell, part)
             if text and ((text, by) not in told if by else text not in study.source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from typing import Any
 import pandas as pd
 
 from contract.errors import StudyError
+from contract.files import read_yaml
 from report.gathered import read_summary
 from report.reference import REFERENCE, read_reference
 from report.verdicts import read_verdicts
 
 PACKAGE = Path(__file__).resolve().parent.parent
+_SETTINGS = json.loads((PACKAGE / "schemas" / "quarto.schema.json").read_text(encoding="utf-8"))
 # Outcomes of a part that a rule has decided, or tried to.
 DECIDED = ("supported", "challenged", "depends", "undecided")
 
@@ -59,9 +62,20 @@ class Study:
         return read_reference(self.reference)
 
     @cached_property
+    def markdown(self) -> str:
+        """The page as it is handed to the renderers."""
+        return _text(self.report / "index.qmd")
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """How Quarto is to render it. Raises StudyError for what is not in the schema."""
+        settings: Mapping[str, Any] = read_yaml(self.report / "_quarto.yml", _SETTINGS)
+        return settings
+
+    @cached_property
     def source(self) -> str:
         """The page as markdown, signs that markdown would take for markup freed of their backslashes."""
-        return re.sub(r"\\([^\w\s])", r"\1", _text(self.report / "index.qmd"))
+        return re.sub(r"\\([^\w\s])", r"\1", self.markdown)
 
     @cached_property
     def page(self) -> str:
