@@ -19,7 +19,7 @@ OUTCOMES = {"met": (BLUE, "o"), "missed": (VERMILION, "X"), "undecided": (MUTED,
 
 def write(out: Path, data: dict[str, Any]) -> None:
     """Write bench.svg and bench.png into the folder `out`. Raises OSError."""
-    keep(Drawing("bench", shows(data), draw, alt="", caption=""), out, None)
+    keep(Drawing("bench", shows(data), draw, alt="", caption=""), out, None, png=True)
 
 
 def shows(data: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -387,3 +387,26 @@ def report(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     (folder / "verdicts.json").write_text(json.dumps(document()), encoding="utf-8")
     render(folder / "verdicts.json", folder / "out", renderer="pandoc", data=data)
     return folder / "out"
+
+
+@pytest.fixture
+def visit(chromium: Any, report: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of a report; returns it, what the console said and what was requested."""
+    contexts = []
+    whole = report
+
+    def opened(fragment: str = "", width: int = 1280, height: int = 800, report: Path = whole, **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((report / "index.html").as_uri() + fragment)
+        return page, said, asked
+
+    yield opened
+    for context in contexts:
+        context.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,10 +13,12 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from report.render import figures, strokes
 from report.render.claim_figure import MOST_ROWS, claim_drawing
-from report.render.figures import keep, style
+from report.render.figures import DARK, LETTERS, PLATE, Drawing, keep, style
 from report.render.sweep import _apart
 
 
@@ -113,7 +116,7 @@ def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None
     new.mkdir()
     assert keep(drawing, old, None)
     assert not keep(drawing, new, old)
-    assert (new / f"{drawing.name}.png").read_bytes() == (old / f"{drawing.name}.png").read_bytes()
+    assert (new / f"{drawing.name}.svg").read_bytes() == (old / f"{drawing.name}.svg").read_bytes()
     shows = copy.deepcopy(drawing.shows)
     shows["panels"][0]["rows"][0]["estimate"] *= 1.5
     assert keep(replace(drawing, shows=shows), new, old)
@@ -127,3 +130,145 @@ def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None
     assert all(-1e-9 <= place <= 1 + 1e-9 for place in moved)
     if all(b - a >= step for a, b in pairwise(places)):
         assert moved == pytest.approx(places)
+
+
+def test_a_png_is_made_where_it_is_asked_for(make_document, tmp_path: Path) -> None:
+    drawing = claim_drawing(decided(make_document()))
+    assert drawing is not None
+    assert keep(drawing, tmp_path, None)
+    assert not (tmp_path / f"{drawing.name}.png").exists()
+    assert keep(drawing, tmp_path, tmp_path, png=True), "what lacks its PNG is drawn again"
+    assert (tmp_path / f"{drawing.name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("module", "anew"),
+    [
+        ("report.render.claim_figure", True),
+        ("report.render.strokes", True),
+        ("report.render.figures", True),
+        ("report.render.words", True),
+        ("report.wording", True),
+        ("report.render.page", False),
+        ("report.render.pandoc", False),
+        ("report.render.sweep", False),
+        ("report.judge", False),
+    ],
+)
+def test_a_figure_depends_on_the_code_that_draws_it_and_on_no_other(
+    make_document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, anew: bool
+) -> None:
+    drawing = claim_drawing(decided(make_document()))
+    assert drawing is not None
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    keep(drawing, old, None)
+    source = figures._source
+
+    def edited(name: str) -> bytes:
+        return source(name) + (b"\n# another line\n" if name == module else b"")
+
+    monkeypatch.setattr(figures, "_source", edited)
+    assert keep(drawing, new, old) is anew
+
+
+def _every_kind(shows: dict) -> Figure:
+    figure = Figure(figsize=(4, 3))
+    axes = figure.add_subplot()
+    axes.set(xlim=(0, 5), ylim=(0, 5))
+    strokes.join(axes, [1, 2], [1, 2], "size", told=["join 1", "join 2"], marker="s")
+    strokes.points(axes, [1, 2, 3], [4, 3, 4], told=["point 1", "<point> & 2", "point 3"], marker="o")
+    strokes.intervals(axes, [1, 2], [1, 2], [3, 4], told=["upright 1", "upright 2"])
+    strokes.interval(axes, 1, 2, 0.5, told=["level 1"])
+    strokes.bar(axes, 4, 0, 2, 0.3, told=["bar 1"])
+    strokes.predicted(axes, 1, 3, 4.5, 0.2, told=["predicted 1"], hatch="///", facecolor="none")
+    strokes.points(axes, [2], [2], marker="x")
+    # One of each lies far outside: nobody can say which of the marks in the file are whose.
+    strokes.points(axes, [1, 2], [1, 5000], told=["inside", "outside"], marker="v")
+    strokes.points(axes, [1, 2, 3], [5000, 6000, 1], told=["outside", "outside too", "inside"], marker="v")
+    return figure
+
+
+def told(svg: Path) -> list[tuple[str, list[str]]]:
+    """The kind of each stroke that has words, and these."""
+    space = "{http://www.w3.org/2000/svg}"
+    found = []
+    for group in ElementTree.parse(svg).iter(f"{space}g"):
+        parsed = strokes.parse(group.get("id", ""))
+        titles = [title.text or "" for title in group.iter(f"{space}title")]
+        if parsed and titles:
+            found.append((parsed[0], titles))
+    return found
+
+
+def test_each_mark_bears_its_words(tmp_path: Path) -> None:
+    keep(Drawing("every", {}, _every_kind, "", ""), tmp_path, None)
+    assert sorted(told(tmp_path / "every.svg")) == [
+        ("bar", ["bar 1"]),
+        ("interval", ["level 1"]),
+        ("interval", ["upright 1", "upright 2"]),
+        ("join", ["join 1", "join 2"]),
+        ("points", ["point 1", "<point> & 2", "point 3"]),
+        ("predicted", ["predicted 1"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda axes: strokes.points(axes, [1, 2], [1, 2], told=["one"], marker="o"),
+        lambda axes: strokes.points(axes, [1, 2], [1, 2], told="ab", marker="o"),
+        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b", "c"], marker="o"),
+        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b"]),
+        lambda axes: strokes.interval(axes, 1, 2, 1, told=["low", "high"]),
+        lambda axes: strokes.bar(axes, 1, 0, 1, 1, told=["a", "b"]),
+    ],
+)
+def test_words_without_marks_are_refused(wrong: Callable[[Axes], None]) -> None:
+    with pytest.raises(ValueError, match="mark"):
+        wrong(Figure().add_subplot())
+
+
+def _lettered(shows: dict) -> Figure:
+    figure = Figure(figsize=(3, 2))
+    for place, text in enumerate(shows["texts"]):
+        figure.text(0.1, 0.1 + 0.1 * place, text, color=shows["colours"][place % len(shows["colours"])])
+    return figure
+
+
+def test_names_are_text_in_a_figure_whatever_they_hold(tmp_path: Path) -> None:
+    texts = ["$x$ and $\\frac$", "a\x00b\ufffe", "<script>alert(1)</script> &amp;", "abc\u202edef", "שלום 2", "--><!--"]
+    keep(Drawing("names", {"texts": texts, "colours": ["#1f2328"]}, _lettered, "", ""), tmp_path, None)
+    assert words(tmp_path / "names.svg") == [
+        "$x$ and $\\frac$", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}", "<script>alert(1)</script> &amp;",
+        "abcdef", "\u2068שלום\u2069 2", "--><!--",
+    ]  # fmt: skip
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_letters_and_marks_can_be_told_from_the_plate_in_light_and_dark(tmp_path: Path) -> None:
+    colours = [figures.INK, figures.MUTED, *figures.SERIES]
+    shows = {"texts": [f"text {place}" for place in range(len(colours))], "colours": colours}
+    keep(Drawing("letters", shows, _lettered, "", ""), tmp_path, None)
+    svg = (tmp_path / "letters.svg").read_text()
+    used = re.findall(r"<text[^>]*fill: (#[0-9a-f]{6})", svg)
+    assert len(set(used)) == len(colours)
+    for colour in used:
+        assert contrast(colour, PLATE) >= 4.5, colour
+        assert contrast(DARK[colour], DARK[PLATE]) >= 4.5, colour
+        assert f'[style*="fill: {colour}"]{{fill:{DARK[colour]}' in svg
+    for colour in colours:
+        assert contrast(colour, PLATE) >= 3, f"{colour}, of a mark"
+    assert set(LETTERS) == {colour for colour in figures.SERIES if contrast(colour, PLATE) < 4.5}

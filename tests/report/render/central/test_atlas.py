@@ -1,0 +1,152 @@
+"""The atlas: who leads at which sizes, where that turns, and what nobody has measured."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from report.render.central import atlas
+from report.render.central.atlas import FIGURE
+from report.render.central.races import Race
+from report.render.figures import keep
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.render.test_offload import requests
+
+
+def rows(shown: Any) -> dict[str, dict[str, Any]]:
+    return {row["label"]: row for panel in shown.drawing.shows["panels"] for row in panel["rows"]}
+
+
+def table(node: SyntheticNode, op: str, seconds: dict[int, float], **more: Any) -> None:
+    for count, value in seconds.items():
+        params = {"op": op, "rows": count, "transfers": more.get("transfers", "none")}
+        rest = {key: one for key, one in more.items() if key != "transfers"}
+        node.point("tabular", value, params=params, dtype="", spread=0.01, **rest)
+
+
+def test_it_turns_where_the_sizes_on_both_sides_are_sure(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
+    shown = figure_of(FIGURE, requests(synthetic("node-a", gpus=1)))
+    found = rows(shown)
+    assert set(found) == {"sigmoid of each number", "matrix product"}
+    assert found["sigmoid of each number"]["told"] == "CPU throughout"
+    assert set(found["sigmoid of each number"]["sides"]) == {-1}
+    product = found["matrix product"]
+    assert product["sides"] == [-1, 1, 1]
+    assert product["turn"][1:] == [12 * 64**2, 12 * 256**2]
+    assert product["turn"][1] < product["turn"][0] < product["turn"][2]
+    assert product["told"] == "GPU past 49.2 kB–786 kB"
+    assert "times" not in product["words"][0] and "GPU ×" in product["words"][0] and "[" in product["words"][0]
+    assert shown.title == "Of 2 kinds of work, the CPU wins 1 throughout and 1 turns with the size"
+    text = " ".join(shown.reading)
+    assert "matrix product (between 49.2 kB and 786 kB)" in text
+    assert "training steps" in text and "one answer" in text, "what was not measured is named"
+    assert "matrix product: GPU past 49.2 kB–786 kB, ×" in shown.drawing.alt and "at 12.0 MB" in shown.drawing.alt
+    assert keep(shown.drawing, tmp_path, None)
+    drawn = (tmp_path / "central-atlas.svg").read_text()
+    assert "predicted" not in drawn and drawn.count("<title>") == 6 + 3 + 1
+
+
+def test_without_a_gpu_all_cores_race_one_and_nothing_is_made_up(
+    figure_of: Any, synthetic: Factory, tmp_path: Path
+) -> None:
+    node = requests(synthetic(), gpu=False)
+    table(node, "filter", {1000: 1e-6, 100_000: 1e-4, 10_000_000: 1e-2}, backend="numpy")
+    table(node, "filter", {1000: 1e-5, 100_000: 1e-4, 10_000_000: 1e-3}, backend="polars", threads=2)
+    shown = figure_of(FIGURE, node)
+    found = rows(shown)
+    assert found["filter"]["told"] == "all cores past 1,000–10 million"
+    assert found["filter"]["sides"] == [-1, 0, 1]
+    assert found["matrix product"]["sides"][-1] == 1
+    assert found["sigmoid of each number"]["told"].startswith("all cores from ")
+    assert shown.title.startswith("No GPU to win against yet; all cores of ")
+    assert any(line.startswith("No GPU has been measured") for line in shown.reading)
+    assert not any("GPU" in text for row in found.values() for text in (row["told"], *row["words"]))
+    assert not shown.drawing.shows["predicted"]
+    assert keep(shown.drawing, tmp_path, None)
+
+
+def test_training_and_answers_have_axes_of_their_own(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
+    node = synthetic(gpus=1)
+    for batch, cpu, gpu in ((1, 1e-3, 2e-3), (64, 1e-2, 3e-3)):
+        params = {"model": "mlp", "batch": batch}
+        for threads in (1, 2):
+            node.point("training", cpu, params=params, threads=threads, spread=0.01)
+        node.point("training", gpu, params=params, device="cuda:0", spread=0.01)
+    for model, weights, cpu, gpu in (("small", 1e5, 1e-5, 1e-4), ("large", 1e8, 1e-1, 1e-3)):
+        node.point("models", weights, params={"model": model}, metric="parameters", unit="1", spread=0.0)
+        for experiment, more in (("inference", {}), ("generation", {"phase": "decode", "context": 128})):
+            params = {"model": model, "batch": 1, **more}
+            node.point(experiment, cpu, params=params, threads=2, spread=0.01)
+            node.point(experiment, gpu, params=params, device="cuda:0", spread=0.01)
+    shown = figure_of(FIGURE, node)
+    assert [panel["x"] for panel in shown.drawing.shows["panels"]] == ["samples in a batch", "weights of the model"]
+    found = rows(shown)
+    assert found["mlp"]["told"] == "GPU past 1–64"
+    for work in ("one answer", "one text, token by token"):
+        assert found[work]["told"] == "GPU past 100,000–100 million"
+        assert found[work]["sizes"] == [1e5, 1e8]
+    assert "training steps of mlp (between 1 and 64 samples)" in " ".join(shown.reading)
+    assert keep(shown.drawing, tmp_path, None)
+
+
+def test_predictions_are_hatched_and_named_as_such(
+    figure_of: Any, synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = synthetic(gpus=1)
+    for batch, cpu, gpu in ((1, 1e-3, 2e-3), (64, 1e-2, 3e-3)):
+        params = {"model": "mlp", "batch": batch}
+        node.point("training", cpu, params=params, threads=2, spread=0.01)
+        node.point("training", gpu, params=params, device="cuda:0", spread=0.01)
+    cross = {"node": "node-a", "model": "mlp", "says": "", "estimate": 20.0}
+    gpus = [
+        {"name": "Card A", "crossover": [{**cross, "low": 8.0, "high": 64.0}]},
+        {"name": "Card B", "crossover": [{**cross, "low": 1.0, "high": 8.0}]},
+        {"name": "Card C", "crossover": [{**cross, "estimate": None, "low": None, "high": None}]},
+    ]
+    monkeypatch.setattr(atlas, "foretold", lambda data: {"gpus": gpus})
+    shown = figure_of(FIGURE, node)
+    predicted = rows(shown)["mlp"]["predicted"]
+    assert (predicted["low"], predicted["high"]) == (1.0, 64.0)
+    assert predicted["words"].startswith("Predicted, not measured, for Card A and Card B")
+    assert "hatched: predicted, not measured" in shown.drawing.caption
+    assert keep(shown.drawing, tmp_path, None)
+    assert 'id="predicted.' in (tmp_path / "central-atlas.svg").read_text()
+
+
+def test_no_more_machines_than_can_be_read(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
+    node = requests(synthetic(gpus=3))
+    for device, name in (("cuda:1", "Other GPU"), ("cuda:2", "Third GPU")):
+        node.devices[int(device[-1]) + 1]["name"] = name
+        shape = {"op": "elementwise", "m": 16, "n": 1, "k": 1, "uses": 1, "host_memory": "pinned", "launch": "eager"}
+        node.point("offload", 1e-7, params=shape, device=device, spread=0.01)
+    shown = figure_of(FIGURE, node)
+    (panel,) = shown.drawing.shows["panels"]
+    named = [(row["label"], row["machine"]) for row in panel["rows"]]
+    assert ("sigmoid of each number", "Other GPU") in named and all(machine != "Third GPU" for _, machine in named)
+    assert keep(shown.drawing, tmp_path, None)
+
+
+def test_nothing_raced_shows_nothing(figure_of: Any, synthetic: Factory) -> None:
+    assert figure_of(FIGURE, synthetic().clock()) is None
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=6))
+def test_who_leads_throughout_leads_everywhere(sides: list[int]) -> None:
+    sizes = tuple(float(10**place) for place in range(len(sides)))
+    decided = [place for place, side in enumerate(sides) if side]
+    flip = next((pair for pair in pairwise(decided) if sides[pair[0]] != sides[pair[1]]), None)
+    turn = (sizes[flip[0]], sizes[flip[0]], sizes[flip[1]]) if flip else None
+    one = Race("rows", "sort", "node", "cpu", sizes, tuple(sides), ("×1",) * len(sides), turn)
+    told = atlas._outcome(one, atlas._GPU)
+    assert ("throughout" in told) == (len(set(sides)) == 1 and sides[0] != 0 and len(sides) > 1)
+    assert ("past" in told) == (flip is not None)
+    assert (told == "too close to call") == (set(sides) == {0})
+    if " from " in told:
+        start = sizes[decided[0]]
+        assert all(side == (1 if told.startswith("GPU") else -1) for size, side in zip(sizes, sides, strict=True)
+                   if size >= start)  # fmt: skip

@@ -1,0 +1,215 @@
+"""Hostile text in what a node reports, from its samples to the page and the PDF: told as text, it does nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+from report.gather import gather
+from report.gathered import read_gathered
+from report.judge import judge
+from report.reference import REFERENCE, read_reference
+from report.render import render
+from report.render.markdown import clean
+from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
+
+TEXTS = {
+    "script": "<script>document.title='ran'</script><img src=x onerror=\"document.title='ran'\"><svg onload=alert(1)>",
+    "closing": "</title></style></script></textarea>--><!-- ]]>",
+    "citation": "mail @word and @fig-none [@x]",
+    "mathematics": r"$x$ $$y$$ $\frac$ \(z\)",
+    "link": "]](http://example.org/leak) [a](javascript:alert(1)) ![p](http://example.org/p.png) <http://example.org>",
+    "include": "{{< include secret.qmd >}} `r 1+1` ``` ```{python} {#id .class onclick=x}",
+    "cells": "a | b |---| c || \\| d",
+    "typst": '#panic("x") #include "y" = heading <label> \\ // /* */',
+    "front matter": "--- title: x ... <<percent>> <% raw %>",
+    "override": "abc \u202edef\u2066 ghi\u202a",
+    "right to left": "שלום, 12 (ab) 34",
+    "arabic": "مرحبا 5 cores",
+    "unseen": "zero\u200bwidth\ufeff soft\u00adhyphen",
+    "emoji": "👩\u200d🔬 and 🏳\ufe0f\u200d🌈",
+    "piled": "Z" + "\u0301" * 200 + "algo",
+    "lines": "one\ntwo\r\n\r\n# three\t\x00four",
+    "entities": "&lt;b&gt; &#60;i&#62; &amp;amp;",
+    "list": "1. first",
+}
+LONG = "y" * 10_000
+
+
+@dataclass
+class Hostile(SyntheticNode):
+    """A node whose record is full of such text."""
+
+    def record(self) -> dict[str, Any]:
+        record = super().record()
+        record["hardware"]["cpu"]["model"] = TEXTS["script"]
+        record["hardware"]["cpu"][TEXTS["cells"]] = TEXTS["include"]
+        record["hardware"]["gpus"] = [{"name": TEXTS["right to left"], TEXTS["typst"]: LONG}]
+        record["software"].update(
+            os=TEXTS["lines"],
+            packages={TEXTS["link"]: TEXTS["mathematics"], "long": LONG},
+            blas=[{"library": TEXTS["override"]}],
+        )
+        record["left_out"] = [*TEXTS.values(), LONG]
+        record["study"]["commit"] = TEXTS["closing"]
+        return record
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report on such a node and an ordinary one."""
+    folder = tmp_path_factory.mktemp("hostile")
+    devices = [{**CPU, "name": TEXTS["script"]}, {**GPU, "id": "cuda:0", "name": TEXTS["right to left"]}]
+    node = Hostile(folder / "nodes" / "hostile", devices).clock().peak(2e11)
+    for n in (256, 512, 1024):
+        for backend in ("torch", TEXTS["link"], TEXTS["mathematics"], TEXTS["unseen"], TEXTS["arabic"]):
+            node.gemm(20.0, n=n, backend=backend)
+    for model in (TEXTS["cells"], TEXTS["typst"], TEXTS["override"], "x" * 300):
+        for batch in (1, 8, 32):
+            node.point("training", {"time": 0.02, "matmul_flop_share": 0.97, "matmul_time_share": 0.8},
+                       params={"model": model, "batch": batch}, flop=1e9)  # fmt: skip
+    for place, text in enumerate([*TEXTS.values(), LONG]):
+        node.point("bandwidth", 1.0, status="failed", reason=text, params={"op": "triad", "footprint": 2**place})
+    Factory(folder / "nodes").write([node, Factory(folder / "nodes")("plain").gemm(20.0).clock()])
+    (folder / "nodes" / "hostile" / "<img src=x onerror=alert(1)> @x $y$.parquet").write_text("no table")
+    gather([folder / "nodes"], folder / "data", allow_synthetic=True)
+    evidence = read_gathered(folder / "data", read_reference(REFERENCE))
+    judge(evidence, folder / "verdicts.json", allow_synthetic=True)
+    render(folder / "verdicts.json", folder / "out", "pandoc", folder / "data")
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> BeautifulSoup:
+    return BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def read(page: BeautifulSoup) -> str:
+    """What the page says, without its scripts and styles."""
+    whole = BeautifulSoup(str(page), "html.parser")
+    for part in whole.find_all(["script", "style"]):
+        part.decompose()
+    return " ".join(whole.get_text(" ").split())
+
+
+def spoken(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_it_is_told_as_the_text_that_it_is(page: BeautifulSoup, name: str) -> None:
+    cells = {" ".join(cell.get_text().split()) for cell in page.find_all(["td", "li"])}
+    assert spoken(TEXTS[name]) in cells
+
+
+def test_what_is_long_is_told_to_its_end(read: str) -> None:
+    assert LONG in read
+
+
+def test_it_becomes_no_element(page: BeautifulSoup) -> None:
+    assert not page.find_all(["img", "iframe", "object", "embed", "textarea", "base"])
+    assert not page.select("form[action]")
+    assert not [link for link in page.find_all("a") if re.search(r"javascript:|/leak|p\.png", link.get("href", ""))]
+    assert not page.select("[onclick], [onerror], [onload]")
+    assert page.title.get_text() == "Does AI need a GPU?"
+    assert not page.find(id="three") and not page.find(id="id")
+
+
+def test_it_neither_runs_nor_asks_for_anything(chromium, report: Path) -> None:
+    context = chromium.new_context()
+    opened = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto((report / "index.html").as_uri())
+    opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    opened.wait_for_timeout(300)
+    assert said == []
+    assert [url for url in asked if not url.startswith(("data:", (report / "index.html").as_uri()))] == []
+    assert opened.title() == "Does AI need a GPU?"
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_stretches_no_page(chromium, report: Path, width: int) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 800})
+    opened = context.new_page()
+    opened.goto((report / "index.html").as_uri())
+    opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+
+ORDER = """(wanted) => {
+  const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data, parent = walker.currentNode.parentElement;
+    const at = text.indexOf(wanted[0]);
+    if (at < 0 || parent.closest("svg, script") || !parent.checkVisibility()) continue;
+    const boxes = wanted.map((part) => {
+      const range = document.createRange(), start = text.indexOf(part, at);
+      range.setStart(walker.currentNode, start);
+      range.setEnd(walker.currentNode, start + part.length);
+      const box = range.getClientRects()[0];
+      return box ? [Math.round(box.top), box.left] : null;
+    });
+    found.push(boxes);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [["abc", "def", "ghi"], ["שלום", "12", "(ab)", "34"], ["مرحبا", "5 cores"]],
+    ids=["override", "hebrew", "arabic"],
+)
+def test_it_does_not_reorder_what_stands_beside_it(chromium, report: Path, parts: list[str]) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    opened = context.new_page()
+    opened.goto((report / "index.html").as_uri())
+    opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    found = [one for one in opened.evaluate(ORDER, parts) if all(one)]
+    assert found
+    for boxes in found:
+        # Each is to the right of the one before, or on a later line; fonts differ a little in height.
+        assert all(b[1] > a[1] or b[0] > a[0] + 6 for a, b in pairwise(boxes)), boxes
+    context.close()
+
+
+def test_the_pdf_tells_it_too(report: Path) -> None:
+    reader = PdfReader(report / "report.pdf")
+    text = "".join(page.extract_text() for page in reader.pages)
+    flat = re.sub(r"[\s\u200b\u00ad]", "", text)
+    for wanted in ("document.title='ran'", "mail@wordand@fig-none", "{{<includesecret.qmd>}}", "#panic(", "&lt;b&gt;"):
+        assert re.sub(r"[’‘]", "'", flat).find(wanted) >= 0, wanted
+    assert flat.count("y" * 60) >= len(LONG) / 60 / 2, "what is long is there"
+
+
+def test_the_pdf_breaks_what_is_long(report: Path) -> None:
+    """No line runs out of the page: a line of text at this size has some hundred characters at most."""
+    longest = 0
+    for page in PdfReader(report / "report.pdf").pages:
+        for line in page.extract_text().splitlines():
+            longest = max(longest, max(map(len, re.findall(r"y+", line)), default=0))
+    assert 0 < longest < 160
+
+
+def test_the_figures_are_whole(report: Path, page: BeautifulSoup) -> None:
+    assert len(page.select("figure svg.plot")) > 5
+    for path in (report / "figures").glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert "<script" not in text and "onload" not in re.sub(r">[^<]*<", "><", text)
+        assert not re.search("[\u202a-\u202e\u200b\x00-\x08]", text)

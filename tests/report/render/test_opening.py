@@ -1,0 +1,533 @@
+"""The opening: the answer follows the verdicts, the surprises follow their rule, and all of it fits one screen."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pypdf import PdfReader
+
+from contract.errors import StudyError
+from contract.files import read_yaml
+from report.claims import read_claims
+from report.quantities import quantities
+from report.reference import read_reference
+from report.render import render
+from report.render.answer import DECLARED, SCHEMA, answer, plain, read_answer
+from report.render.opening import number, opening, tally
+from report.render.surprises import FAR, surprises
+from report.render.words import VERDICTS, with_interval
+from tests.report.test_claim_files import copied
+
+ROOT = Path(__file__).resolve().parents[3]
+CONVERSATION = "a conversation, 100 ms"
+CPU, GPU = {"id": "cpu", "kind": "cpu", "name": "A CPU"}, {"id": "cuda:0", "kind": "gpu", "name": "A GPU"}
+
+
+def cell(estimate: float, outcome: str, part: str = "", spread: float = 1.1, **labels: Any) -> dict[str, Any]:
+    return {
+        "part": part, "node": "node-a", "device": "cpu", "label": "as it was measured", **labels,
+        "estimate": estimate, "low": estimate / spread, "high": estimate * spread,
+        "n_rounds": 3, "n_samples": 9, "outcome": outcome, "behind": "1",
+    }  # fmt: skip
+
+
+def part(outcome: str, cells: list[dict[str, Any]], name: str = "", **more: Any) -> dict[str, Any]:
+    """A part whose number is that of its first cell."""
+    first = cells[0] if cells else {}
+    told = {key: first.get(key) for key in ("estimate", "low", "high")}
+    return {
+        "name": name, "quantity": "gemm.rate", "unit": "1", "rule": "at_least", "options": {}, "threshold": 10.0,
+        "outcome": outcome, "boundary": None, **told, **more,
+    }  # fmt: skip
+
+
+def claim(name: str, verdict: str, cells: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
+    """A verdict with one part, or those given as `parts`; its number is that of its first part."""
+    cells = cells or []
+    parts = more.pop("parts", None) or [part(verdict, cells, **more.pop("part", {}))]
+    first = {key: parts[0][key] for key in ("estimate", "low", "high", "unit", "quantity", "threshold")}
+    articles = {"N": "nuface", "G": "gpuserver", "W": "whygpu"}
+    return {
+        "id": name, "article": articles[name[0]], "article_title": articles[name[0]].upper(), "section": "S",
+        "says": f"What {name} says.", "kind": "measured", "verdict": verdict, "reason": "", "rule": "", **first,
+        "boundary": None, "cells": cells, "parts": parts, "flips": [], "evidence_tier": "measured", "same_as": None,
+        "version": 1, "changes": [], **more,
+    }  # fmt: skip
+
+
+def document(*verdicts: Mapping[str, Any], devices: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    node = {"id": "node-a", "label": "A CPU, 2 cores", "devices": devices or [CPU], "started_utc": "2026-01-02T03"}
+    return {
+        "nodes": [node],
+        "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS},
+        "verdicts": list(verdicts),
+    }  # fmt: skip
+
+
+def said(found: Mapping[str, Any]) -> list[str]:
+    return [plain(sentence) for sentence in answer(found)]
+
+
+def of_a_cpu() -> dict[str, dict[str, Any]]:
+    """The verdicts that the answer asks for, as one node without a GPU gives them."""
+    hours = [cell(4.23, "challenges", run="nanoGPT"), cell(0.006, "challenges", run="tiny"),
+             cell(31.8, "supports", run="ResNet-18"), cell(3e4, "supports", run="BERT")]  # fmt: skip
+    waits = [cell(0.0126, "challenges", CONVERSATION, parameters=10_893_312),
+             cell(0.00002, "challenges", CONVERSATION, parameters=301_066),
+             cell(0.175, "supports", CONVERSATION, parameters=85_645_824)]  # fmt: skip
+    waiting = {"reason": "awaiting hardware: no node with a GPU has measured training"}
+    return {
+        "N04": claim("N04", "depends", hours, part={"unit": "h", "threshold": 24}, evidence_tier="derived"),
+        "G15": claim("G15", "depends", waits, parts=[part("depends", waits, CONVERSATION, unit="s", threshold=0.1)]),
+        "W25": claim("W25", "supported", [cell(14.9, "supports", run="Llama 3.1 405B")]),
+        "N13": claim("N13", "depends", [cell(4929, "challenges", run="Llama 2 70B")], part={"unit": "servers"}),
+        "W29": claim("W29", "depends", [cell(0.032, "supports")], part={"unit": "s"}),
+        "G28": claim("G28", "awaiting hardware", parts=[part("awaiting hardware", [], "time")], **waiting),
+        "N12": claim("N12", "awaiting hardware", **waiting),
+    }
+
+
+# ------------------------------------------------------------------ the answer
+
+
+def test_the_answer_says_what_is_enough_what_is_not_and_what_was_not_measured() -> None:
+    assert said(document(*of_a_cpu().values())) == [
+        "Not for everything: a CPU is enough to train nanoGPT in 4.23 [3.85, 4.65] hours, or to answer 99 of 100 "
+        "single requests to a model of 10.9 million parameters within 12.6 [11.5, 13.9] ms, but to train Llama 3.1 "
+        "405B on CPU servers would cost 14.9 [13.5, 16.4] times what it cost on GPUs; 2 claims wait for a GPU, since "
+        "none has been measured yet.",
+        "Of the 7 claims that the articles make, 5 could be decided: 1 holds and 4 hold only in part.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "not_told"),
+    [
+        ({"W25": claim("W25", "challenged", [cell(3.0, "challenges", run="X")])},
+         "but to train ResNet-18 would take a CPU 31.8 [28.9, 35.0] hours", "what it cost on GPUs"),
+        ({"W25": claim("W25", "undecided", [cell(9.9, "undecided", run="X")]),
+          "N13": claim("N13", "supported", [cell(2e5, "supports", run="Y")], part={"unit": "servers"})},
+         "but to train Y in ninety days without GPUs would take 200,000 [181,818, 220,000] servers", "cost on GPUs"),
+        ({"G15": claim("G15", "awaiting hardware", parts=[part("awaiting hardware", [], CONVERSATION)])},
+         "enough to train nanoGPT in 4.23 [3.85, 4.65] hours, but", "single requests"),
+        ({"N04": claim("N04", "supported", [cell(31.8, "supports", run="ResNet-18")])},
+         "Not for everything: a CPU is enough to answer 99 of 100 single requests", "enough to train"),
+        ({"N04": claim("N04", "supported", [cell(31.8, "supports", run="ResNet-18")]),
+          "G15": claim("G15", "supported", parts=[part("supported", [], CONVERSATION)])},
+         "Not for everything: at low traffic a CPU is enough", "enough to train"),
+        ({"N04": claim("N04", "awaiting source"), "G15": claim("G15", "awaiting source"),
+          "W29": claim("W29", "challenged", [cell(2.0, "challenges")])},
+         "For the largest models, yes: to train Llama 3.1 405B on CPU servers", "enough"),
+        ({name: claim(name, "undecided") for name in ("N04", "G15", "W25", "W29", "N13")},
+         "That is still open: 2 claims wait for a GPU, since none has been measured yet.", "enough"),
+        # Without an interval nothing is told as a number.
+        ({"W25": claim("W25", "supported", [cell(14.9, "supports", run="X") | {"low": None, "high": None}])},
+         "; 2 claims wait for a GPU", "14.9"),
+    ],
+)  # fmt: skip
+def test_another_verdict_makes_another_sentence(changed: dict[str, Any], told: str, not_told: str) -> None:
+    first, second = said(document(*(of_a_cpu() | changed).values()))
+    assert told in first and not_told not in first
+    assert second.startswith("Of the 7 claims")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cells", "told"),
+    [
+        ("supported", [(3.2, "supports"), (35.0, "supports")], "at least 3.20 [2.91, 3.52] times as fast as all cores"),
+        ("depends", [(0.5, "challenges"), (35.0, "supports")], "between 0.500 [0.455, 0.550] and 35.0 [31.8, 38.5]"),
+        ("depends", [(1.01, "undecided"), (35.0, "supports")], "up to 35.0 [31.8, 38.5] times as fast as all cores"),
+        ("challenged", [(0.5, "challenges"), (0.7, "challenges")], "no faster than all cores of its host, at best 0.7"),
+        ("awaiting hardware", [], "how much faster a GPU trains is not decided yet"),
+    ],
+)  # fmt: skip
+def test_with_a_gpu_the_answer_says_what_it_gains(outcome: str, cells: list[tuple[float, str]], told: str) -> None:
+    made = [cell(value, side, "time") for value, side in cells]
+    changed = {
+        "G28": claim("G28", "depends", made, parts=[part(outcome, made, "time"), part("undecided", [], "energy")])
+    }
+    first, _ = said(document(*(of_a_cpu() | changed).values(), devices=[CPU, GPU]))
+    assert told in first and "none has been measured" not in first
+
+
+def test_where_nothing_can_be_told_the_tally_is() -> None:
+    waits = claim("N12", "awaiting source")
+    assert said(document(waits, devices=[CPU, GPU]))[0].startswith("How much faster a GPU trains")
+    raw = read_answer()
+    never = {**raw, "sentences": [{**one, "parts": one["parts"][:1]} for one in raw["sentences"]]}
+    assert [plain(sentence) for sentence in answer(document(waits), never)] == [
+        "None of the 1 claims can be decided on the evidence gathered so far.",
+        "Of the others, 1 waits for a source.",
+    ]
+    assert said(document(waits))[1] == "None of the 1 claim that the articles make could be decided so far."
+
+
+def asked_for() -> dict[str, set[str]]:
+    """The claims that the declared statements name, with the parts that they name."""
+    found: dict[str, set[str]] = {}
+    for sentence in read_answer()["sentences"]:
+        for one in sentence["parts"]:
+            for statement in one["statements"]:
+                for name, asked in statement["when"].items():
+                    if name[0].isupper():
+                        found.setdefault(name, set()).add(asked.get("part", "") if isinstance(asked, dict) else "")
+    return found
+
+
+NAMED = asked_for()
+
+
+@st.composite
+def documents(draw: Callable[..., Any]) -> dict[str, Any]:
+    """Every claim that is named with any verdict, any sides among its cells, any of its numbers missing, or absent."""
+    made = []
+    for name, parts in NAMED.items():
+        verdict = draw(st.sampled_from([*VERDICTS, "absent"]))
+        sides = draw(st.lists(st.sampled_from(["supports", "challenges", "undecided"]), max_size=3))
+        where = sorted(parts)[-1]
+        cells = [cell(draw(st.floats(1e-3, 1e6)), side, where) for side in sides]
+        for one in cells:
+            one |= draw(st.sampled_from([{}, {"low": None}, {"run": "a run", "parameters": 7e9}]))
+        if verdict != "absent":
+            made.append(claim(name, verdict, cells, parts=[part(verdict, cells, where)], reason="no node with a GPU"))
+    made.append(claim("N02", draw(st.sampled_from(sorted(VERDICTS)))))
+    return document(*made, devices=draw(st.sampled_from([[CPU], [CPU, GPU]])))
+
+
+@settings(deadline=None)
+@given(documents())
+def test_every_combination_gives_two_sentences_that_claim_no_more_than_they_may(found: dict[str, Any]) -> None:
+    told = answer(found)
+    assert len(told) == 2
+    by_id = {one["id"]: one for one in found["verdicts"]}
+    for sentence in told:
+        text = plain(sentence)
+        assert text[0].isupper() and text.endswith(".") and not re.search(r"[{}]|None\b(?! of)|  |\.\.", text), text
+        for piece in sentence:
+            if piece.claim:
+                of = by_id[piece.claim]
+                assert (
+                    piece.text in [with_interval(one, "1") for one in of["cells"]] and "no interval" not in piece.text
+                )
+    first = plain(told[0])
+    sides = {name: {one["outcome"] for one in of["cells"]} for name, of in by_id.items()}
+    verdict = {name: of["verdict"] for name, of in by_id.items()}
+    assert "on CPU servers" not in first or verdict["W25"] == "supported"
+    assert "without GPUs" not in first or verdict["N13"] == "supported"
+    assert "enough to train" not in first or "challenges" in sides["N04"]
+    assert "single requests" not in first or "challenges" in sides["G15"]
+    assert "trains at least" not in first or verdict["G28"] == "supported"
+    assert "trains no faster" not in first or verdict["G28"] == "challenged"
+    assert "trains between" not in first or sides["G28"] >= {"supports", "challenges"}
+    assert "trains up to" not in first or "supports" in sides["G28"]
+    gpu = len(found["nodes"][0]["devices"]) > 1
+    assert not ("none has been measured" in first and gpu)
+
+
+# ------------------------------------------------------------------ the declared statements
+
+
+def test_every_place_is_a_label_and_every_statement_can_be_told() -> None:
+    claims = {
+        one.id: one for one in read_claims(ROOT / "report" / "claims", read_reference(ROOT / "data" / "reference"))
+    }
+    seen = 0
+    for sentence in read_answer()["sentences"]:
+        for one in sentence["parts"]:
+            for statement in one["statements"]:
+                places = re.findall(r"\{(?:(\w+) of )?([A-Z]\d\d)(?:\[([^\]]+)\])?[^}]*\}", statement["says"])
+                for label, name, inside in places:
+                    parts = [one for one in claims[name].parts if inside in ("", one.name)]
+                    assert len(parts) == 1, "a number of several parts has no one unit"
+                    assert not label or label in quantities()[parts[0].quantity].labels
+                    seen += 1
+    assert seen > 10
+
+
+def test_no_statement_is_the_articles_own() -> None:
+    assert copied(read_yaml(DECLARED, SCHEMA)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        ("when: {W25: supported}", "when: {W25: supprtd}", r"line \d+: .*'supprtd' is not allowed.*mean 'supported'"),
+        ("when: {W25: supported}", "when: {W99: supported}", r"line \d+: there is no claim 'W99'"),
+        ("when: {W25: supported}", "when: {N14: supported}", r"line \d+: tells a number of W25, of which"),
+        ("part: time, is: supported", "part: tme, is: supported", r"line \d+: claim G28 has no part 'tme'.*'time'"),
+        ("{fares}", "{fare}", r"line \d+: \{fare\} names nothing.*mean 'fares'"),
+        ("{N04 supports}", "{N04 nearest}", r"line \d+: \{N04 nearest\} names nothing"),
+        ("head: For part of it", "haed: For part of it", r"line \d+: .*unknown key.*mean 'head'"),
+        ("version: 1", "version: 2", r"line \d+: version 2 has no reason under 'changes'"),
+        ("gpu: measured", "gpu: measure", r"line \d+: .*'measure' is not allowed"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_reported_with_its_line(tmp_path: Path, before: str, after: str, complaint: str) -> None:
+    text = DECLARED.read_text(encoding="utf-8")
+    assert before in text
+    shutil.copytree(ROOT / "report" / "claims", tmp_path / "claims")
+    (tmp_path / "answer.yaml").write_text(
+        text.replace(before, after, 1) if before != "{fares}" else after.join(text.rsplit(before, 1))
+    )
+    with pytest.raises(StudyError, match=rf"answer\.yaml, {complaint}"):
+        read_answer(tmp_path / "answer.yaml")
+
+
+# ------------------------------------------------------------------ the surprises
+
+
+def against(name: str, value: float, **more: Any) -> dict[str, Any]:
+    """A claim whose number is far below its threshold of 10, unless the value is not."""
+    quantity = {"quantity": more.pop("quantity", f"gemm.of_{name}")}
+    return claim(name, "challenged", [cell(value, "challenges")], part={**quantity, **more.pop("part", {})}, **more)
+
+
+def ids(*verdicts: dict[str, Any]) -> list[str]:
+    return [str(one.verdict["id"]) for one in surprises(verdicts)]
+
+
+def test_measured_comes_first_then_the_furthest_and_one_of_an_article() -> None:
+    near, far = against("W01", 2.0), against("W02", 0.5)
+    derived, documented = (
+        against("N01", 0.01, evidence_tier="derived"),
+        against("G01", 0.001, evidence_tier="documented"),
+    )
+    assert ids(near, documented, derived, far) == ["W02", "N01", "G01"]
+    assert ids(near, against("N02", 3.0), against("G02", 4.0)) == ["W01", "N02", "G02"]
+
+
+def test_no_two_ask_the_same_or_count_the_same() -> None:
+    assert ids(against("W01", 1.0), against("N01", 2.0, same_as="W01"), against("G01", 3.0)) == ["W01", "G01"]
+    alike = {"quantity": "gemm.rate"}
+    assert ids(against("W01", 1.0, **alike), against("N01", 2.0, **alike)) == ["W01"]
+    published = {"quantity": "reference.value"}
+    assert ids(against("W01", 1.0, **published), against("N01", 2.0, **published)) == ["W01", "N01"]
+
+
+def test_what_is_not_far_or_not_decided_surprises_nobody() -> None:
+    at_the_edge = 10 / FAR / 1.1
+    assert ids(against("W01", at_the_edge * 0.999)) == ["W01"]
+    assert ids(against("W01", at_the_edge * 1.01)) == []
+    for verdict in ("supported", "undecided", "awaiting hardware", "not testable"):
+        assert ids(against("W01", 1.0) | {"verdict": verdict}) == []
+    assert ids(against("W01", 1.0, part={"threshold": 0})) == ids(against("W01", -1.0)) == [], "no ratio"
+    assert ids(against("W01", 1.0, part={"threshold": [5, 9]})) == ["W01"]
+    assert ids(against("W01", 30.0, part={"rule": "within", "threshold": [5, 9]})) == ["W01"]
+    assert ids(against("W01", 7.0, part={"rule": "within", "threshold": [5, 9]})) == []
+
+
+def test_of_a_claim_that_depends_the_result_is_where_it_turns() -> None:
+    cells = [cell(0.01, "challenges"), cell(2.0, "challenges"), cell(11.0, "undecided"), cell(90.0, "supports")]
+    (found,) = surprises([claim("W01", "depends", cells)])
+    assert found.cell["estimate"] == 2.0
+    assert found.beyond == pytest.approx(10 / 2.2)
+    # A part that is refuted beside one that holds says that the article is half right, which is no surprise.
+    parts = [part("challenged", cells[:1]), part("supported", cells[3:], "other")]
+    assert surprises([claim("W01", "depends", cells, parts=parts)]) == []
+
+
+# ------------------------------------------------------------------ in words
+
+
+def told(*verdicts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    made = document(*verdicts, **more)
+    claims = [{"id": one["id"], "verdict": one["verdict"], "says": one["says"]} for one in verdicts]
+    articles = [{"key": "a", "title": "An article", "claims": claims}]
+    return opening(made, claims, articles)
+
+
+def test_a_surprise_says_what_was_asked_what_was_found_and_where() -> None:
+    cells = [
+        cell(0.4, "challenges", dtype="float32", service="embedding"),
+        cell(0.03, "supports", dtype="int8", service="int8"),
+    ]
+    p99 = {"quantity": "serving.p99_latency_s", "unit": "s", "rule": "at_most", "threshold": 0.1}
+    where = "holds for int8, fails for float32"
+    ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": where}))["surprises"]
+    assert one["number"] == "400 [\\[364, 440\\]]{.ci} ms" and one["asks"] == "allow at most 100 ms"
+    assert one["about"] == "P99 latency, float32, service embedding; measured on A CPU, 2 cores"
+    assert one["boundary"] == "It holds for int8, fails for float32"
+    ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": "mlp: fails at 2; cnn: holds"}))[
+        "surprises"
+    ]
+    assert one["boundary"] == "It differs: mlp fails at 2; cnn holds"
+    ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": "x " * 99}))["surprises"]
+    assert one["boundary"] == ""
+
+
+def test_a_surprise_names_its_device_and_its_kind_of_evidence() -> None:
+    def about(tier: str, **more: Any) -> str:
+        found = claim("W02", "challenged", [cell(1.0, "challenges") | more], evidence_tier=tier)
+        ((one),) = told(found)["surprises"]
+        return str(one["about"])
+
+    assert about("measured", device="cuda:0") == "Rate; measured on A CPU, 2 cores, cuda:0"
+    assert about("derived") == "Rate; derived from A CPU, 2 cores"
+    assert about("derived", node=None) == "Rate; derived from published figures"
+    assert about("documented", node=None) == "Rate; published"
+
+
+def test_nodes_with_a_gpu_are_named_first_and_many_are_counted() -> None:
+    node = {"devices": [CPU], "started_utc": "2026-01-02T03:04:05Z"}
+    nodes = [{**node, "id": f"n{place}", "label": f"CPU {place}"} for place in range(4)]
+    nodes.append({"id": "g", "label": "CPU + GPU", "devices": [CPU, GPU], "started_utc": None})
+    found = opening(document() | {"nodes": nodes}, [], [])
+    assert [(one["label"], one["anchor"], one["about"]) for one in found["nodes"]] == [
+        ("CPU + GPU", "node-5", ""),
+        ("CPU 0", "node-1", "no GPU, 2026-01-02"),
+        ("CPU 1", "node-2", "no GPU, 2026-01-02"),
+    ]
+    assert found["more_nodes"] == 2
+    assert opening(document() | {"nodes": []}, [], [])["nodes"] == []
+
+
+def test_tiles_stand_in_the_order_of_verdicts() -> None:
+    verdicts = [against("W01", 9.9), claim("W02", "awaiting source"), claim("W03", "supported")]
+    found = told(*verdicts)
+    assert found["tally_text"] == "3 claims: 1 supported, 1 challenged, 1 awaiting source"
+    assert [one["id"] for one in found["articles"][0]["claims"]] == ["W03", "W01", "W02"]
+    assert [(row["name"], row["count"]) for row in tally([{"verdict": "new"}, {"verdict": "supported"}])] == [
+        ("supported", 1),
+        ("new", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("4.2 [3.3, 5.3] hours", "4\\.2 [\\[3.3, 5.3\\]]{.ci} hours"),
+        (" but <b> ", " but \\<b\\> "),
+        (" ", " "),
+        ("", ""),
+    ],
+)
+def test_intervals_are_marked_and_all_else_is_text(text: str, markdown: str) -> None:
+    assert number(text) == markdown
+
+
+# ------------------------------------------------------------------ on the page
+
+
+@pytest.fixture(scope="module")
+def published(make_document: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report without figures whose opening says as much as there can be to say."""
+    made = make_document(origin="measured")
+    long, product = of_a_cpu(), [cell(30.0, "challenges", "the best matrix product on one core")]
+    long |= {
+        "G02": claim("G02", "challenged", product, parts=[
+            part("challenged", product, product[0]["part"], quantity="gemm.mac_per_cycle_per_core", unit="MAC/cycle",
+                 rule="at_most", threshold=1),
+        ]),
+        "N13": claim("N13", "depends", [cell(4929, "challenges", run="Llama 2 70B", parameters=7e10,
+                                             server="128 cores with AVX-512 as in A CPU, 2 cores"),
+                                        cell(222_964, "supports", run="Llama 3.1 405B", parameters=4e11, server="X")],
+                     evidence_tier="derived",
+                     part={"unit": "servers", "quantity": "ladder.servers_for_90_days", "threshold": 1e5,
+                           "boundary": "holds at 405 billion parameters, fails up to 70.0 billion parameters"}),
+        "W29": claim("W29", "depends", [cell(0.414, "challenges", dtype="float32", service="embedding"),
+                                        cell(0.032, "supports", dtype="int8", service="int8")],
+                     part={"unit": "s", "quantity": "serving.p99_latency_s", "rule": "at_most", "threshold": 0.1,
+                           "boundary": "holds for int8, fails for float32 (2 cells undecided)"}),
+    }  # fmt: skip
+    chance, node = random.Random(5), made["nodes"][0]["id"]
+    for verdict in made["verdicts"]:
+        kept = {"article_title": verdict["article_title"], "section": verdict["section"], "see_also": []}
+        source = read_yaml(ROOT / "report" / "claims" / f"{verdict['id']}.yaml")
+        if verdict["id"] in long:
+            verdict.update(long[verdict["id"]], **kept)
+            for one in verdict["cells"]:
+                one["node"] = node
+        elif verdict["parts"]:
+            other = chance.choice(["supported", "awaiting hardware", "awaiting source", "undecided"])
+            verdict.update(verdict=other, cells=[], reason="no node with a GPU", **kept)
+            for one in verdict["parts"]:
+                one.update(outcome=other)
+        verdict["says"] = source["says"]
+    made["tally"] = {name: sum(one["verdict"] == name for one in made["verdicts"]) for name in VERDICTS}
+    folder = tmp_path_factory.mktemp("opening")
+    (folder / "verdicts.json").write_text(json.dumps(made), encoding="utf-8")
+    render(folder / "verdicts.json", folder / "out", renderer="pandoc")
+    return folder / "out"
+
+
+@pytest.fixture
+def visit(chromium: Any, published: Path) -> Iterator[Callable[..., Any]]:
+    contexts = []
+
+    def opened(width: int, height: int, **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto((published / "index.html").as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def bottoms(page: Any, *selectors: str) -> list[float]:
+    boxes = [page.locator(selector).first.bounding_box() for selector in selectors]
+    return [box["y"] + box["height"] for box in boxes]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_outcome_needs_no_scrolling_on_a_desk(visit: Any, scheme: str) -> None:
+    page = visit(1280, 800, color_scheme=scheme)
+    assert page.locator(".surprise").count() == 3
+    wanted = ("h1", ".answer", ".tally", ".key", *(f".surprise:nth-child({place})" for place in (1, 2, 3)))
+    assert max(bottoms(page, *wanted)) <= 800
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_outcome_needs_no_scrolling_on_a_telephone(visit: Any, scheme: str) -> None:
+    page = visit(390, 844, color_scheme=scheme)
+    assert max(bottoms(page, "h1", ".answer", ".tally", ".key", ".surprise")) <= 844
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1280, 1920])
+def test_the_opening_is_as_wide_as_its_screen(visit: Any, width: int) -> None:
+    page = visit(width, 800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # No piece of the bar is narrower than its number.
+    assert page.evaluate("[...document.querySelectorAll('.seg')].every((one) => one.scrollWidth <= one.clientWidth)")
+    wide = page.evaluate("[...document.querySelectorAll('.seg')].map((one) => one.clientWidth)")
+    counts = [int(text) for text in page.locator(".seg").all_inner_texts()]
+    assert sorted(range(len(counts)), key=lambda at: counts[at])[-1] == max(range(len(wide)), key=lambda at: wide[at])
+
+
+def test_nothing_of_the_opening_waits_for_a_script(visit: Any) -> None:
+    selectors = (".answer", ".tally", ".key", ".surprise", ".measured-on")
+    assert bottoms(visit(390, 844), *selectors) == bottoms(visit(390, 844, java_script_enabled=False), *selectors)
+
+
+def test_numbers_and_tiles_lead_to_their_claims(published: Path) -> None:
+    page = BeautifulSoup((published / "index.html").read_text(encoding="utf-8"), "html.parser")
+    told = [(link["href"], " ".join(link.get_text().split())) for link in page.select(".answer a.told")]
+    assert told == [
+        ("#N04", "4.23 [3.85, 4.65] hours"),
+        ("#G15", "12.6 [11.5, 13.9] ms"),
+        ("#W25", "14.9 [13.5, 16.4]"),
+    ]
+    assert [tile["href"] for tile in page.select(".surprise .tile")] == ["#G02", "#W29", "#N13"]
+    bar = page.select_one(".tally")
+    assert bar["role"] == "img" and bar["aria-label"].startswith("88 claims: ")
+    assert page.select_one(".measured-on a")["href"] == "#node-1"
+    for link in page.select("section#answer a[href^='#']"):
+        assert page.find(id=link["href"][1:]) is not None, link["href"]
+
+
+def test_the_pdf_opens_with_the_same(published: Path) -> None:
+    text = " ".join("".join(page.extract_text() for page in PdfReader(published / "report.pdf").pages[:4]).split())
+    for wanted in ("Not for everything", "4.23 [3.85, 4.65] hours", "4,929 [4,481, 5,422] servers", "MAC/cycle"):
+        assert wanted in text

@@ -1,0 +1,95 @@
+"""The page on paper: everything unfolded, no table cut, nothing that only a screen can use."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+# The width of A4 less margins of 1 cm, in CSS pixels.
+INSIDE = round((210 - 20) / 25.4 * 96)
+
+
+@pytest.fixture(scope="module")
+def page(chromium, report: Path):
+    context = chromium.new_context(viewport={"width": INSIDE, "height": 1000})
+    page = context.new_page()
+    page.goto((report / "index.html").as_uri())
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def paper(page) -> PdfReader:
+    """What Chromium prints on A4."""
+    margin = dict.fromkeys(("top", "right", "bottom", "left"), "10mm")
+    return PdfReader(io.BytesIO(page.pdf(format="A4", margin=margin)))
+
+
+def test_no_table_and_no_figure_is_wider_than_the_sheet(page) -> None:
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("table, figure, svg.plot, pre")]
+           .filter((one) => one.checkVisibility())
+           .map((one) => [one.getBoundingClientRect(), one])
+           .filter(([box, one]) => box.right > document.documentElement.clientWidth + 1 || box.left < -1
+             || one.scrollWidth > one.clientWidth + 1 && one.tagName === "PRE")
+           .map(([box, one]) => `${one.tagName} ${one.className} to ${box.right}: ${one.textContent.slice(0, 60)}`)"""
+    )
+    assert wide == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= INSIDE
+
+
+def test_no_cell_is_cut_by_its_frame(page) -> None:
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".table-frame")]
+           .filter((one) => one.scrollWidth > one.clientWidth + 1)
+           .map((one) => one.getAttribute("aria-label"))"""
+    )
+    assert cut == []
+
+
+def test_rows_stay_whole_and_heads_are_repeated(page) -> None:
+    looks = page.evaluate(
+        """() => [...document.querySelectorAll("table")].map((one) => [
+             getComputedStyle(one.tHead).display, getComputedStyle(one.rows[1]).breakInside])"""
+    )
+    assert {tuple(look) for look in looks} == {("table-header-group", "avoid")}
+
+
+def flat(text: str) -> str:
+    """Text without spaces, ligatures and breaks."""
+    return re.sub(r"[\s\u00ad]", "", unicodedata.normalize("NFKC", text))
+
+
+def test_every_cell_and_every_card_is_on_paper(report: Path, paper: PdfReader) -> None:
+    """The last column of each table too: what is cut is the right edge."""
+    page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+    printed = flat("".join(sheet.extract_text() for sheet in paper.pages))
+    missing = []
+    for table in page.select("table"):
+        for row in table.select("tbody tr")[-2:]:
+            words = flat(row.find_all("td")[-1].get_text())
+            if words not in printed:
+                missing.append(f"{table.caption.get_text()[:60]}: {words[:80]}")
+    assert missing == []
+    for card in page.select("section.claim"):
+        assert flat(card.h4.get_text()) in printed
+
+
+def test_sheets_are_a4_and_carry_nothing_to_press(page, paper: PdfReader) -> None:
+    box = paper.pages[0].mediabox
+    assert [float(box.width), float(box.height)] == pytest.approx([595.28, 841.89], abs=2)
+    assert (
+        page.evaluate(
+            """() => [...document.querySelectorAll("button:not(th button), input, select, nav")]
+           .filter((one) => one.checkVisibility()).map((one) => one.outerHTML.slice(0, 80))"""
+        )
+        == []
+    )

@@ -1,0 +1,119 @@
+"""The tables of the site: every sample once, with the row of the summary that it is part of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contract.errors import StudyError
+from report.gather import gather
+from report.site import paths
+from report.site.data import write_data
+from tests.report.conftest import Factory
+
+
+def read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, keep_default_na=False, na_values={"value": [""], "estimate": [""]})
+
+
+@pytest.fixture
+def written(synthetic: Factory, tmp_path: Path) -> tuple[Path, Path]:
+    """Two nodes, one with a GPU: what was gathered of them, and the site's tables."""
+    synthetic("node-a").gemm(27.9).gemm(14, n=256).clock().write()
+    node = synthetic("node-b", gpus=2).gemm(9).gemm(500, device="cuda:1")
+    node.point("odd", 1.0, params={"value": 3, "batch": 8, "how": "=1+1", "flag": True, "part": None})
+    node.point("odd", 2.0, params={"batch": 16, "how": "-x"})
+    node.point("odd", 1.0, dtype="int8", status="failed", reason='=HYPERLINK("http://x"), a comma')
+    node.write()
+    gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
+    write_data(tmp_path / "data", tmp_path / "site")
+    return tmp_path / "data", tmp_path / "site"
+
+
+def test_every_sample_stands_in_the_table_of_its_machine(written: tuple[Path, Path]) -> None:
+    data, out = written
+    samples = pd.read_parquet(data / "samples.parquet")
+    files = read(out / paths.FILES)
+    groups = samples.groupby(["node", "experiment", "device"])
+    assert {tuple(row) for row in files[["node", "experiment", "device"]].to_numpy()} == set(groups.groups)
+    for (node, experiment, device), part in groups:
+        path = out / paths.samples(node, experiment, device)
+        table = read(path)
+        assert sorted(table["value"].dropna()) == pytest.approx(sorted(part["value"].dropna()), rel=0, abs=0)
+        (line,) = files[files["path"] == paths.samples(node, experiment, device)].to_dict("records")
+        assert line["samples"] == len(table) == len(part) and line["bytes"] == path.stat().st_size
+    assert (out / "data" / "node-b" / "gemm.cuda-1.csv").is_file()
+
+
+def test_a_samples_row_leads_to_its_estimate(written: tuple[Path, Path]) -> None:
+    _, out = written
+    summary = read(out / paths.SUMMARY).set_index("row")
+    assert list(summary.index) == list(range(len(summary)))
+    seen = set()
+    for path in sorted((out / "data").glob("*/*.csv")):
+        for row, part in read(path).groupby("row"):
+            of = summary.loc[row]
+            seen.add(row)
+            assert path.parent.name == of["node"] and path.name.split(".")[0] == of["experiment"]
+            for name in ("backend", "dtype", "threads", "metric", "unit"):
+                assert set(part[name].astype(str)) == {str(of[name])}
+            if of["status"] == "ok":
+                medians = part.groupby("round")["value"].median()
+                assert np.exp(np.log(medians).mean()) == pytest.approx(of["estimate"], rel=1e-9)
+                for name, value in json.loads(of["params"]).items():
+                    column = f"param_{name}" if name == "value" else name
+                    if value is not None:
+                        assert set(part[column].astype(str).str.removeprefix("'")) == {
+                            str(value) if not isinstance(value, bool) else json.dumps(value)
+                        }
+    assert seen == set(summary.index)
+
+
+def test_no_text_is_taken_for_a_formula(written: tuple[Path, Path]) -> None:
+    _, out = written
+    odd = read(out / "data" / "node-b" / "odd.cpu.csv")
+    assert '\'=HYPERLINK("http://x"), a comma' in set(odd["reason"])
+    assert set(odd["how"]) == {"'=1+1", "'-x", ""}
+    for path in (out / "data").rglob("*.csv"):
+        for text in pd.read_csv(path, dtype=str, keep_default_na=False).to_numpy().ravel():
+            assert not text.startswith(("=", "+", "@", "\t")) and not (text.startswith("-") and not _number(text))
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_parameters_are_columns_and_what_says_nothing_is_left_out(written: tuple[Path, Path]) -> None:
+    _, out = written
+    odd = read(out / "data" / "node-b" / "odd.cpu.csv")
+    assert {"batch", "how", "flag", "param_value"} <= set(odd) and "part" not in odd and "params" not in odd
+    assert "power_w" not in odd and "temperature_c" not in odd
+    gemm = read(out / "data" / "node-a" / "gemm.cpu.csv")
+    assert set(gemm["n"]) == {256, 512} and list(gemm)[:2] == ["row", "round"]
+    assert list(gemm["row"]) == sorted(gemm["row"])
+
+
+@pytest.mark.parametrize("name", ["samples.parquet", "summary.parquet", "dictionary.csv", "nodes.json"])
+def test_a_table_that_is_not_there_is_named(written: tuple[Path, Path], name: str, tmp_path: Path) -> None:
+    data, _ = written
+    (data / name).unlink()
+    with pytest.raises(StudyError, match=name):
+        write_data(data, tmp_path / "other")
+
+
+def test_samples_of_another_gathering_are_refused(written: tuple[Path, Path], tmp_path: Path) -> None:
+    data, _ = written
+    samples: Any = pd.read_parquet(data / "samples.parquet")
+    samples.loc[0, "metric"] = "another"
+    samples.to_parquet(data / "samples.parquet", index=False)
+    with pytest.raises(StudyError, match="gather again"):
+        write_data(data, tmp_path / "other")

@@ -1,0 +1,116 @@
+"""What is kept of an edition, how editions are read, and which of them came before."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import StudyError
+from report.site.editions import SCHEMA, before, digest, edition, read_editions, write_editions
+
+from .conftest import Judged
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def saved(path: Path, document: Any) -> Path:
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_an_edition_counts_the_cells_and_names_their_machines(second: Judged) -> None:
+    made = edition(second.document, "verdicts.json")
+    verdicts = {one["id"]: one for one in second.document["verdicts"]}
+    assert [claim["id"] for claim in made["claims"]] == list(verdicts)
+    for claim in made["claims"]:
+        cells = verdicts[claim["id"]]["cells"]
+        assert sum(sum(part["cells"].values()) for part in claim["parts"]) == len(cells)
+        assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cells if c["node"]}
+    (part,) = next(claim for claim in made["claims"] if claim["id"] == "W15")["parts"]
+    assert part["nodes"] == ["node-a", "node-b"] and part["cells"] == {"supports": 2}
+    listed = {entry["id"]: entry for entry in second.document["references"]}
+    assert made["figures"] and all(
+        made["figures"][name]["status"] == listed[name]["status"] for name in made["figures"]
+    )
+    assert len(json.dumps(made)) < len(json.dumps(second.document))
+
+
+def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, second: Judged, tmp_path: Path) -> None:
+    made = [edition(one.document, one.verdicts) for one in (second, first)]
+    write_editions(tmp_path / "editions.json", made)
+    assert read_editions(tmp_path / "editions.json") == made[::-1]
+    assert read_editions(first.verdicts) == [made[1]]
+
+
+@pytest.mark.parametrize("key", SCHEMA["$defs"]["verdicts"]["required"])
+def test_a_file_that_lacks_a_key_is_refused_in_a_sentence(key: str, changed: Any, tmp_path: Path) -> None:
+    path = saved(tmp_path / "old.json", changed(lambda document: document.pop(key)))
+    said = "holds neither verdicts" if key == "verdicts" else key
+    with pytest.raises(StudyError, match=f"old.json.*{said}") as refused:
+        read_editions(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", [*SCHEMA["$defs"]["claim"]["required"], "cells"])
+def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Path) -> None:
+    path = saved(tmp_path / "old.json", changed(lambda document: document["verdicts"][3].pop(key)))
+    with pytest.raises(StudyError, match=rf"old.json: verdicts.3: missing: {key}. .*write its verdicts anew"):
+        read_editions(path)
+
+
+@pytest.mark.parametrize("key", [*SCHEMA["$defs"]["part"]["required"], "rule_text", "entries"])
+def test_a_part_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Path) -> None:
+    path = saved(tmp_path / "old.json", changed(lambda document: document["verdicts"][0]["parts"][0].pop(key)))
+    with pytest.raises(StudyError, match=rf"old.json: verdicts.0.parts.0: missing: {key}"):
+        read_editions(path)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda document: document.update(generated_utc="yesterday"), "generated_utc"),
+        (lambda document: document["verdicts"][0].update(id="<b>"), "verdicts.0.id"),
+        (lambda document: document["verdicts"][0].update(version="2"), "verdicts.0.version"),
+        (lambda document: document["verdicts"][0]["parts"][0].update(estimate="much"), "verdicts.0.parts.0.estimate"),
+        (lambda document: document["verdicts"][0]["parts"][0].update(threshold=[1]), "verdicts.0.parts.0.threshold"),
+        (lambda document: document["references"][0].update(value="lots"), "references.0.value"),
+        (lambda document: document["verdicts"].append(document["verdicts"][0]), "a claim occurs twice"),
+        (lambda document: document.update(verdicts={}), "verdicts"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused(edit: Edit, said: str, changed: Any, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=said):
+        read_editions(saved(tmp_path / "old.json", changed(edit)))
+
+
+@pytest.mark.parametrize("document", [[], {}, {"tally": {}}, "verdicts", None])
+def test_another_file_is_refused(document: Any, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="holds neither verdicts"):
+        read_editions(saved(tmp_path / "other.json", document))
+
+
+def test_a_list_of_editions_with_a_fault_is_refused(first: Judged, tmp_path: Path) -> None:
+    kept = edition(first.document, first.verdicts)
+    broken = {**kept, "claims": [{**kept["claims"][0], "says": 4}]}
+    with pytest.raises(StudyError, match=r"editions.0.claims.0.says"):
+        read_editions(saved(tmp_path / "editions.json", {"editions": [broken]}))
+    with pytest.raises(StudyError, match="editions"):
+        read_editions(saved(tmp_path / "editions.json", {"editions": []}))
+
+
+def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:
+    one, two = (edition(each.document, each.verdicts) for each in (first, second))
+    again = {**two, "generated_utc": "2026-03-01T00:00:00Z", "commit": "another"}
+    assert digest(again) == digest(two) != digest(one)
+    assert before([two, one], again) == [one]
+    assert before([one], two) == [one]
+    assert before([one], one) == []
+    assert before([two], one) == [], "what came later is not before"
+    third = copy.deepcopy(two)
+    third["claims"][0]["verdict"] = "challenged" if two["claims"][0]["verdict"] != "challenged" else "supported"
+    assert before([one, two], {**third, "generated_utc": "2026-03-01T00:00:00Z"}) == [one, two]

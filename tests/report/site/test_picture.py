@@ -1,0 +1,117 @@
+"""The picture for links: its size, its words, and that everything stays within it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from report.render import strokes
+from report.render.figures import style
+from report.render.head import HEIGHT, WIDTH, alternative, head, put, told
+from report.site.picture import draw, fitted, write_picture
+from report.verdicts import VERDICTS
+
+from .conftest import URL, Judged
+
+SHOWS: dict[str, Any] = {
+    "title": "Does AI need a GPU?",
+    "answer": "Of 88 claims, 42 can be decided on the evidence gathered so far. Of the others, 41 wait for hardware.",
+    "tally": [(name, number) for name, number in zip(VERDICTS, (15, 11, 14, 2, 41, 1, 3, 1), strict=True)],
+    "foot": "Evidence of AMD EPYC, 2 cores, 2026-01-01",
+}
+
+
+def drawn(shows: dict[str, Any]) -> Figure:
+    with style():
+        figure = draw(shows)
+        FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def test_the_picture_has_the_size_that_is_promised(tmp_path: Path) -> None:
+    write_picture(SHOWS, tmp_path / "og.png")
+    with Image.open(tmp_path / "og.png") as image:
+        assert image.size == (WIDTH, HEIGHT) == (1200, 630)
+    assert (tmp_path / "og.png").stat().st_size < 300_000
+    write_picture(SHOWS, tmp_path / "again.png")
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "og.png").read_bytes()
+    write_picture({**SHOWS, "tally": [("supported", 88)]}, tmp_path / "other.png")
+    assert (tmp_path / "other.png").read_bytes() != (tmp_path / "og.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"answer": "word " * 400},
+        {"answer": "W" * 90 + " $x^2$ \\frac <b> " + "i" * 2000},
+        {"foot": "Evidence of " + "a very long machine, " * 30},
+        {"tally": []},
+        {"tally": [(f"a verdict of the future, number {n}", 10**n) for n in range(8)]},
+    ],
+)
+def test_nothing_leaves_the_picture(more: dict[str, Any]) -> None:
+    figure = drawn({**SHOWS, **more})
+    renderer = figure.canvas.get_renderer()
+    for text in figure.texts:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= 0 and box.x1 <= WIDTH and box.y0 >= 0 and box.y1 <= HEIGHT, text.get_text()
+    boxes = [text.get_window_extent(renderer) for text in figure.texts]
+    assert not any(one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[:at])
+
+
+def test_every_verdict_has_its_part_of_the_bar_and_its_words() -> None:
+    figure = drawn(SHOWS)
+    words = [text.get_text() for text in figure.texts]
+    for name, number in SHOWS["tally"]:
+        assert f"{number} {name}" in words
+    kinds = [strokes.parse(part.get_gid() or "") for axes in figure.axes for part in axes.patches]
+    assert [kind[0] for kind in kinds if kind] == ["bar"] * len(SHOWS["tally"])
+    assert [round(part.get_width()) for part in figure.axes[0].patches] == [number for _, number in SHOWS["tally"]]
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=900))
+def test_the_answer_is_whole_or_says_that_it_is_cut(text: str) -> None:
+    _, lines = fitted(text, 1080, 232)
+    if not (lines and lines[-1].endswith(" …")):
+        assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_what_is_passed_on_is_said_in_words(second: Judged) -> None:
+    shows = told(second.document)
+    text = alternative(shows)
+    assert all(f"{number} {name}" in text for name, number in shows["tally"])
+    assert sum(number for _, number in shows["tally"]) == len(second.document["verdicts"])
+    assert shows["foot"].startswith("Evidence of ") and shows["foot"].endswith("2026-02-01")
+    many = told({**second.document, "nodes": second.document["nodes"] * 3})
+    assert "and 5 other machines" in many["foot"]
+
+
+def test_what_only_an_address_can_say_is_left_out_without_one(second: Judged) -> None:
+    without, tags = head(second.document, ""), head(second.document, URL)
+    assert "og:title" in without and "og:description" in without
+    assert "http" not in without and "og:image" not in without and "canonical" not in without
+    assert f'<meta property="og:image" content="{URL}og.png">' in tags
+    assert f'<link rel="canonical" href="{URL}">' in tags and 'href="feed.xml"' in tags
+
+
+def test_tags_are_text_and_stand_in_the_head(second: Judged, tmp_path: Path) -> None:
+    nodes = [{**second.document["nodes"][0], "label": '"><script>alert(1)</script>'}]
+    tags = head({**second.document, "nodes": nodes}, URL)
+    assert "<script" not in tags and "&lt;script&gt;" in tags
+    page = tmp_path / "index.html"
+    page.write_text("<html><head><title>T</title></head><body></head></body></html>", encoding="utf-8")
+    put(page, tags)
+    text = page.read_text(encoding="utf-8")
+    assert text.index("og:title") < text.index("</head>") and text.count("og:title") == 1
+    page.write_text("<html></html>", encoding="utf-8")
+    with pytest.raises(ValueError, match="no head"):
+        put(page, tags)

@@ -1,0 +1,93 @@
+"""The workflow that publishes: of the shape that GitHub reads, with commands that are there, and few permissions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from report.cli import parser
+from report.render import RENDERERS, quarto
+
+ROOT = Path(__file__).parents[3]
+WORKFLOW = ROOT / ".github" / "workflows" / "publish.yml"
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[str, Any]:
+    return dict(YAML(typ="safe").load(WORKFLOW.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def commands(steps: list[dict[str, Any]]) -> list[list[str]]:
+    """Every `python -m …` of the workflow in words, what the shell fills in standing as it is."""
+    lines = [line for step in steps for line in step.get("run", "").replace("\\\n", " ").splitlines()]
+    found = [shlex.split(line.replace("${PREVIOUS:-}", "--previous editions.json")) for line in lines if line.strip()]
+    return [words[2:] for words in found if words[:2] == ["python", "-m"]]
+
+
+def checked(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_has_the_shape_that_github_reads(tmp_path: Path) -> None:
+    done = checked(WORKFLOW)
+    assert done.returncode == 0, done.stdout
+    broken = tmp_path / "publish.yml"
+    broken.write_text(WORKFLOW.read_text(encoding="utf-8").replace("runs-on:", "run-on:"), encoding="utf-8")
+    assert checked(broken).returncode != 0
+
+
+def test_every_command_is_one_that_the_report_knows(steps: list[dict[str, Any]]) -> None:
+    known = commands(steps)
+    assert {words[0] for words in known} == {"report"}, "nothing is measured on a shared machine"
+    assert [words[1] for words in known] == ["gather", "judge", "summary", "render", "site", "lint"]
+    for words in known:
+        words = ["pandoc" if word == "$RENDERER" else word for word in words]
+        parser().parse_args(words[1:])
+    (gather,) = [words for words in known if words[1] == "gather"]
+    assert (ROOT / gather[gather.index("--nodes") + 1]).is_dir()
+
+
+def test_both_renderers_are_built_and_checked(workflow: dict[str, Any], steps: list[dict[str, Any]]) -> None:
+    renderers = workflow["jobs"]["build"]["strategy"]["matrix"]["renderer"]
+    assert set(renderers) == set(RENDERERS) - {"auto"}
+    given = workflow[True if True in workflow else "on"]["workflow_dispatch"]["inputs"]["renderer"]
+    assert given["options"] == renderers and given["default"] in renderers
+    (setup,) = [step for step in steps if "quarto-dev/quarto-actions/setup" in step.get("uses", "")]
+    assert quarto.new_enough(setup["with"]["version"]) and re.fullmatch(r"\d+\.\d+\.\d+", setup["with"]["version"])
+
+
+def test_each_job_has_no_more_permissions_than_it_needs(workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {}
+    assert workflow["jobs"]["build"]["permissions"] == {"contents": "read", "pages": "read"}
+    assert workflow["jobs"]["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
+    assert not any("uses" in step and "checkout" in step["uses"] for step in workflow["jobs"]["publish"]["steps"])
+    assert all(job["timeout-minutes"] <= 30 for job in workflow["jobs"].values())
+
+
+def test_actions_are_pinned_and_nothing_from_outside_is_put_into_a_shell(steps: list[dict[str, Any]]) -> None:
+    uses = [step["uses"] for step in steps if "uses" in step]
+    assert len(uses) >= 6
+    for name in uses:
+        assert re.fullmatch(r"(actions|quarto-dev)/[\w/-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", name), name
+    assert not any("${{" in step.get("run", "") for step in steps), "values reach the shell through its environment"
+
+
+def test_python_is_one_that_the_study_runs_on(steps: list[dict[str, Any]]) -> None:
+    (setup,) = [step for step in steps if "actions/setup-python" in step.get("uses", "")]
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    least = tuple(map(int, needed.removeprefix(">=").split(".")))
+    assert tuple(map(int, setup["with"]["python-version"].split("."))) >= least
