@@ -11,6 +11,11 @@ _LABELS = ("content", "dtype", "backend", "threads", "shape", "m", "n", "k")
 BASE = "normal"
 
 
+def of(data: Data, what: str) -> Cells:
+    """What is compared: the rate in FLOP/s, or the power in W."""
+    return data.readings("content", "power_w") if what == "power" else data.summary("content", value="flop_per_s")
+
+
 def _against_base(cells: Cells) -> Cells:
     """Each content over the base on the same device, library, format, threads and shape."""
     if not len(cells):
@@ -30,7 +35,7 @@ def _against_base(cells: Cells) -> Cells:
 )
 def speed_ratio(data: Data) -> Cells:
     """Rate on some content over the rate on random normal data; everything else equal."""
-    return _against_base(data.summary("content", value="flop_per_s"))
+    return _against_base(of(data, "rate"))
 
 
 @quantity(
@@ -46,4 +51,4 @@ def power_ratio(data: Data) -> Cells:
     A round's power is the median over the later half of its samples; rounds are the unit
     of the interval, as for times.
     """
-    return _against_base(data.readings("content", "power_w"))
+    return _against_base(of(data, "power"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from report.cells import Cells
-from report.quantities.content import BASE
+from report.quantities.content import BASE, of
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
@@ -15,6 +15,7 @@ from report.render.words import LEVEL
 from report.wording import number, several
 
 _WHAT = {"rate": "content.speed_ratio", "power": "content.power_ratio"}
+_UNITS = {"rate": "FLOP/s", "power": "W"}
 
 
 def show(view: View) -> Iterable[Exhibit]:
@@ -23,7 +24,7 @@ def show(view: View) -> Iterable[Exhibit]:
         for what, quantity in _WHAT.items():
             cells = _largest(view.quantity(quantity, device=device))
             if len(cells):
-                reading = _reading(what, cells) + (_flushed(view, device) if what == "rate" else [])
+                reading = _reading(view, device, what, cells) + (_flushed(view, device) if what == "rate" else [])
                 yield Exhibit([view.say(line, device) for line in reading], _drawing(view, device, what, cells))
 
 
@@ -75,8 +76,8 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _reading(what: str, cells: Cells) -> list[str]:
-    """The largest effect either way, and how many effects are told apart from none."""
+def _reading(view: View, device: str, what: str, cells: Cells) -> list[str]:
+    """The largest effect either way, with what was measured on either side, and how many are told apart from none."""
     told = records(cells)
     apart = [cell for cell in told if cell["low"] > 1 or cell["high"] < 1]
     text = f"The {what} differs from that on random {BASE} data, interval and all, in {len(apart)} of {len(told)} cases"
@@ -84,8 +85,16 @@ def _reading(what: str, cells: Cells) -> list[str]:
         return [f"{text}."]
     ends = [min(apart, key=lambda cell: cell["estimate"]), max(apart, key=lambda cell: cell["estimate"])]
     ends = ends if ends[0]["estimate"] < 1 < ends[1]["estimate"] else [max(ends, key=_effect)]
-    named = [f"{stated(cell, '1')} times on {_case(cell)}" for cell in ends]
-    return [f"{text}; the furthest: {several(named)}."]
+    sides = view.pick(of(view.data, what), device=device)
+    named = [f"{stated(cell, '1')} times on {_case(cell)}: {_sides(cell, sides, what)}" for cell in ends]
+    return [f"{text}; the furthest: {'; '.join(named)}."]
+
+
+def _sides(cell: dict[str, Any], sides: Cells, what: str) -> str:
+    """'98.1 [97.0, 99.2] GFLOP/s against 90.2 [89.1, 91.3] GFLOP/s': on this content, and on the base."""
+    same = sides.only(**{name: cell[name] for name in ("dtype", "backend", "threads", "m", "n", "k")})
+    unit = _UNITS[what]
+    return " against ".join(stated(records(same.only(content=name))[0], unit) for name in (cell["content"], BASE))
 
 
 def _effect(cell: dict[str, Any]) -> float:
