@@ -183,11 +183,16 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
     )
 
 
+# Makers' names are shorter; a machine that calls itself something longer is told whole among the nodes.
+_LONGEST_NAME = 48
+
+
 def short_processor(name: str) -> str:
-    """A processor's name without trademark signs and filler."""
+    """A processor's name without trademark signs and filler, and no longer than figures have room for."""
     name = re.sub(r"\((r|tm|c)\)|®|™", "", name, flags=re.IGNORECASE)
     name = re.sub(r"@.*|\b\d+-Core\b|\b(CPU|Processor)\b", "", name)
-    return " ".join(name.split())
+    name = " ".join(name.split())
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
 
 
 def node_label(record: Mapping[str, Any]) -> str:

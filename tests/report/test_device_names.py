@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from report.cells import exact, kind_of
 from report.render.nodes import describe
@@ -20,3 +22,11 @@ def test_a_gpu_of_any_maker_is_a_gpu(name: str, card: str) -> None:
     record = {"id": "node", "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}}, "devices": [gpu]}
     assert node_label(record) == f"Some, 2 cores + {card}"
     assert describe(record)["devices"][0]["id"] == name
+
+
+@given(st.text(max_size=400))
+def test_a_label_has_room_in_a_figure_whatever_a_machine_calls_itself(name: str) -> None:
+    record = {"id": "some-2c", "hardware": {"cpu": {"model": name, "usable_cores": 2}}, "devices": []}
+    label = node_label(record)
+    assert len(label) <= 60
+    assert label.endswith(", 2 cores")
