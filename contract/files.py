@@ -127,8 +127,14 @@ def _parsed(path: str, text: str, schema: str) -> bytes:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
     if schema:
-        check(document, json.loads(schema), path)
+        check(document, _schema(schema), path)
     return pickle.dumps(_plain(document))
+
+
+@lru_cache(maxsize=16)
+def _schema(text: str) -> Any:
+    """A schema: that of the claims names every quantity, and is the same for each of their files."""
+    return json.loads(text)
 
 
 def _plain(node: Any) -> Any:
