@@ -36,7 +36,7 @@ NODES, SERIES = 1000, 2000
 SHARES = (0.1, 0.3, 1.0)
 # What NODES with SERIES each may take on CORES idle cores.
 CORES, SECONDS, MEGABYTES = 2, 120.0, 4096.0
-QUICK_NODES, QUICK_SERIES = 20, 400
+QUICK_NODES, QUICK_SERIES = 10, 100
 STEPS = ("gather", "judge")
 
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs"), help="folder for scale.json and scale.md")
     parser.add_argument("--nodes", type=int, default=NODES, help="how many nodes there are at most")
-    parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of half a minute, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
     arguments = parser.parse_args(argv)
     out = arguments.out

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
@@ -88,8 +89,8 @@ class Cupy:
 
     uint64 = np.uint64
 
-    def __init__(self, folder: Path, compiler: str) -> None:
-        self.folder, self.compiler = folder, compiler
+    def __init__(self, compiler: str) -> None:
+        self.compiler = compiler
         self.cuda = SimpleNamespace(
             Device=lambda index: SimpleNamespace(use=lambda: None), ExternalStream=lambda _: nullcontext()
         )
@@ -102,13 +103,8 @@ class Cupy:
         return np.zeros(length, dtype).view(Array)
 
     def RawModule(self, code: str, options: tuple[str, ...] = ()) -> Any:  # noqa: N802 - CuPy's name
-        number = len(list(self.folder.glob("*.cpp")))
-        source, library = self.folder / f"kernels{number}.cpp", self.folder / f"kernels{number}.so"
-        source.write_text(SHIM + code.replace("pmevent 1;", ""))
-        defines = [option for option in options if option.startswith("-D")]
-        words = [self.compiler, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-w", *defines]
-        subprocess.run([*words, "-o", str(library), str(source)], check=True)
-        loaded, together = ctypes.CDLL(str(library)), "__syncthreads" in code
+        defines = tuple(option for option in options if option.startswith("-D"))
+        loaded, together = _compiled(self.compiler, code, defines), "__syncthreads" in code
         return SimpleNamespace(get_function=lambda name: self._kernel(loaded, loaded[name], together))
 
     def _kernel(self, loaded: Any, function: Any, together: bool) -> Any:
@@ -122,15 +118,25 @@ class Cupy:
                 function(*given)
 
             threads = list(product(*map(range, three(block))))
-            for here in product(*map(range, three(grid))):
-                if together:
-                    with ThreadPoolExecutor(len(threads)) as pool:
-                        list(pool.map(lambda at, here=here: thread(here, at), threads))
-                else:
-                    for at in threads:
-                        thread(here, at)
+            # As many threads of the system as a block has: each of them waits at the barriers.
+            with ThreadPoolExecutor(len(threads)) if together else nullcontext() as pool:
+                for here in product(*map(range, three(grid))):
+                    for _ in (pool.map if pool else map)(lambda at, here=here: thread(here, at), threads):
+                        pass
 
         return launch
+
+
+@cache
+def _compiled(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
+    """The library that the compiler makes of CUDA C: once for all tests of the same source, for it takes a second."""
+    with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
+        source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        source.write_text(SHIM + code.replace("pmevent 1;", ""))
+        words = [compiler, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-w", *defines]
+        subprocess.run([*words, "-o", str(library), str(source)], check=True)
+        # What is loaded stays when its file is gone.
+        return ctypes.CDLL(str(library))
 
 
 def _argument(one: Any) -> Any:
@@ -144,14 +150,14 @@ def _argument(one: Any) -> Any:
     return {**kinds, "int64": ctypes.c_longlong, "uint64": ctypes.c_ulonglong}[one.dtype.name](one.item())
 
 
-def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Cupy:
+def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """Put the stand-in in CuPy's place for a test. Skips it where there is no C++ compiler."""
     from experiments.kernels.cuda import module
 
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         pytest.skip("no C++ compiler")
-    fake = Cupy(folder, compiler)
+    fake = Cupy(compiler)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
     module.cache_clear()

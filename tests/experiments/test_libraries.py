@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -176,8 +175,8 @@ def test_operands_and_results_take_turns_in_memory() -> None:
 
 
 @pytest.mark.parametrize("variant", ["naive", "tiled"])
-def test_this_projects_products_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: str) -> None:
-    cuda_standin.install(monkeypatch, tmp_path)
+def test_this_projects_products_are_right(monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
+    cuda_standin.install(monkeypatch)
     monkeypatch.setitem(layers.PRODUCTS, PRODUCT["shape"], layers.Product(20, 18))
     assert right(work(**PRODUCT, variant=variant))
 

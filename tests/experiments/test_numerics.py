@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -254,9 +253,9 @@ def test_nvidias_compiler_takes_the_loop_over_the_cells(architecture: str, real:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
-    dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = install(monkeypatch, tmp_path)
+    fake = install(monkeypatch)
     a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)
     c = torch.empty(9, 17, dtype=dtype)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)

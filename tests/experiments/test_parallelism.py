@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,12 @@ def fails(made: Work) -> bool:
 
 
 @pytest.fixture
-def cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cupy:
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """A GPU of 3 multiprocessors that hold 300 threads each."""
     monkeypatch.setattr(parallel, "room", lambda device: (3, 300))
     monkeypatch.setattr(parallelism, "STEPS", 1000)
     monkeypatch.setattr(parallelism, "TURNS", 8)
-    return install(monkeypatch, tmp_path)
+    return install(monkeypatch)
 
 
 KINDS: list[tuple[str, dict[str, Any]]] = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,9 +32,9 @@ def point(kernel: str, data: str, footprint: int, chains: str) -> Work:
 
 
 @pytest.fixture
-def cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cupy:
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     monkeypatch.setattr(cuda.CudaChains, "most", classmethod(lambda cls, device, threads: 300))
-    return install(monkeypatch, tmp_path)
+    return install(monkeypatch)
 
 
 @pytest.mark.parametrize("chains", ["one", "full"])

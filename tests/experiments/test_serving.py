@@ -341,16 +341,6 @@ def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatc
         process.split_cores(2)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not pin processes")
-def test_a_server_is_held_to_its_cores() -> None:
-    one = [min(os.sched_getaffinity(0))]
-    child = Child("server", {**ORDERS, "cpus": one})
-    child.answer(60)
-    for thread in psutil.Process(child.pid).threads():
-        assert os.sched_getaffinity(thread.id) == set(one)
-    child.stop()
-
-
 # ------------------------------------------------------------------------------------------------ the load
 
 
@@ -511,7 +501,7 @@ def test_latencies_are_thinned_and_percentiles_are_not() -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, SecondCpu()])
-def test_a_point_is_measured_and_its_server_lives_on(device: Any) -> None:
+def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(device: Any) -> None:
     serving.close()
     made = work(device)
     assert (made.check, made.observe) != (None, None)
@@ -519,6 +509,9 @@ def test_a_point_is_measured_and_its_server_lives_on(device: Any) -> None:
     assert made.check is not None
     assert made.check() <= made.tolerance
     (kept,) = serving._SERVERS.values()
+    if hasattr(os, "sched_setaffinity"):
+        for thread in psutil.Process(kept.child.pid).threads():
+            assert os.sched_getaffinity(thread.id) == set(process.split_cores(1)[0])
     assert made.observe is not None
     found = made.observe()
     assert found["failed_share"] == (0.0, "1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,9 @@ def error(made: Work) -> float:
 
 
 @pytest.fixture
-def cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cupy:
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     monkeypatch.setattr(bandwidth, "CALL_BYTES", 1e5)
-    return install(monkeypatch, tmp_path)
+    return install(monkeypatch)
 
 
 # Less than a vector, part of a tile, whole tiles, and what is left over of each.

@@ -13,8 +13,9 @@ import numpy as np
 from report.changes import BASELINES, slug, swapped
 from report.claims import Claim, Part, read_claims
 from report.evidence import Data, MissingSourceError
+from report.gather import gather
+from report.gathered import read_gathered
 from report.judge import CLAIMS, judge, whole_verdict
-from report.nodes import read_nodes
 from report.quantities import quantities
 from report.reference import REFERENCE, read_reference
 from report.rejudge import single_socket
@@ -24,7 +25,6 @@ from report.weigh import Evidence, Weighed, weigh
 
 from .conftest import Factory, SyntheticNode
 
-ROOT = Path(__file__).parents[2]
 # Thresholds at the ends of more intervals than this try nothing new.
 MOST_ENDS = 8
 EXTREMES = (0.0, 5e-324, 1e-12, 1e12, 1.7976931348623157e308, -1.0)
@@ -68,6 +68,12 @@ def fleet(folder: Path) -> Path:
         machine(factory, "node-ccc", 1, 0, 60.0),
     ]
     return factory.write(nodes)
+
+
+def judged_fleet(folder: Path) -> None:
+    """The fleet as it is gathered, and the verdicts on it."""
+    gather([fleet(folder)], folder / "data", allow_synthetic=True)
+    judge(read_gathered(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
 
 
 @dataclass
@@ -150,13 +156,11 @@ class Bench:
         return [float(one) for one in found[::step]]
 
 
-def bench(nodes: Path, out: Path, synthetic: bool) -> Bench:
-    """Every claim of the study judged on the nodes of a folder; the document as it reads from the file."""
+def bench(folder: Path) -> Bench:
+    """Every claim of the study judged on what was gathered in a folder; the document as it reads from the file."""
     reference = read_reference(REFERENCE)
-    data = Data(read_nodes([nodes], synthetic), reference)
-    judge(data, out / "verdicts.json", allow_synthetic=synthetic)
-    document = json.loads((out / "verdicts.json").read_text(encoding="utf-8"))
-    return Bench(data, read_claims(CLAIMS, reference), document)
+    document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
+    return Bench(read_gathered(folder / "data", reference), read_claims(CLAIMS, reference), document)
 
 
 def settings(claims: Sequence[Claim], turn: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
@@ -174,4 +178,4 @@ def settings(claims: Sequence[Claim], turn: int) -> tuple[list[str], dict[str, d
     return told, given
 
 
-__all__ = ["BASELINES", "ROOT", "Bench", "bench", "fleet", "machine", "settings"]
+__all__ = ["BASELINES", "Bench", "bench", "judged_fleet", "machine", "settings"]

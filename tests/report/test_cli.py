@@ -72,7 +72,7 @@ def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factor
 
 def test_equal_data_are_judged_equally_whatever_order_sets_have(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    assert typed("gather", "--nodes", ROOT / "data" / "nodes", "--out", data).returncode == 0
+    assert main(["gather", "--nodes", str(ROOT / "data" / "nodes"), "--out", str(data)]) == 0
     judged = []
     for seed in ("1", "2"):
         out = tmp_path / seed / "verdicts.json"

@@ -24,7 +24,8 @@ from report.trial import SIDES
 from report.weigh import DECIDED, Evidence, Weighed
 from report.whatif import what_if
 
-from .rejudging import BASELINES, Bench, bench, fleet
+from .rejudging import BASELINES, Bench, bench, judged_fleet
+from .rendering import once
 
 EMPTY = Data(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 CLAIM = Claim("W01", "whygpu", "A section", "Something.", "measured", 1, Path("W01.yaml"))
@@ -33,8 +34,7 @@ CLAIM = Claim("W01", "whygpu", "A section", "Something.", "measured", 1, Path("W
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Every claim, on three nodes of which two have a GPU."""
-    folder = tmp_path_factory.mktemp("fleet")
-    return bench(fleet(folder), folder, synthetic=True)
+    return bench(once(tmp_path_factory, "fleet", judged_fleet))
 
 
 def record(cells: Cells, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pypdf import PdfReader
 
 from contract.files import read_json
 from report.gather import gather
@@ -18,6 +19,7 @@ from report.summary import COLUMNS, POINT
 from report.verdicts import VERDICTS
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.evidence import Shown
+from tests.report.rendering import once
 
 ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}
 TITLES = {
@@ -376,17 +378,31 @@ def make_document() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A gathered folder with a summary table."""
-    return write(tmp_path_factory.mktemp("data"))
+    """A gathered folder with a summary table, to be read only."""
+    return once(tmp_path_factory, "synthetic-data", write)
 
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
-    """The folder of a whole synthetic report, rendered once."""
-    folder = tmp_path_factory.mktemp("report")
-    (folder / "verdicts.json").write_text(json.dumps(document()), encoding="utf-8")
-    render(folder / "verdicts.json", folder / "out", renderer="pandoc", data=data)
-    return folder / "out"
+    """The folder of a whole synthetic report, rendered once, to be read only."""
+
+    def make(folder: Path) -> None:
+        (folder / "verdicts.json").write_text(json.dumps(document()), encoding="utf-8")
+        render(folder / "verdicts.json", folder / "out", renderer="pandoc", data=data)
+
+    return once(tmp_path_factory, "synthetic-report", make) / "out"
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory, report: Path) -> list[str]:
+    """The text of each page of its PDF."""
+
+    def make(folder: Path) -> None:
+        pages = [page.extract_text() for page in PdfReader(report / "report.pdf").pages]
+        (folder / "texts.json").write_text(json.dumps(pages), encoding="utf-8")
+
+    made = once(tmp_path_factory, "synthetic-texts", make) / "texts.json"
+    return list(json.loads(made.read_text(encoding="utf-8")))
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
+from contract.files import read_json
 from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
 from report.render.chain import chains
 from report.site import paths
 from report.spans import unspan
@@ -22,11 +20,9 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def judged(published: Path) -> tuple[dict[str, Any], Path]:
     """Verdicts on the published nodes, and the data that they were made from."""
-    data = tmp_path_factory.mktemp("chain") / "data"
-    gather([PROJECT / "data" / "nodes"], data)
-    return judge(read_gathered(data, read_reference(REFERENCE)), data.parent / "verdicts.json"), data
+    return read_json(published / "verdicts.json"), published / "data"
 
 
 def test_each_claim_with_cells_leads_to_its_samples(judged: tuple[dict[str, Any], Path]) -> None:

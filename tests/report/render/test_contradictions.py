@@ -10,14 +10,15 @@ from typing import Any
 import pypandoc
 import pytest
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 
 from report.contradictions import Contradiction, Figures, Side, decide
-from report.render import TEMPLATES, render
+from report.render import TEMPLATES
 from report.render.contradictions import contradictions, counts, disputes
 from report.render.markdown import environment
 from report.standing import STANDINGS
 from report.verdicts import VERDICTS
+from tests.report.render.pdf_words import text_of
+from tests.report.rendering import render_beside
 
 HOSTILE = "<b>@word</b> $x$ | y_z [a](b) `c` {{< d >}}"
 CARD = {
@@ -84,12 +85,11 @@ def section(told: list[dict[str, Any]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(document: dict[str, Any], report: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small report with the section."""
     folder = tmp_path_factory.mktemp("contradictions")
     (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
-    render(folder / "verdicts.json", folder / "out", renderer="pandoc")
-    return folder / "out"
+    return render_beside(report, folder / "verdicts.json", folder / "out")
 
 
 def test_each_has_a_row_and_a_card_with_both_sides_and_their_verdicts(section: str, document: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def test_claims_and_contradictions_lead_to_each_other(whole: Path) -> None:
 
 
 def test_the_pdf_holds_the_section(whole: Path, document: dict[str, Any]) -> None:
-    text = " ".join(" ".join(page.extract_text() for page in PdfReader(whole / "report.pdf").pages).split())
+    text = " ".join(text_of(whole / "report.pdf").split())
     assert "Where the articles contradict" in text
     for one in document["contradictions"]:
         assert one["answer"] in text
@@ -186,9 +186,9 @@ def test_no_width_scrolls_sideways_or_cuts_a_row(whole: Path, chromium: Any, wid
     context.close()
 
 
-def test_a_report_without_contradictions_renders(document: dict[str, Any], tmp_path: Path) -> None:
+def test_a_report_without_contradictions_renders(document: dict[str, Any], report: Path, tmp_path: Path) -> None:
     old = {key: value for key, value in document.items() if key != "contradictions"}
     (tmp_path / "verdicts.json").write_text(json.dumps(old), encoding="utf-8")
-    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
+    render_beside(report, tmp_path / "verdicts.json", tmp_path / "out")
     page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
     assert not page.find(id="contradictions") and page.find(id="W03")

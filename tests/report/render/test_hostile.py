@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -81,7 +82,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nodes" / "hostile" / "<img src=x onerror=alert(1)> @x $y$.parquet").write_text("no table")
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
     evidence = read_gathered(folder / "data", read_reference(REFERENCE))
-    judge(evidence, folder / "verdicts.json", allow_synthetic=True)
+    document = judge(evidence, folder / "verdicts.json", allow_synthetic=True)
+    # The long list of published figures holds none of their words.
+    del document["references"][3:]
+    (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
     render(folder / "verdicts.json", folder / "out", "pandoc", folder / "data")
     return folder / "out"
 
@@ -189,20 +193,24 @@ def test_it_does_not_reorder_what_stands_beside_it(chromium, report: Path, parts
     context.close()
 
 
-def test_the_pdf_tells_it_too(report: Path) -> None:
-    reader = PdfReader(report / "report.pdf")
-    text = "".join(page.extract_text() for page in reader.pages)
-    flat = re.sub(r"[\s\u200b\u00ad]", "", text)
+@pytest.fixture(scope="module")
+def texts(report: Path) -> list[str]:
+    """The text of each page of the PDF."""
+    return [page.extract_text() for page in PdfReader(report / "report.pdf").pages]
+
+
+def test_the_pdf_tells_it_too(texts: list[str]) -> None:
+    flat = re.sub(r"[\s\u200b\u00ad]", "", "".join(texts))
     for wanted in ("document.title='ran'", "mail@wordand@fig-none", "{{<includesecret.qmd>}}", "#panic(", "&lt;b&gt;"):
         assert re.sub(r"[’‘]", "'", flat).find(wanted) >= 0, wanted
     assert flat.count("y" * 60) >= len(LONG) / 60 / 2, "what is long is there"
 
 
-def test_the_pdf_breaks_what_is_long(report: Path) -> None:
+def test_the_pdf_breaks_what_is_long(texts: list[str]) -> None:
     """No line runs out of the page: a line of text at this size has some hundred characters at most."""
     longest = 0
-    for page in PdfReader(report / "report.pdf").pages:
-        for line in page.extract_text().splitlines():
+    for text in texts:
+        for line in text.splitlines():
             longest = max(longest, max(map(len, re.findall(r"y+", line)), default=0))
     assert 0 < longest < 160
 

@@ -343,7 +343,9 @@ def test_content_is_told_against_normal_data(show, synthetic) -> None:
     assert told["zeros"]["marks"][0]["estimate"] == pytest.approx(2, rel=0.01)
     assert "1 of 2 cases" in exhibit.reading[0]
     # A ratio alone says nothing of what the device did: both sides stand beside it.
-    assert re.search(r"times on zeros .*: 1\.\d+ \[.*\] GFLOP/s against (?:500|499)[\d.]* \[.*\] MFLOP/s", exhibit.reading[0])
+    assert re.search(
+        r"times on zeros .*: 1\.\d+ \[.*\] GFLOP/s against (?:500|499)[\d.]* \[.*\] MFLOP/s", exhibit.reading[0]
+    )
 
 
 def test_tables_are_told_in_rows_per_second(show, synthetic) -> None:

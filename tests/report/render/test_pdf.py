@@ -34,12 +34,6 @@ def pdf(report: Path) -> PdfReader:
     return PdfReader(report / "report.pdf")
 
 
-@pytest.fixture(scope="module")
-def texts(pdf: PdfReader) -> list[str]:
-    """The text of each page."""
-    return [page.extract_text() for page in pdf.pages]
-
-
 def without_figures(report: Path, folder: Path) -> Path:
     """The same report set again with empty figures of the same size: what is found is the document's own."""
     shutil.copytree(report, folder / "report")
@@ -53,8 +47,8 @@ def without_figures(report: Path, folder: Path) -> Path:
     return folder / "report" / "report.pdf"
 
 
-def everything_in_its_place(pdf: Path, folder: Path) -> list[Word]:
-    found = words(pdf, folder)
+def everything_in_its_place(pdf: Path) -> list[Word]:
+    found = words(pdf)
     # 14 mm is where the margin column begins; 20 mm are left free on the right.
     assert not outside(found, 14 * MM - 0.5, 8 * MM, 190 * MM + 0.5, 289 * MM)
     pairs = overlapping(found)
@@ -63,7 +57,7 @@ def everything_in_its_place(pdf: Path, folder: Path) -> list[Word]:
 
 
 def test_no_word_leaves_the_page_or_its_cell(report: Path, tmp_path: Path) -> None:
-    found = everything_in_its_place(without_figures(report, tmp_path), tmp_path)
+    found = everything_in_its_place(without_figures(report, tmp_path))
     assert len(found) > 5000
 
 
@@ -81,7 +75,7 @@ def test_long_words_of_data_stay_within_their_cells(make_document, tmp_path: Pat
     document["nodes"][0].update(label=AWKWARD[2], left_out=AWKWARD)
     document["refused"] = [{"file": text, "reason": text} for text in AWKWARD]
     render(save(document, tmp_path), tmp_path / "out", renderer="pandoc")
-    found = everything_in_its_place(without_figures(tmp_path / "out", tmp_path), tmp_path)
+    found = everything_in_its_place(without_figures(tmp_path / "out", tmp_path))
     assert "".join(word.text for word in found).replace("-", "").count("x" * 500) >= 1, "broken, and still whole"
 
 

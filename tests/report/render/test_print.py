@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import unicodedata
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
+
+from tests.report.render.pdf_words import text_of
 
 # The width of A4 less margins of 1 cm, in CSS pixels.
 INSIDE = round((210 - 20) / 25.4 * 96)
@@ -27,10 +28,11 @@ def page(chromium, report: Path):
 
 
 @pytest.fixture(scope="module")
-def paper(page) -> PdfReader:
+def paper(page, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What Chromium prints on A4."""
-    margin = dict.fromkeys(("top", "right", "bottom", "left"), "10mm")
-    return PdfReader(io.BytesIO(page.pdf(format="A4", margin=margin)))
+    made: Path = tmp_path_factory.mktemp("paper") / "page.pdf"
+    page.pdf(path=made, format="A4", margin=dict.fromkeys(("top", "right", "bottom", "left"), "10mm"))
+    return made
 
 
 def test_no_table_and_no_figure_is_wider_than_the_sheet(page) -> None:
@@ -68,10 +70,10 @@ def flat(text: str) -> str:
     return re.sub(r"[\s\u00ad]", "", unicodedata.normalize("NFKC", text))
 
 
-def test_every_cell_and_every_card_is_on_paper(report: Path, paper: PdfReader) -> None:
+def test_every_cell_and_every_card_is_on_paper(report: Path, paper: Path) -> None:
     """The last column of each table too: what is cut is the right edge."""
     page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
-    printed = flat("".join(sheet.extract_text() for sheet in paper.pages))
+    printed = flat(text_of(paper))
     missing = []
     for table in page.select("table"):
         for row in table.select("tbody tr")[-2:]:
@@ -83,8 +85,8 @@ def test_every_cell_and_every_card_is_on_paper(report: Path, paper: PdfReader) -
         assert flat(card.h4.get_text()) in printed
 
 
-def test_sheets_are_a4_and_carry_nothing_to_press(page, paper: PdfReader) -> None:
-    box = paper.pages[0].mediabox
+def test_sheets_are_a4_and_carry_nothing_to_press(page, paper: Path) -> None:
+    box = PdfReader(paper).pages[0].mediabox
     assert [float(box.width), float(box.height)] == pytest.approx([595.28, 841.89], abs=2)
     assert (
         page.evaluate(

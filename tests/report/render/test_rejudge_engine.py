@@ -22,7 +22,8 @@ from report.render.rejudged import as_script, can_be_tried, rejudged
 from report.weigh import AWAITING, DECIDED, Weighed
 from report.whatif import what_if
 from tests.report import rejudging
-from tests.report.rejudging import BASELINES, ROOT, Bench, bench, fleet
+from tests.report.rejudging import BASELINES, Bench, bench, judged_fleet
+from tests.report.rendering import once
 
 SCRIPT = (TEMPLATES / "scripts" / "rejudge.js").read_text(encoding="utf-8")
 
@@ -37,10 +38,9 @@ def engine(chromium: Any, verdicts: list[dict[str, Any]]) -> Page:
 @pytest.fixture(scope="module", params=["published", "fleet"])
 def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Every claim judged on the published nodes, and on synthetic ones on which every baseline differs."""
-    folder = tmp_path_factory.mktemp(request.param)
     if request.param == "published":
-        return bench(ROOT / "data" / "nodes", folder, synthetic=False)
-    return bench(fleet(folder), folder, synthetic=True)
+        return bench(request.getfixturevalue("published"))
+    return bench(once(tmp_path_factory, "fleet", judged_fleet))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ from report.render.answer import answer, plain
 from report.render.markdown import clean
 from report.render.words import VERDICTS
 from report.render.words import answer as by_tally
-from tests.report.render.pdf_words import elements
+from tests.report.render.pdf_words import elements, text_of
+from tests.report.rendering import render_beside
 
 HOSTILE = [
     "<script>alert(1)</script>", "@word @fig-none", "$x$ $$y$$", "]](http://example.org)", "مرحبا \u202eabc\u202c",
@@ -138,9 +139,11 @@ def test_the_answer_tells_the_tally(page: BeautifulSoup, make_document) -> None:
     assert sorted(tiles) == sorted(verdict["id"] for verdict in document["verdicts"])
 
 
-def test_only_synthetic_data_carries_the_banner(page: BeautifulSoup, make_document, tmp_path: Path) -> None:
+def test_only_synthetic_data_carries_the_banner(
+    page: BeautifulSoup, report: Path, make_document, tmp_path: Path
+) -> None:
     assert "Synthetic data" in page.select_one(".callout-warning").get_text()
-    render(save(few(make_document(origin="measured")), tmp_path), tmp_path / "out", renderer="pandoc")
+    render_beside(report, save(few(make_document(origin="measured")), tmp_path), tmp_path / "out")
     plain = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "Synthetic" not in BeautifulSoup(plain, "html.parser").main.get_text()
 
@@ -150,15 +153,14 @@ def test_what_was_left_out_is_listed(page: BeautifulSoup) -> None:
     assert "column 'unit' is missing" in page.find(id="refused").get_text()
 
 
-def test_the_pdf_is_a_document(pdf: PdfReader, make_document) -> None:
-    pages = [page.extract_text() for page in pdf.pages]
-    assert len(pages) > 10
-    assert "Does AI need a GPU?" in pages[0]
-    assert "Synthetic data" in pages[0]
-    assert any("Contents" in page for page in pages[:3])
-    assert f"2 / {len(pages)}" in pages[1]
-    assert "Does AI need a GPU?" in pages[5], "the running head"
-    text = "".join(pages)
+def test_the_pdf_is_a_document(pdf: PdfReader, texts: list[str], make_document) -> None:
+    assert len(texts) > 10
+    assert "Does AI need a GPU?" in texts[0]
+    assert "Synthetic data" in texts[0]
+    assert any("Contents" in page for page in texts[:3])
+    assert f"2 / {len(texts)}" in texts[1]
+    assert "Does AI need a GPU?" in texts[5], "the running head"
+    text = "".join(texts)
     for verdict in make_document()["verdicts"]:
         assert text.count(verdict["id"]) >= 3, "in the tally, the table and its card"
     assert pdf.metadata is not None
@@ -204,7 +206,7 @@ def test_hostile_text_is_text_everywhere(make_document, tmp_path: Path) -> None:
     assert len(programs) == 2 and "alert(1)" not in " ".join(script.get_text() for script in programs)
     reviews = json.loads(page.find("script", type="application/ld+json").get_text())
     assert reviews["@graph"][0]["reviewBody"] == HOSTILE[0], "text is data there"
-    text = "".join(part.extract_text() for part in PdfReader(tmp_path / "out" / "report.pdf").pages)
+    text = "".join(text_of(tmp_path / "out" / "report.pdf").split())
     assert "alert(1)" in text
     assert "@fig-none" in text
 

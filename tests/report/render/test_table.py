@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from report.render import render
 from report.render.table import in_table
 from report.verdicts import VERDICTS
+from tests.report.rendering import render_beside
 
 NODES = [
     {"id": "a-cpu-1", "label": "A CPU"},
@@ -159,7 +159,7 @@ def test_a_filter_that_nothing_fits_says_so(visit: Any, all_ids: list[str]) -> N
 
 
 @pytest.fixture(scope="module")
-def fleet(make_document: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fleet(make_document: Any, report: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small report on three nodes, one of them with a GPU and a hostile name."""
     document = make_document()
     on = [("a-cpu-1",), ("b-gpu-2", "a-cpu-1"), ("a-cpu-1", "b-gpu-2", "c-cpu-3"), ()]
@@ -170,8 +170,7 @@ def fleet(make_document: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     nodes = [{**document["nodes"][0], **node} for node in NODES]
     folder = tmp_path_factory.mktemp("fleet")
     (folder / "verdicts.json").write_text(json.dumps(document | {"verdicts": verdicts, "nodes": nodes}))
-    render(folder / "verdicts.json", folder / "out", renderer="pandoc")
-    return folder / "out"
+    return render_beside(report, folder / "verdicts.json", folder / "out")
 
 
 def test_the_node_filter_shows_what_each_node_decided(visit: Any, fleet: Path) -> None:

@@ -142,31 +142,36 @@ def test_what_figures_share_stands_once_and_refers_to_what_is_there(page: Beauti
     assert {f".{name}{{" in style for name in used} == {True}
 
 
-def picture(chromium, markup: str, style: str, scheme: str, width: int) -> np.ndarray:
+@pytest.fixture(scope="module")
+def canvas(chromium):
+    """A page to show one figure after another in: opening a page takes longer than a picture."""
+    context = chromium.new_context(viewport={"width": 900, "height": 900})
+    yield context.new_page()
+    context.close()
+
+
+def picture(page, markup: str, style: str = "", scheme: str = "light") -> np.ndarray:
     """What Chromium makes of it, as grey values from 0 to 255."""
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
+    page.emulate_media(color_scheme=scheme)
     page.set_content(
         f"<!DOCTYPE html><style>:root{{color-scheme:light dark}}body{{margin:0}}{style}"
         f"#figure>*{{display:block;width:100%;height:auto}}</style><div id=figure>{markup}</div>"
     )
     page.wait_for_function("[...document.images].every((image) => image.complete)")
     taken = page.locator("#figure").screenshot()
-    context.close()
     return np.asarray(Image.open(io.BytesIO(taken)).convert("L"), dtype=float)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_figure_looks_in_the_page_as_it_does_in_its_file(chromium, report: Path, name: str, scheme: str) -> None:
+def test_a_figure_looks_in_the_page_as_it_does_in_its_file(canvas, report: Path, name: str, scheme: str) -> None:
     """To a tenth of a point, which moves the edges of strokes by less than a pixel and no stroke away."""
     file = report / "figures" / f"{name}.svg"
     shared = Shared()
     svg = file.read_text(encoding="utf-8")
     markup = element(svg, shared, "", "a figure")
-    wide = 900
-    one = picture(chromium, embedded(svg), "", scheme, wide)
-    other = picture(chromium, shared.definitions() + markup, f"{shared.css()}.plot-defs{{display:none}}", scheme, wide)
+    one = picture(canvas, embedded(svg), scheme=scheme)
+    other = picture(canvas, shared.definitions() + markup, f"{shared.css()}.plot-defs{{display:none}}", scheme)
     assert one.std() > 3, "there is something to see"
     assert abs(one.shape[0] - other.shape[0]) <= 1
     high = min(one.shape[0], other.shape[0])
@@ -177,19 +182,22 @@ def test_a_figure_looks_in_the_page_as_it_does_in_its_file(chromium, report: Pat
 
 def unlike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """By how much each pixel of one picture is lighter or darker than the other's 5 by 5 about it."""
-    about = np.lib.stride_tricks.sliding_window_view(np.pad(other, 2, mode="edge"), (5, 5))
-    return np.maximum(0, np.maximum(one - about.max(axis=(2, 3)), about.min(axis=(2, 3)) - one))
+    lightest = darkest = np.pad(other, 2, mode="edge")
+    for along in (0, 1):
+        lightest = np.lib.stride_tricks.sliding_window_view(lightest, 5, axis=along).max(axis=2)
+        darkest = np.lib.stride_tricks.sliding_window_view(darkest, 5, axis=along).min(axis=2)
+    return np.maximum(0, np.maximum(one - lightest, darkest - one))
 
 
 @pytest.mark.parametrize("gone", ["join", "text"])
-def test_a_picture_that_lost_something_would_be_noticed(chromium, report: Path, gone: str) -> None:
+def test_a_picture_that_lost_something_would_be_noticed(canvas, report: Path, gone: str) -> None:
     svg = (report / "figures" / "gemm-1-cpu.svg").read_text(encoding="utf-8")
     lost = re.search(r'<g id="join' if gone == "join" else r"<text", svg)
     assert lost
     less = svg[: lost.start()] + lost[0].replace(" id", ' visibility="hidden" id').replace(
         "<text", '<text visibility="hidden"'
     ) + svg[lost.end() :]  # fmt: skip
-    one, other = (picture(chromium, embedded(text), "", "light", 900) for text in (svg, less))
+    one, other = (picture(canvas, embedded(text)) for text in (svg, less))
     assert unlike(one, other).max() > 110
 
 

@@ -20,6 +20,7 @@ from report.reference import REFERENCE, read_reference
 from report.render import render
 from report.site.build import build
 from tests.report.conftest import Factory
+from tests.report.rendering import once
 
 URL = "https://example.org/study/"
 
@@ -40,31 +41,37 @@ class Judged:
         return self.folder / "data"
 
 
-def judged(folder: Path, rates: dict[str, float], when: str, **more: Any) -> Judged:
+def judged(folder: Path, rates: dict[str, float], when: str) -> None:
     """Verdicts on nodes by name, each with the multiply-adds per cycle that it retires; judged `when`."""
     factory = Factory(folder / "nodes")
     for name, rate in rates.items():
         node = factory(name).gemm(rate).gemm(rate / 2, n=256).clock()
-        node.point("gemm", 1.0, dtype="int8", status="unsupported", reason="=HYPERLINK(1) is no dtype", **more)
+        node.point("gemm", 1.0, dtype="int8", status="unsupported", reason="=HYPERLINK(1) is no dtype")
         node.write()
     gather([factory.root], folder / "data", allow_synthetic=True)
     data: Data = read_gathered(folder / "data", read_reference(REFERENCE))
     document = judge(data, folder / "verdicts.json", allow_synthetic=True)
     document = {**document, "generated_utc": when, "origin": "measured"}
     (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
-    return Judged(folder, document)
+
+
+def kept(folder: Path) -> Judged:
+    """What `judged` wrote."""
+    return Judged(folder, json.loads((folder / "verdicts.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """The first edition: one node, on which W15 is challenged."""
-    return judged(tmp_path_factory.mktemp("first"), {"node-a": 27.9}, "2026-01-01T00:00:00Z")
+    rates = {"node-a": 27.9}
+    return kept(once(tmp_path_factory, "first-edition", lambda folder: judged(folder, rates, "2026-01-01T00:00:00Z")))
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """The second: the node is slower, so that W15 is supported, and another node has come."""
-    return judged(tmp_path_factory.mktemp("second"), {"node-a": 4.0, "node-b": 3.0}, "2026-02-01T00:00:00Z")
+    rates = {"node-a": 4.0, "node-b": 3.0}
+    return kept(once(tmp_path_factory, "second-edition", lambda folder: judged(folder, rates, "2026-02-01T00:00:00Z")))
 
 
 @pytest.fixture

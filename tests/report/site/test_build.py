@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 
 from contract.errors import StudyError
 from report.cli import main
@@ -26,6 +25,7 @@ from report.site.editions import read_editions
 from report.site.sitemap import address
 from report.spans import unspan
 from report.weigh import DECIDED
+from tests.report.render.pdf_words import text_of
 
 from .conftest import URL, Judged
 
@@ -106,7 +106,7 @@ def test_the_page_tells_what_changed(page: BeautifulSoup, site: Path) -> None:
     item = next(item for item in section.find_all("li") if item.a and item.a["href"] == "#W15")
     told = " ".join(item.get_text().split())
     assert "W15 supported before challenged" in told and "moved across the threshold of 1,000 MAC/cycle" in told
-    words = " ".join(" ".join(sheet.extract_text().split()) for sheet in PdfReader(site / "report.pdf").pages)
+    words = " ".join(text_of(site / "report.pdf").split())
     assert "Changes since the last edition" in words and "moved across the threshold" in words.replace("- ", "")
 
 
