@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from report import stats
+from report.wording import label_value
 
 # Not labels: what a cell holds. `detail` says what stands behind an aggregate ("torch, 2048x2048x2048"),
 # `behind` which rows of the summary, by number; none where it was not followed.
@@ -135,8 +136,8 @@ class Cells:
         low, high = Cells(top, self.log).ends(1 - (1 - stats.LEVEL) / rivals)
         grown = stats.widening(top["df"].to_numpy(float), 1 - (1 - stats.LEVEL) / rivals)
         detail = [
-            ", ".join(str(_plain(value)) for value in named if not _absent(value))
-            for named in top[list(of)].itertuples(index=False, name=None)
+            ", ".join(filter(None, map(_named, of, values)))
+            for values in top[list(of)].itertuples(index=False, name=None)
         ]
         held = top[[*by, *VALUES]].assign(low=low, high=high, se=top["se"] * grown, detail=detail)
         return Cells(held.reset_index(drop=True), self.log)
@@ -215,6 +216,14 @@ def together(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _absent(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and np.isnan(value))
+
+
+def _named(name: str, value: Any) -> str:
+    """A label by which a cell is told from others: 'torch', '2 threads'; '' where it has none."""
+    if _absent(value) or (name == "threads" and value == 0):
+        return ""
+    value = _plain(value)
+    return label_value(name, value) if name in ("threads", "footprint") and not isinstance(value, str) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -160,7 +160,7 @@ def whole_verdict(weighed: Sequence[Weighed]) -> tuple[str, str]:
         texts = list(dict.fromkeys(one.reason for one in sorted(waiting, key=lambda one: one.outcome != verdict)))
         return verdict, ". ".join(["; ".join(texts), *(["Decided already", " ".join(said)] if said else [])])
     verdict = combined(list(outcomes.values()))
-    head = [] if len(set(outcomes.values())) == 1 else [f"In part. {capital(of_parts(outcomes))}."]
+    head = [] if len(set(outcomes.values())) == 1 else [f"Its parts differ. {capital(of_parts(outcomes))}."]
     return verdict, " ".join([*head, *said])
 
 

@@ -13,7 +13,18 @@ from report.claims import Part
 from report.evidence import Data
 from report.quantities import Quantity
 from report.rules import Outcome, Ruling, Threshold, direction
-from report.wording import capital, count, exactly, interval, labels_text, number, several, threshold_text
+from report.wording import (
+    YES_NO,
+    capital,
+    count,
+    exactly,
+    interval,
+    labels_text,
+    number,
+    several,
+    side_name,
+    threshold_text,
+)
 
 
 def value_of(cells: Cells, row: int) -> tuple[float | None, float | None, float | None]:
@@ -55,6 +66,8 @@ def place(cells: Cells, row: int, data: Data) -> str:
 
 def comparison(outcome: Outcome, low: float | None, threshold: Threshold, how: str, unit: str) -> str:
     """Where a cell lies: 'above the threshold of 1,000 MAC/cycle'."""
+    if unit == YES_NO:
+        return "as the claim has it" if outcome == "supports" else "not as the claim has it"
     bound = threshold_text(threshold, unit)
     if outcome == "undecided":
         what = "range" if how == "within" else "threshold"
@@ -65,9 +78,11 @@ def comparison(outcome: Outcome, low: float | None, threshold: Threshold, how: s
         good = {"at_least": "not below", "at_most": "not above"}[how]
         bad = {"at_least": "below", "at_most": "above"}[how]
         return f"{good if outcome == 'supports' else bad} the threshold of {bound}"
+    # A range whose ends are equal is one number.
+    what = bound if threshold[0] == threshold[1] else f"the range of {bound}"
     if outcome == "supports":
-        return f"within the range of {bound}"
-    return f"{'above' if low is not None and low > threshold[1] else 'below'} the range of {bound}"
+        return f"equal to {bound}" if what == bound else f"within {what}"
+    return f"{'above' if low is not None and low > threshold[1] else 'below'} {what}"
 
 
 def cell_sentence(row: int, ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
@@ -100,13 +115,13 @@ def scaling(by: float) -> str:
     return f"multiplying by {exactly(by)}" if by > 1 else f"dividing by {exactly(float(f'{1 / by:.5g}'))}"
 
 
-def _name(part: Part, side: str, data: Data) -> str:
+def _name(part: Part, which: str, data: Data) -> str:
     """One side of a ratio in words."""
-    value = part.options[side]
+    value = part.options[which]
     if part.options["over"] == "entry" and value in data.reference:
         entry = data.reference[str(value)]
         return f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]} ({exactly(float(entry['value']))})"
-    return str(value).upper() if value in ("cpu", "gpu") else str(value)
+    return side_name(value)
 
 
 def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
@@ -133,10 +148,9 @@ def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
     where = str(ruling.boundary)
     cases = where.replace(": ", " ")
     where = f"It {where}" if cases == where else f"It differs: {cases}"
-    return (
-        f"{where}. {pro} of {n} cells support it and {contra} challenge it; "
-        f"they range from {_extreme(ruling, False)} to {_extreme(ruling, True)}."
-    )
+    least, most = _extreme(ruling, False), _extreme(ruling, True)
+    values = f"they range from {least} to {most}" if least != most else f"all are {least}"
+    return f"{where}. {pro} of {n} cells support it and {contra} challenge it; {values}."
 
 
 def _one_round(ruling: Ruling) -> str:

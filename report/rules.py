@@ -19,7 +19,7 @@ from report import stats
 from report.boundary import boundary
 from report.cells import Cells
 from report.transforms import Compared, as_they_are, crossings, ratios, slopes
-from report.wording import exactly, threshold_text
+from report.wording import YES_NO, exactly, side_name, threshold_text
 
 Outcome = Literal["supports", "challenges", "undecided"]
 Verdict = Literal["supported", "challenged", "depends", "undecided"]
@@ -185,18 +185,21 @@ def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, A
     """A rule and its threshold in plain words: 'supported if … is at most 1,000 MAC/cycle in every cell'."""
     how = direction(rule, options)
     words = {"at_least": "at least", "at_most": "at most", "within": "within"}[how]
+    if not isinstance(threshold, (int, float)) and threshold[0] == threshold[1]:
+        words = "exactly"
     bound = threshold_text(threshold, unit)
+    if unit == YES_NO:
+        return f"supported if the answer is {bound}"
     if rule == "ratio":
-        pair = f"{options['of']} over {options['to']}"
+        pair = f"{side_name(options['of'])} over {side_name(options['to'])}"
         return f"supported if the ratio {pair} is {words} {threshold_text(threshold, '1')} in every cell"
     if rule == "trend":
         bound = threshold_text(threshold, "1")
         return f"supported if it grows as {options['along']} to the power of {words} {bound} in every series"
     if rule == "crossover":
         bound = threshold_text(threshold, "1")
-        return (
-            f"supported if {options['of']} and {options['to']} change places at a {options['along']} of {words} {bound}"
-        )
+        pair = f"{side_name(options['of'])} and {side_name(options['to'])}"
+        return f"supported if {pair} change places along {options['along']}, at a value of {words} {bound}"
     if rule == "exists":
         return f"supported if some cell is {words} {bound}"
     if rule == "for_share_of":

@@ -82,7 +82,7 @@ def weigh(part: Part, claim: Claim, evidence: Evidence) -> Weighed:
             raise StudyError(
                 f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
             )
-        return _awaits(part, quantity)
+        return _awaits(part, quantity, evidence.data)
     if quantity is None:
         raise StudyError(f"{claim.path}: quantity: there is no {part.quantity!r}")
     try:
@@ -115,9 +115,9 @@ def _there(part: Part, quantity: Quantity, evidence: Evidence) -> bool:
         return False
 
 
-def _awaits(part: Part, quantity: Quantity | None) -> Weighed:
+def _awaits(part: Part, quantity: Quantity | None, data: Data) -> Weighed:
     awaits = part.awaits or {}
-    unit = quantity.unit if quantity else ""
+    unit = _unit(part, quantity, data) if quantity else ""
     if "experiment" in awaits:
         return Weighed(
             part, "awaiting experiment", f"awaiting experiment {awaits['experiment']}: {awaits['why']}", unit, quantity
@@ -136,8 +136,11 @@ def _verified(part: Part, data: Data) -> None:
 
 
 def _unit(part: Part, quantity: Quantity, data: Data) -> str:
-    """The unit of what is compared: the quantity's; none for a ratio; for published figures that of the entries."""
-    if part.rule == "ratio":
+    """The unit of what is compared: the quantity's, or for published figures that of the entries.
+
+    None for a ratio, for the power of a trend, and for where sides change places: that is a value of a label.
+    """
+    if part.rule in ("ratio", "trend", "crossover"):
         return "1"
     if quantity.tier != "documented":
         return quantity.unit

@@ -23,6 +23,10 @@ BASELINES = {
 }
 
 
+# The unit of what is so or is not: 1 or 0.
+YES_NO = "yes or no"
+
+
 def prefix(value: float, unit: str) -> tuple[float, str]:
     """Divisor and unit with its SI prefix: (1e9, 'GFLOP/s'). Counts and shares get none."""
     if unit not in ALLOWED_PREFIX or not value or not math.isfinite(value):
@@ -68,17 +72,19 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """A measured number and its unit: '412 GFLOP/s', '0.930', '67.2 days'."""
+    """A measured number and its unit: '412 GFLOP/s', '0.930', '67.2 days'; 'yes' or 'no' for what is so or is not."""
     if value is None:
         return "unknown"
+    if unit == YES_NO:
+        return "yes" if value >= 0.5 else "no"
     scale, name = prefix(value, unit)
     return f"{number(value / scale)} {name}".strip()
 
 
 def interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
     """'27.9 [27.1, 28.7] MAC/cycle'; an exact value without brackets; 'no interval' where none is known."""
-    if estimate is None:
-        return "unknown"
+    if estimate is None or unit == YES_NO:
+        return with_unit(estimate, unit)
     if low is None or high is None:
         return f"{with_unit(estimate, unit)} (no interval)"
     scale, name = prefix(estimate, unit)
@@ -105,6 +111,8 @@ def threshold_text(value: float | Sequence[float], unit: str) -> str:
 
 def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: str = "and") -> str:
     """Several thresholds, the unit said once where all bear the same: '1, 2 or 4 MAC/cycle'."""
+    if unit == YES_NO:
+        return several([with_unit(value, unit) for value in values if isinstance(value, (int, float))], last)
     # A range whose ends are equal is one number.
     numbers = [[value] if isinstance(value, (int, float)) else list(dict.fromkeys(value)) for value in values]
     scaled = {prefix(float(one), unit) for pair in numbers for one in pair}
@@ -181,6 +189,11 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
         for name, value in labels.items()
         if name not in leave_out and not (name == "threads" and value == 0)
     )
+
+
+def side_name(value: Any) -> str:
+    """One side of a comparison in words: 'CPU', 'bfloat16'."""
+    return str(value).upper() if value in ("cpu", "gpu") else str(value)
 
 
 # Makers' names are shorter; a machine that calls itself something longer is told whole among the nodes.

@@ -266,9 +266,14 @@ class _Round:
 
 
 def _of_place(points: _Points, at: groups.Ints, device: str, cache: float) -> list[Kernels]:
-    """The kernels that every round has of a place, whose points are `at`; none if a half has too few."""
+    """The kernels of a place, whose points are `at`, that every round has; none if a half has too few.
+
+    Experiments may have more rounds than others: those count in which most of them were measured.
+    """
+    experiment = points.kinds.experiment[points.kind[at]]
     measured = ~np.isnan(points.seconds[at])
-    ready = [_ceilings(points, at, column, cache) for column in np.flatnonzero(measured.any(axis=0)).tolist()]
+    had = np.array([len(np.unique(experiment[there])) for there in measured.T])
+    ready = [_ceilings(points, at, column, cache) for column in np.flatnonzero(had == max(1, had.max())).tolist()]
     per_round = [one for one in ready if one is not None]
     if not per_round:
         return []

@@ -181,7 +181,7 @@ NEEDED = Formula(
 
 
 @quantity(
-    "several_devices.needed",
+    "several_devices.gpus_needed",
     unit="1",
     tier="derived",
     labels=("model", "size", "accelerator"),

@@ -131,7 +131,6 @@ def default_over_best(data: Data) -> Cells:
         return cpu
     node = cpu.only(baseline="node", backend="torch", dtype="float32").by(*_JOB)
     cpu = rates.only(device="cpu")
-    cpu = cpu.label(threads=cpu.frame["threads"].map(lambda threads: f"threads {threads:g}"))
     found = []
     for precision, cells in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
         best = cells.best(_JOB, of=["backend", "dtype", "threads"])

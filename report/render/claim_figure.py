@@ -25,7 +25,7 @@ from report.render.figures import (
 )
 from report.render.markdown import clean
 from report.render.words import LEVEL, quantity_name, with_interval
-from report.wording import exactly, prefix, threshold_text
+from report.wording import YES_NO, exactly, prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
 MOST_ROWS = 8
@@ -37,8 +37,9 @@ _CHARACTERS = 58  # of a row's text, at its size, in the figure's width
 
 
 def claim_drawing(verdict: Mapping[str, Any]) -> Drawing | None:
-    """The figure of a verdict's cells, or None if nothing has been found yet."""
-    panels = [panel for panel in map(_panel, _parts(verdict)) if panel["rows"]]
+    """The figure of a verdict's cells, or None if nothing has been found yet, or nothing but a yes or a no."""
+    panels = [_panel(part) for part in _parts(verdict) if part.get("unit") != YES_NO]
+    panels = [panel for panel in panels if panel["rows"]]
     if not panels:
         return None
     shows = {"panels": panels, "tier": verdict.get("evidence_tier", "none")}

@@ -24,7 +24,7 @@ from report.render.editions import changes
 from report.render.figures import Drawing
 from report.render.flagged import flagged_points
 from report.render.limits import limits
-from report.render.markdown import identifier
+from report.render.markdown import Markdown, escape, identifier
 from report.render.measurements import left_out_points, sections, views
 from report.render.nodes import describe
 from report.render.opening import in_words, opening, tally
@@ -181,11 +181,14 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
     }
 
 
-def _names(verdict: Mapping[str, Any], unit: str) -> str:
-    """What a bare number counts: the quantity's name, or what the published figure is; '' where the unit says it."""
+def _names(verdict: Mapping[str, Any], unit: str) -> Markdown:
+    """What a number counts, to stand behind it: ' (repeat share)', ': NVIDIA H100, memory'; '' where a unit says it."""
     if verdict.get("quantity") == "reference.value":
-        return next((str(cell.get("label") or "") for cell in verdict.get("cells") or []), "")
-    return words.quantity_name(str(verdict.get("quantity") or "")) if unit in ("", "1") else ""
+        label = next((str(cell.get("label") or "") for cell in verdict.get("cells") or []), "")
+        return Markdown(f": {escape(label)}" if label else "")
+    name = words.quantity_name(str(verdict.get("quantity") or "")) if unit in ("", "1") else ""
+    # A plain space at the edge of a span would be lost.
+    return Markdown(f"\\ ({escape(name)})" if name else "")
 
 
 def _also(part: Mapping[str, Any], unit: str) -> str:
@@ -217,7 +220,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     unit = str(part.get("unit") or "1")
     return {
         "name": str(part.get("name") or ""),
-        "rule": words.sentence(str(part.get("rule_text") or part.get("rule") or "").rstrip(".")),
+        "rule": words.sentence(str(part.get("rule_text") or part.get("rule") or "").rstrip("."))
+        + (f" ({counts})" if (counts := words.counted(part)) else ""),
         "quantity": str(part.get("quantity") or ""),
         "scope": ", ".join(
             f"{key}: {' or '.join(map(str, value)) if isinstance(value, list) else value}"

@@ -60,7 +60,7 @@ def rejudged(verdicts: Iterable[Mapping[str, Any]], most: int = MOST_BYTES) -> d
 
 def _has_a_say(part: Mapping[str, Any]) -> bool:
     record = part.get("rejudge") or {}
-    return bool(record.get("cells") or record.get("baselines"))
+    return part.get("unit") != wording.YES_NO and bool(record.get("cells") or record.get("baselines"))
 
 
 def _claim(verdict: Mapping[str, Any], cells: dict[tuple[Any, ...], int]) -> dict[str, Any]:
@@ -130,9 +130,11 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
     unit, bound = str(part["unit"] or "1"), part["threshold"]
     rule = describe(part["rule"], bound, unit, part["options"])
     before, _, rest = rule.rpartition(wording.threshold_text(bound, unit))
+    if isinstance(bound, list):
+        # There is a field for either end, even where both are the same now.
+        before = f"{before.removesuffix('exactly ').removesuffix('within ')}within "
     scale, name = wording.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
-    # A bare number says by itself what it counts where the rule compares ratios, slopes or crossings.
-    counted = "" if name or part["rule"] in ("ratio", "trend", "crossover") else words.quantity_name(part["quantity"])
+    counted = words.counted(part)
     told = str(part["rule_text"])
     scaled = told.removeprefix(rule) if told.startswith(rule) else ""
     after = f"{name}{rest}{scaled}{f' ({counted})' if counted else ''}".strip()

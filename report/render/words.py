@@ -25,7 +25,7 @@ DECIDED = ("supported", "challenged", "depends", "undecided")
 MEANING = {
     "supported": "the evidence is on the article's side of the threshold, interval included, everywhere in scope",
     "challenged": "the evidence is on the other side of the threshold, interval included, everywhere in scope",
-    "depends": "some of what was looked at supports the claim and some challenges it; the boundary is named",
+    "depends": "its cases differ: some support or challenge it, and others do not; the boundary is named",
     "undecided": "the interval straddles the threshold: too close to call",
     "awaiting hardware": "the experiment exists; no node that has reported owns the hardware",
     "awaiting experiment": "the experiment that would decide it is named, and not yet part of this edition",
@@ -41,7 +41,7 @@ TIERS = {
 _FARES = {
     "supported": ("holds", "hold"),
     "challenged": ("does not", "do not"),
-    "depends": ("holds only in part", "hold only in part"),
+    "depends": ("depends on the case", "depend on the case"),
     "undecided": ("is too close to call", "are too close to call"),
 }
 _LACKS = {
@@ -86,8 +86,15 @@ def quantity_name(quantity: str) -> str:
     """What a quantity counts, from its name: 'matmul FLOP share'; '' for published figures, which are of many kinds."""
     if quantity in ("", "reference.value"):
         return ""
-    spelt = {"mac": "MAC", "flop": "FLOP", "mfu": "MFU", "gpu": "GPU", "cpu": "CPU"}
+    spelt = {"mac": "MAC", "flop": "FLOP", "mfu": "MFU", "gpu": "GPU", "gpus": "GPUs", "cpu": "CPU", "onnx": "ONNX"}
     return " ".join(spelt.get(word, word) for word in quantity.split(".")[-1].split("_"))
+
+
+def counted(part: Mapping[str, Any]) -> str:
+    """What the bare numbers of a part's rule count: 'repeat share'; '' where a unit or the rule itself says it."""
+    if str(part.get("unit") or "1") != "1" or part.get("rule") in ("ratio", "trend", "crossover"):
+        return ""
+    return quantity_name(str(part.get("quantity") or ""))
 
 
 def answer(tally: Mapping[str, int]) -> list[str]:

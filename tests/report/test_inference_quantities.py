@@ -71,7 +71,7 @@ def test_a_requests_time_bears_the_size_of_its_model(synthetic: Factory) -> None
     assert cells.frame["parameters"].iloc[0] == 8.5e7
     best = of("inference.latency_s", found, model="gpt2", backend="best")
     assert value(best) == pytest.approx(0.2, rel=0.02)
-    assert best.frame["detail"].iloc[0] == "onnx, 2"
+    assert best.frame["detail"].iloc[0] == "onnx, 2 threads"
     assert best.frame["low"].iloc[0] < value(best) < best.frame["high"].iloc[0]
 
 

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
+from contract.files import read_json
 from report.evidence import Data
 from report.judge import CLAIMS, judge
 from report.nodes import read_nodes
@@ -351,3 +352,19 @@ def test_every_published_claim_is_judged(synthetic: Factory, tmp_path: Path) -> 
 )
 def test_numbers_in_words(said: str, text: str) -> None:
     assert said == text
+
+
+def test_only_what_is_compared_has_a_unit_decided_or_not(published: Path) -> None:
+    parts = [part for one in read_json(published / "verdicts.json")["verdicts"] for part in one["parts"]]
+    bare = [part for part in parts if part["rule"] in ("ratio", "trend", "crossover")]
+    assert {part["outcome"] for part in bare} >= {"awaiting hardware"}
+    assert {part["unit"] for part in bare} == {"1"}
+
+
+def test_a_fact_is_told_by_yes_or_no(published: Path) -> None:
+    verdicts = {one["id"]: one for one in read_json(published / "verdicts.json")["verdicts"]}
+    wanted = (("W37", "supported", "yes, as the claim"), ("W21", "challenged", "no, not as the claim"))
+    for name, verdict, said in wanted:
+        assert verdicts[name]["verdict"] == verdict
+        assert said in verdicts[name]["reason"]
+        assert verdicts[name]["rule"] == "supported if the answer is yes"

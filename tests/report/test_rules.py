@@ -226,3 +226,12 @@ def test_every_rule_is_put_in_words(rule: str) -> None:
     options = {"over": "device", "of": "gpu", "to": "cpu", "along": "batch", "share": 0.5}
     text = rules.describe(rule, [1, 2] if rule == "within" else 1, "B/s", options)
     assert text.startswith("supported if ") and "1" in text
+
+
+def test_what_is_a_number_of_its_own_is_told_without_the_unit_of_what_was_measured() -> None:
+    options = {"over": "device", "of": "cpu", "to": "gpu", "along": "parameters"}
+    crossed = rules.describe("crossover", 1, "s", options)
+    assert crossed == "supported if CPU and GPU change places along parameters, at a value of at least 1"
+    assert rules.describe("ratio", 2, "s", options) == "supported if the ratio CPU over GPU is at least 2 in every cell"
+    assert rules.describe("within", [528, 528], "1", {}) == "supported if exactly 528 in every cell"
+    assert rules.describe("exists", 1, "yes or no", {}) == "supported if the answer is yes"

@@ -76,7 +76,7 @@ def test_peaks_without_counted_models_say_nothing(synthetic: Factory) -> None:
 
 def test_large_models_need_several_and_small_ones_one(synthetic: Factory) -> None:
     found = data(synthetic, synthetic("node-a").clock(), reference=True)
-    large, small = (of("several_devices.needed", found, size=size).frame for size in ("large", "small"))
+    large, small = (of("several_devices.gpus_needed", found, size=size).frame for size in ("large", "small"))
     assert set(large["model"]) == set(PUBLISHED["large"])
     assert (large["estimate"] >= 2).all()
     assert (small["estimate"] == 1).all()
@@ -88,7 +88,7 @@ def test_large_models_need_several_and_small_ones_one(synthetic: Factory) -> Non
 def test_measured_gpus_and_counted_models_join_the_published_ones(synthetic: Factory) -> None:
     node = counted(synthetic("node-a", gpus=1).clock(), "mlp", 1e6, 1e9)
     node.devices[1]["memory_bytes"] = 20e9
-    cells = of("several_devices.needed", data(synthetic, node, reference=True), model="MLP on digits")
+    cells = of("several_devices.gpus_needed", data(synthetic, node, reference=True), model="MLP on digits")
     found = cells.frame.set_index("accelerator").loc["Synthetic GPU, measured here"]
     assert found["estimate"] == -(-(STATE_BYTES * 1e6 + BATCH * 1e9) // 20e9) == 2
     assert f"a batch of {BATCH} take 1.6 times one" in found["detail"]
@@ -96,4 +96,4 @@ def test_measured_gpus_and_counted_models_join_the_published_ones(synthetic: Fac
 
 def test_a_figure_that_is_missing_is_named(synthetic: Factory) -> None:
     with pytest.raises(MissingSourceError, match=r"resnet50\.parameters"):
-        of("several_devices.needed", data(synthetic, synthetic("node-a").clock()))
+        of("several_devices.gpus_needed", data(synthetic, synthetic("node-a").clock()))

@@ -63,7 +63,7 @@ def test_the_default_over_the_best(synthetic: Factory) -> None:
     found = data(synthetic, host(synthetic))
     equal = of("training.default_over_best", found, precision="equal")
     assert value(equal) == pytest.approx(18 / 27)
-    assert equal.frame["detail"].iloc[0] == "over onednn, float32, threads 2"
+    assert equal.frame["detail"].iloc[0] == "over onednn, float32, 2 threads"
     assert value(of("training.default_over_best", found, precision="best")) == pytest.approx(18 / 60)
 
 

@@ -56,6 +56,12 @@ def test_the_interval_is_drawn_as_wide_as_it_is(make_document) -> None:
         assert (row["low"], row["high"]) in shown
 
 
+def test_a_yes_or_a_no_makes_no_figure(make_document) -> None:
+    verdict = decided(make_document())
+    (part,) = verdict["parts"]
+    assert claim_drawing({**verdict, "parts": [{**part, "unit": "yes or no"}]}) is None
+
+
 def test_nothing_found_makes_no_figure(make_document) -> None:
     waiting = next(one for one in make_document()["verdicts"] if one["verdict"] == "awaiting experiment")
     assert claim_drawing(waiting) is None

@@ -366,7 +366,7 @@ def test_an_unknown_renderer_is_named(tmp_path: Path) -> None:
             | {"supported": 2, "awaiting source": 2},
             [
                 "Of 8 claims, 4 can be decided on the evidence gathered so far: "
-                "2 hold, 1 does not and 1 holds only in part.",
+                "2 hold, 1 does not and 1 depends on the case.",
                 "Of the others, 1 waits for hardware that no node here has and 2 for a source; "
                 "1 is an opinion that no measurement decides.",
             ],

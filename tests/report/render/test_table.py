@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bs4 import BeautifulSoup
 from playwright.sync_api import expect
 
 from report.render.table import in_table
@@ -48,6 +49,16 @@ def all_ids(make_document: Any) -> list[str]:
 
 def verdict(claim: str, kind: str = "supported", nodes: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     return {"id": claim, "verdict": kind, "cells": [{"node": name} for name in nodes], "estimate": None, **more}
+
+
+def test_a_bare_number_says_what_it_counts(report: Path, make_document: Any) -> None:
+    page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+    bare = [one for one in make_document()["verdicts"] if one["quantity"] == "training.split" and one["estimate"]]
+    assert bare
+    for one in bare:
+        row = page.select_one(f"table.claims a[href='#{one['id']}']").find_parent("tr")
+        assert "]\u00a0(split)" in row.get_text()
+        assert "(split)" in page.find(id=one["id"]).find_parent("section").get_text()
 
 
 def test_a_row_names_the_nodes_that_decided_it() -> None:
