@@ -202,6 +202,15 @@ def test_rounds_give_the_interval_and_kernels_are_no_sample(synthetic: Factory) 
     assert row["n_rounds"] == 3
 
 
+def test_rounds_without_steps_of_models_take_none_of_them_away(synthetic: Factory) -> None:
+    node = made_up(synthetic)
+    more = [row for row in node.rows if row["round"] == 1 and row["experiment"] != "roofline"]
+    node.rows += [{**row, "round": number, "run": f"run{number}"} for number in (4, 5) for row in more]
+    (one, *_) = prediction.foretold(data(synthetic, node))
+    assert any(what.startswith("roofline") for what in one.what)
+    assert len(one.measured) == 3
+
+
 def test_what_is_a_ceiling_and_what_shows_a_language_are_not_judged(synthetic: Factory) -> None:
     node = made_up(synthetic)
     node.point("gemm", 10.0, backend="python", params={"m": 4, "n": 4, "k": 4}, flop=128, bytes=400, spread=0)
