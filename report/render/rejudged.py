@@ -130,9 +130,8 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
     unit, bound = str(part["unit"] or "1"), part["threshold"]
     rule = describe(part["rule"], bound, unit, part["options"])
     before, _, rest = rule.rpartition(wording.threshold_text(bound, unit))
-    if isinstance(bound, list):
-        # There is a field for either end, even where both are the same now.
-        before = f"{before.removesuffix('exactly ').removesuffix('within ')}within "
+    # There is a field for either end of a range, even where both are the same now.
+    before = before.replace("exactly ", "within ")
     scale, name = wording.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
     counted = words.counted(part)
     told = str(part["rule_text"])

@@ -70,13 +70,11 @@ def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factor
     assert done.returncode == 2 and "synthetic, which are for tests only" in done.stderr
 
 
-def test_equal_data_are_judged_equally_whatever_order_sets_have(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    assert main(["gather", "--nodes", str(ROOT / "data" / "nodes"), "--out", str(data)]) == 0
+def test_equal_data_are_judged_equally_whatever_order_sets_have(published: Path, tmp_path: Path) -> None:
     judged = []
     for seed in ("1", "2"):
         out = tmp_path / seed / "verdicts.json"
-        command = [sys.executable, "-m", "report", "judge", "--data", str(data), "--out", str(out)]
+        command = [sys.executable, "-m", "report", "judge", "--data", str(published / "data"), "--out", str(out)]
         subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True)
         document = json.loads(out.read_text(encoding="utf-8"))
         del document["generated_utc"]

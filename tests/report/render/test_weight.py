@@ -17,10 +17,6 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from PIL import Image
 
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
 from report.render import drawn, render
 from report.render.compact import Shared, element
 from report.render.figures import Drawing, keep, name_axis
@@ -347,11 +343,9 @@ def test_a_shift_would_be_noticed(chromium) -> None:
 
 
 @pytest.mark.slow
-def test_the_published_page_is_light_and_still(chromium, tmp_path: Path) -> None:
+def test_the_published_page_is_light_and_still(chromium, published: Path, tmp_path: Path) -> None:
     """The page of the nodes that lie in data/nodes, from their samples to the last byte."""
-    gather([ROOT / "data" / "nodes"], tmp_path / "data")
-    judge(read_gathered(tmp_path / "data", read_reference(REFERENCE)), tmp_path / "verdicts.json")
-    render(tmp_path / "verdicts.json", tmp_path / "out", "pandoc", tmp_path / "data")
+    render(published / "verdicts.json", tmp_path / "out", "pandoc", published / "data")
     page = tmp_path / "out" / "index.html"
     assert page.stat().st_size < MOST
     for width, height in ((1280, 800), (390, 844)):
