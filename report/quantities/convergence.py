@@ -8,6 +8,10 @@ Three rules choose the learning rate of a batch, all from the same runs: `fixed`
 the base rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and
 `tuned`, the rate with the highest mean accuracy on the validation images, which neither trains nor
 tests. The interval of a tuned batch takes that choice as given.
+
+Batches are compared at equal passes over the images (epochs), which gives a larger batch fewer updates of the
+weights, and at equal updates, which shows it more images: Shallue et al. 2019, "Measuring the effects of data
+parallelism on neural network training", on how the answer hangs on which of them is held.
 """
 
 from __future__ import annotations
@@ -36,8 +40,12 @@ _NEEDS = {"experiments": ["convergence"], "device": "any"}
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
 _OF_SERIES = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
 _LABELS = (*_OF_SERIES, "batch")
+# What batches have in common that are compared: passes over the images, or updates of the weights.
+_HELD = {held: [*(name for name in _SERIES if name != "epochs"), held] for held in ("epochs", "updates")}
+_AT_EQUAL_UPDATES = tuple("updates" if name == "epochs" else name for name in _OF_SERIES)
 
 Floats = NDArray[np.float64]
+Series = list[tuple[dict[str, Any], Floats, list[Floats]]]
 
 
 @once
@@ -170,20 +178,35 @@ def weights(batches: Floats) -> Floats:
     return found
 
 
-def _series(data: Data) -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Labels with `detail` and `behind`, batches, and the test accuracies at each, of every series with a trend."""
+def _series(data: Data, held: str = "epochs") -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
+    """Labels with `detail` and `behind`, batches, and the test accuracies at each, of every series with a trend.
+
+    held: what all batches of a series have in common, a key of _HELD.
+    """
     series: dict[tuple[Any, ...], list[tuple[float, Floats, tuple[int, ...]]]] = {}
+    names = [*_HELD[held], "learning_rate"]
+    updates = _updates(data) if held == "updates" else {}
     for row, values in by_rule(data, "test_accuracy"):
-        if len(values) >= FEWEST_SEEDS:
-            key = tuple(row[name] for name in (*_SERIES, "learning_rate"))
+        if held == "updates":
+            row = {**row, held: updates.get(tuple(row[name] for name in (*_SERIES, "batch")))}
+        if len(values) >= FEWEST_SEEDS and row[held] is not None:
+            key = tuple(row[name] for name in names)
             series.setdefault(key, []).append((float(row["batch"]), values, row["behind"]))
     for key, found in series.items():
         if len(found) >= FEWEST_BATCHES:
             batches, n = [batch for batch, *_ in found], min(len(values) for _, values, _ in found)
             detail = f"batches of {min(batches):,.0f} to {max(batches):,.0f}, {n} seeds"
-            labels = dict(zip((*_SERIES, "learning_rate"), key, strict=True))
+            labels = dict(zip(names, key, strict=True))
             more = {"detail": detail, "behind": together(behind for *_, behind in found)}
             yield {**labels, **more}, np.array(batches), [values[:n] for _, values, _ in found]
+
+
+def _updates(data: Data) -> dict[tuple[Any, ...], int]:
+    """How often the weights are updated in a run of every series, epochs included, and batch."""
+    names = [*_SERIES, "batch"]
+    counted = seeds(data, "updates").drop_duplicates(names)
+    keys = counted[names].itertuples(index=False, name=None)
+    return {key: int(value) for key, value in zip(keys, counted["value"], strict=True)}
 
 
 @quantity(
@@ -198,7 +221,23 @@ def accuracy_per_doubling(data: Data) -> Cells:
 
     A straight line says whether accuracy rises or falls with the batch on the whole, not how it does.
     """
-    found = list(_series(data))
+    return _slopes(list(_series(data)))
+
+
+@quantity(
+    "convergence.accuracy_per_doubling_of_equal_updates",
+    unit="1",
+    needs=_NEEDS,
+    labels=_AT_EQUAL_UPDATES,
+    says="On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})",
+)
+def accuracy_per_doubling_of_equal_updates(data: Data) -> Cells:
+    """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
+    images, and take longer."""
+    return _slopes(list(_series(data, "updates")))
+
+
+def _slopes(found: Series) -> Cells:
     slopes = [weights(batches) @ np.array(values) for _, batches, values in found]
     return _cells([row for row, *_ in found], slopes, lambda y: _means(y, False), log=False)
 
@@ -212,7 +251,23 @@ def accuracy_per_doubling(data: Data) -> Cells:
 )
 def spread_per_doubling(data: Data) -> Cells:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
-    found = list(_series(data))
+    return _slopes_of_spreads(list(_series(data)))
+
+
+@quantity(
+    "convergence.spread_per_doubling_of_equal_updates",
+    unit="1",
+    needs=_NEEDS,
+    labels=_AT_EQUAL_UPDATES,
+    says="On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
+    "seeds by {value} ({labels})",
+)
+def spread_per_doubling_of_equal_updates(data: Data) -> Cells:
+    """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
+    return _slopes_of_spreads(list(_series(data, "updates")))
+
+
+def _slopes_of_spreads(found: Series) -> Cells:
     if not found:
         return Cells.empty()
     slopes = slopes_of_spreads([batches for _, batches, _ in found], [values for *_, values in found])

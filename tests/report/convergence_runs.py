@@ -19,6 +19,7 @@ def runs(
     data: str = "digits",
     reached: float = 1.0,
     rounds: int = 1,
+    epochs: int = 30,
     **others: Sequence[float],
 ) -> SyntheticNode:
     """Runs with these test accuracies, seed by seed. validation: of all; the same as the test's mean without it."""
@@ -30,7 +31,7 @@ def runs(
         **others,
     }
     params: dict[str, Any] = {
-        "data": data, "model": "mlp", "batch": batch, "rate": rate, "epochs": 30, "seeds": len(test),
+        "data": data, "model": "mlp", "batch": batch, "rate": rate, "epochs": epochs, "seeds": len(test),
     }  # fmt: skip
     for metric, values in metrics.items():
         begun = len(node.rows)

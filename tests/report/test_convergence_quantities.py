@@ -118,6 +118,21 @@ def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory) -> None:
     assert len(of("spread", data(synthetic, two), node="two")) == 0
 
 
+def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
+    node = synthetic()
+    # At equal epochs accuracy falls with the batch, at equal updates it rises by 0.01 with every doubling.
+    for place, batch in enumerate((16, 64, 256)):
+        fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
+        runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
+        runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
+    found = data(synthetic, node)
+    rose_with = of("accuracy_per_doubling_of_equal_updates", found, learning_rate="fixed").frame
+    assert rose_with[["updates", "estimate"]].to_numpy().tolist() == [[960, pytest.approx(0.01)]]
+    fell_with = of("accuracy_per_doubling", found, learning_rate="fixed").frame
+    assert fell_with[["epochs", "estimate"]].to_numpy().tolist() == [[4, pytest.approx(-0.01)]]
+    assert len(of("spread_per_doubling_of_equal_updates", found)) == 1
+
+
 def test_nodes_sets_and_models_are_kept_apart(synthetic: Factory) -> None:
     node = swept(synthetic())
     swept(node, data="mnist")

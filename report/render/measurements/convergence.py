@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from report.quantities.convergence import RULES
+from report.quantities.convergence import FEWEST_BATCHES, RULES
 from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
@@ -19,7 +19,7 @@ Cell = dict[str, Any]
 def show(view: View) -> Iterable[Exhibit]:
     """For each device the error with its trend, and the spread with what a tuned batch takes."""
     for device in view.devices():
-        accuracy = _by_panel(records(view.quantity("convergence.accuracy", device=device)))
+        accuracy = _drawable(view, device, "accuracy")
         if not accuracy:
             continue
         yield Exhibit(
@@ -28,7 +28,7 @@ def show(view: View) -> Iterable[Exhibit]:
             _trends(view, device),
             wide=True,
         )
-        spread = _by_panel(records(view.quantity("convergence.spread", device=device)))
+        spread = _drawable(view, device, "spread")
         if spread:
             yield Exhibit(
                 [view.say(line, device) for line in _reading(view, device, "spread")],
@@ -45,16 +45,37 @@ _SPREAD = (
 )
 
 
+def _drawable(view: View, device: str, what: str) -> dict[str, list[Cell]]:
+    """Panels with batches enough for a trend: runs that were made for equal updates differ in their epochs too."""
+    found = _by_panel(records(view.quantity(f"convergence.{what}", device=device)))
+    return {
+        title: cells for title, cells in found.items() if len({cell["batch"] for cell in cells}) >= FEWEST_BATCHES
+    }
+
+
 def _by_panel(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     """Cells by data and model; where there are several formats or so, they are told as well."""
     found: dict[str, list[Cell]] = {}
     listed = list(cells)
-    many = [name for name in ("dtype", "backend", "threads", "epochs") if len({cell[name] for cell in listed}) > 1]
+    several = ("dtype", "backend", "threads", "epochs")
+    many = [name for name in several if len({cell.get(name) for cell in listed}) > 1]
     for cell in listed:
         told = [cell["data"], cell["model"]] + [f"{name} {cell[name]}" if name == "epochs" else str(cell[name])
                                                for name in many]  # fmt: skip
+        if "updates" in cell:
+            told.append(f"{int(cell['updates']):,} updates")
         found.setdefault(", ".join(told), []).append(cell)
     return dict(sorted(found.items()))
+
+
+def _slopes(view: View, device: str, what: str, **scope: str) -> dict[str, list[Cell]]:
+    """What a doubling changes, by panel: at equal epochs, then at equal updates."""
+    names = (f"convergence.{what}_per_doubling{held}" for held in ("", "_of_equal_updates"))
+    return {
+        title: cells
+        for name in names
+        for title, cells in _by_panel(records(view.quantity(name, device=device, **scope))).items()
+    }
 
 
 def _error(cell: Cell) -> tuple[float, float | None, float | None]:
@@ -116,27 +137,23 @@ def _drawing(
 
 def _reading(view: View, device: str, what: str) -> Iterable[str]:
     """What a batch twice as large does with a tuned rate."""
-    for title, cells in _by_panel(
-        records(view.quantity(f"convergence.{what}_per_doubling", device=device, learning_rate="tuned"))
-    ).items():
+    for title, cells in _slopes(view, device, what, learning_rate="tuned").items():
         for cell in cells:
             low, high = known(cell["low"]), known(cell["high"])
             if low is None or high is None:
                 continue
+            held = ", after as many updates" if "updates" in cell else ""
             moved = "shows no trend" if low <= 0 <= high else "rises" if low > 0 else "falls"
             subject = "test accuracy" if what == "accuracy" else "spread of the test accuracy"
             yield (
-                f"With the learning rate tuned for each batch, the {subject} {moved} with the batch: every doubling "
+                f"With the learning rate tuned for each batch{held}, the {subject} {moved} with the batch: every doubling "
                 f"changes it by {stated(cell, '1')} ({title}; {cell['detail']})."
             )
 
 
 def _trends(view: View, device: str) -> Table | None:
     """Both slopes of every set, model and rule."""
-    slopes = {
-        what: _by_panel(records(view.quantity(f"convergence.{what}_per_doubling", device=device)))
-        for what in ("accuracy", "spread")
-    }
+    slopes = {what: _slopes(view, device, what) for what in ("accuracy", "spread")}
     rows = []
     for title, cells in slopes["accuracy"].items():
         for cell in sorted(cells, key=lambda cell: RULES.index(cell["learning_rate"])):
