@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: study test check bench clean
+.PHONY: study test check bench edition clean
 
 study: .venv/study.stamp
 	@snakemake --cores all
@@ -30,6 +30,10 @@ check: .venv/test.stamp
 bench: .venv/bench.stamp
 	@python -m tests.bench
 	@python -m tests.bench.scale
+
+# The report of the published nodes, kept as the next edition; the README's words and picture are then of it.
+edition: .venv/test.stamp
+	@bash workflow/edition.sh
 
 .venv/study.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": set PYTHON=") if sys.version_info < (3, 11) else None'

@@ -1,14 +1,22 @@
-"""Take the README's picture of the report: `python docs/picture.py results/report/index.html docs/report.png`."""
+"""Take the README's picture of the report: `python docs/picture.py data/editions/1/index.html docs/report.png`.
+
+The picture bears the digest of the page that it shows, so that a test can tell when it is of another one.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import shutil
 import sys
 from pathlib import Path
 
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+DIGEST = "sha256 of the page"
 
 
 def main(page_path: str, picture: str) -> None:
@@ -17,8 +25,11 @@ def main(page_path: str, picture: str) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(Path(page_path).resolve().as_uri())
-        page.screenshot(path=picture)
+        shot = page.screenshot()
         browser.close()
+    about = PngInfo()
+    about.add_text(DIGEST, hashlib.sha256(Path(page_path).read_bytes()).hexdigest())
+    Image.open(io.BytesIO(shot)).save(picture, pnginfo=about, optimize=True)
 
 
 if __name__ == "__main__":

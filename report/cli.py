@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument("new", type=Path, metavar="NEW", help="the later one")
     compared.add_argument("--json", type=Path, metavar="FILE", help="write the whole comparison")
 
+    kept = commands.add_parser("edition", help="keep a built site as an edition, and say so in the README")
+    kept.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
+    kept.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    kept.add_argument("--report", type=Path, default=Path("results/report"), metavar="DIR", help="a site, built")
+    kept.add_argument("--number", type=int, metavar="N", help="of the edition (default: the next)")
+
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
 
     explain = commands.add_parser("explain", help="one claim, from the article to its verdict and what would turn it")
@@ -149,6 +155,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         made = build(given.report, given.verdicts, given.data, given.url, given.previous)
         print(f"{len(made)} files beside the page: {given.report}", file=sys.stderr)
+    elif given.command == "edition":
+        from report.site import release
+
+        folder = release.release(given.verdicts, given.data, given.report, given.number)
+        release.write_readme(release.read_record(folder))
+        print(f"edition {folder.name}: {folder}, {release.README.name}", file=sys.stderr)
     elif given.command == "compare":
         from contract.files import write_json
         from report.site import compare

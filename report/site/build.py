@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Pat
     """
     url = address(url)
     document = read_verdicts(verdicts)
-    _rendered(report, document)
+    rendered(report, document)
     current = edition(document, verdicts)
     editions = [*(before(read_editions(previous), current) if previous else []), current]
     made = write_data(data, report)
@@ -61,15 +62,15 @@ def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Pat
     return sorted(made)
 
 
-def _rendered(report: Path, document: dict[str, Any]) -> None:
+def rendered(report: Path, document: Mapping[str, Any]) -> None:
     """Raise StudyError unless the folder holds the report of these verdicts."""
     lacking = [name for name in (paths.PAGE, paths.PDF) if not (report / name).is_file()]
     if lacking:
         raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
-    rendered = read_json(report / "render.json").get("generated_utc")
-    if rendered != document["generated_utc"]:
+    found = read_json(report / "render.json").get("generated_utc")
+    if found != document["generated_utc"]:
         raise StudyError(
-            f"{report}: was rendered from the verdicts of {rendered or 'an unknown time'}, these are of "
+            f"{report}: was rendered from the verdicts of {found or 'an unknown time'}, these are of "
             f"{document['generated_utc']}: render again"
         )
 

@@ -1,0 +1,168 @@
+"""Keeps an edition for good: the site as it was built, what it was made from, and the README's words on it.
+
+An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. What the README says
+of the study is made from the newest one, so that it cannot say what no report says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import check, read_json, write_json, write_text
+from report.lint import Study, lint
+from report.reference import REFERENCE
+from report.render.head import told
+from report.site import paths
+from report.site.build import RECORD as SITE
+from report.site.build import rendered
+from report.verdicts import read_verdicts
+from report.wording import capital
+
+ROOT = Path(__file__).parents[2]
+EDITIONS = ROOT / "data" / "editions"
+README = ROOT / "README.md"
+RECORD = "edition.json"
+SCHEMA = Path(__file__).parent.parent / "schemas" / "edition.schema.json"
+BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
+# What a site has for its host alone.
+_FOR_HOSTS = {paths.EDITIONS, paths.FEED, paths.SITEMAP, paths.ROBOTS, ".nojekyll"}
+# What the release itself writes: a tree with changes in these alone is still that of its commit.
+_WRITTEN = ("data/editions", "README.md", "docs/report.png")
+
+
+def release(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
+    """Copy a built site and its record into a folder of its own; give the folder.
+
+    verdicts: the verdicts.json that was rendered. data: what `report gather` wrote. report: the folder that
+    `report render` and `report site` filled. number: of the edition, by default one more than the newest.
+
+    Raises StudyError if there is an edition of that number, if anything in it is not measured, if it was not judged
+    by the commit that is checked out, if the report is of other verdicts, or if the linter finds a fault.
+    """
+    document = read_verdicts(verdicts)
+    number = (newest(into) or 0) + 1 if number is None else number
+    folder = into / str(number)
+    if number < 1 or folder.exists():
+        raise StudyError(f"{folder}: editions are numbered from 1, and none is written over: give another number")
+    if document["origin"] != "measured":
+        raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
+    _of_the_commit(str(document["commit"]), verdicts)
+    names = _site(report, document)
+    faults = lint(Study(verdicts, data, report, REFERENCE))
+    if faults:
+        raise StudyError(f"{report}: the linter finds {len(faults)} fault(s), first: {faults[0]}")
+    into.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
+    try:
+        for name in names:
+            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(report / name, scratch / name)
+        write_json(scratch / RECORD, _record(number, document, {name: digest(scratch / name) for name in names}))
+        scratch.chmod(0o755)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
+    """The site's files that an edition keeps. Raises StudyError if it is of other verdicts, or not built."""
+    rendered(report, document)
+    if not (report / SITE).is_file():
+        raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
+    built = {str(name) for name in read_json(report / SITE)["files"]}
+    held = read_json(report / paths.VERDICTS)["generated_utc"]
+    if held != document["generated_utc"]:
+        raise StudyError(f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`")
+    return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS} - _FOR_HOSTS)
+
+
+def _of_the_commit(commit: str, verdicts: Path) -> None:
+    """Raise StudyError unless the project is checked out as it was committed, and the verdicts are of that commit."""
+    try:
+        head = _git("rev-parse", "HEAD").strip()
+        changed = _git("status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
+    except (OSError, subprocess.SubprocessError):
+        raise StudyError(f"{ROOT}: an edition names its commit, and this is no git checkout") from None
+    if changed.strip():
+        raise StudyError(f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render")
+    if commit != head:
+        raise StudyError(f"{verdicts}: was judged by commit {commit[:12]}, checked out is {head[:12]}: judge again")
+
+
+def _git(*words: str) -> str:
+    asked = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return asked.stdout
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    shows = told(document)
+    return {
+        "number": number,
+        **{name: document[name] for name in ("study_version", "commit", "generated_utc", "origin")},
+        "nodes": [
+            {name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]
+        ],
+        "answer": shows["answer"],
+        "tally": dict(shows["tally"]),
+        "foot": shows["foot"],
+        "sha256": dict(files),
+    }
+
+
+def newest(into: Path = EDITIONS) -> int | None:
+    """The highest number of an edition that is kept; None if there is none."""
+    return max((int(one.name) for one in into.glob("[0-9]*") if one.name.isdigit() and one.is_dir()), default=None)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a kept edition. Raises StudyError if it is none, or if a file is not as it was kept."""
+    path = folder / RECORD
+    record = read_json(path)
+    check(record, read_json(SCHEMA), path)
+    for name, expected in record["sha256"].items():
+        if not (folder / name).is_file() or digest(folder / name) != expected:
+            raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")
+    return dict(record)
+
+
+def in_words(record: Mapping[str, Any]) -> str:
+    """What the README says of an edition, in markdown."""
+    at = f"data/editions/{record['number']}"
+    names, counts = zip(*record["tally"].items(), strict=True)
+    return "\n".join(
+        (
+            BEGIN,
+            f"**The answer of edition {record['number']}.** {record['answer']}",
+            "",
+            "| " + " | ".join(map(capital, names)) + " |",
+            "|" + "---:|" * len(names),
+            "| " + " | ".join(map(str, counts)) + " |",
+            "",
+            f"{record['foot']}. [Page]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), "
+            f"[verdicts]({at}/{paths.VERDICTS_TABLE}), all of it in [`{at}/`]({at}/).",
+            END,
+        )
+    )
+
+
+def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
+    """Put `in_words` between the marks in the README. Raises StudyError if they are not there, once and in order."""
+    text = readme.read_text(encoding="utf-8")
+    marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
+    if len(marked) != 1:
+        raise StudyError(f"{readme}: has to hold {BEGIN!r} and {END!r} once, around what is written by this command")
+    write_text(readme, text.replace(marked[0], in_words(record)))

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Makes the report of the published nodes, and keeps it as the next edition: `bash workflow/edition.sh`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+made=results/edition
+# In the order of their numbers.
+last="$(find data/editions -mindepth 2 -maxdepth 2 -name verdicts.json 2>/dev/null | sort -V | tail -n 1)"
+
+rm -rf "$made"
+python -m report gather --nodes data/nodes --out "$made/data"
+python -m report judge --data "$made/data" --out "$made/verdicts.json"
+python -m report render --verdicts "$made/verdicts.json" --data "$made/data" --out "$made/report" --renderer pandoc \
+    ${last:+--previous "$last"}
+python -m report site --verdicts "$made/verdicts.json" --data "$made/data" --report "$made/report" \
+    ${last:+--previous "$last"}
+python -m report edition --verdicts "$made/verdicts.json" --data "$made/data" --report "$made/report"
+page="$(find data/editions -mindepth 2 -maxdepth 2 -name index.html | sort -V | tail -n 1)"
+python docs/picture.py "$page" docs/report.png
