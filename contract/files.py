@@ -95,6 +95,18 @@ def read_json(path: Path | str) -> Any:
         raise StudyError(f"{path}, line {line}: not JSON ({broken})") from None
 
 
+def read_table(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
+    """A JSON document that may be missing, checked against the schema in a file; None without it.
+
+    Raises StudyError if it is not JSON, or not of the schema.
+    """
+    if not Path(path).exists():
+        return None
+    table = read_json(path)
+    check(table, read_json(schema), path)
+    return dict(table)
+
+
 def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """Read a YAML file and check it against a JSON Schema.
 

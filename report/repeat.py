@@ -1,7 +1,9 @@
 """How well a run repeats: two runs of the same machine, point by point (an A/A test).
 
 Nothing differs between them but the time. If the intervals mean what they say, the ratio of the two runs is 1 within
-its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show.
+its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show. What
+drifts is looked for in the data: a shift that all points of an experiment share is told, with the agreement that is left
+when it is taken out, beside the clocks of both runs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contract.errors import StudyError
-from contract.files import check, read_json
+from contract.files import read_table
 from report import stats
 from report.evidence import Data
 from report.nodes import Node, Nodes, read_nodes
@@ -48,6 +50,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
         "level": LEVEL,
         "node": one.id,
         "runs": [_run(node) for node in (one, other)],
+        "clock": _clock(points),
         "experiments": [_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)],
         "all": _shares(points),
     }
@@ -72,8 +75,9 @@ def _run(node: Node) -> dict[str, Any]:
 def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Every series of two summaries that has an interval in both.
 
-    Columns SERIES, ratio (second over first; a difference of shares plus 1), low and high at LEVEL, and agrees:
-    whether they hold 1. What is exact on both sides agrees if it is equal.
+    Columns SERIES, ratio (second over first; a difference of shares plus 1), low and high at LEVEL, agrees (whether
+    they hold 1; what is exact on both sides agrees if it is equal), timed (whether the ratio is one of what varies on
+    the log scale) and agrees_beside (whether it agrees but for what all timed points of its experiment share).
     """
     ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
     both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
@@ -84,8 +88,11 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     se, df = stats.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, stats.half_width(se, df, LEVEL))
     ends = [np.where(log, np.exp(end), 1 + end) for end in (apart, apart - half, apart + half)]
-    table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half)
-    return table[~np.isnan(half)].reset_index(drop=True)
+    timed = log & (half > 0)
+    table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half, timed=timed)
+    shared = pd.Series(np.where(timed, apart, np.nan)).groupby(table["experiment"]).transform("median").fillna(0)
+    beside = np.where(timed, np.abs(apart - shared) <= half, table["agrees"])
+    return table.assign(agrees_beside=beside)[~np.isnan(half)].reset_index(drop=True)
 
 
 def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
@@ -95,12 +102,21 @@ def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
 
 
+def _clock(points: pd.DataFrame) -> float | None:
+    """The clock of the second run over that of the first, in the middle; None if it was not measured in both."""
+    found = points.loc[(points["experiment"] == "clock") & (points["metric"] == "clock"), "ratio"]
+    return float(found.median()) if len(found) else None
+
+
 def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
     ratio = points["ratio"].to_numpy(float)
     apart = np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))
     worst = points.iloc[int(np.argmax(apart))]
     said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
-    return {"experiment": name, **_shares(points), "worst": {**said, "ratio": float(worst["ratio"])}}
+    timed = points.loc[points["timed"], "ratio"]
+    shift = float(timed.median()) if len(timed) else 1.0
+    beside = int(points["agrees_beside"].sum())
+    return {"experiment": name, **_shares(points), "shift": shift, "agree_beside": beside, "worst": {**said, "ratio": float(worst["ratio"])}}
 
 
 def _shares(points: pd.DataFrame) -> dict[str, Any]:
@@ -113,11 +129,7 @@ def _shares(points: pd.DataFrame) -> dict[str, Any]:
 
 def read_repeat(path: Path = TABLE) -> dict[str, Any] | None:
     """The published table, None if there is none. Raises StudyError if it is not of the schema."""
-    if not path.exists():
-        return None
-    table = read_json(path)
-    check(table, read_json(SCHEMA), path)
-    return dict(table)
+    return read_table(path, SCHEMA)
 
 
 def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -128,12 +140,15 @@ def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[s
 
 def lines(table: dict[str, Any]) -> Iterator[str]:
     """The table in plain text, the least repeatable experiment first."""
-    yield f"{'experiment':<18}{'points':>8}{'agree':>8}{'share':>8}{'apart':>9}  worst"
+    yield f"{'experiment':<18}{'points':>8}{'agree':>8}{'share':>8}{'apart':>9}{'shift':>8}{'beside':>8}  worst"
     rows, few = by_agreement(table)
     for one in [*rows, {"experiment": "all", **table["all"]}]:
         worst = one.get("worst")
         point = f"{worst.get('backend', '')} {worst.get('params', '')}".strip() if worst else ""
         told = f"  x{worst['ratio']:.3g} {point}" if worst else ""
         shares = f"{one['agree'] / one['points']:>8.1%}{one['median_apart']:>9.2%}"
-        yield f"{one['experiment']:<18}{one['points']:>8,}{one['agree']:>8,}{shares}{told}"
+        drift = f"{one['shift']:>8.3f}{one['agree_beside']:>8,}" if worst else ""
+        yield f"{one['experiment']:<18}{one['points']:>8,}{one['agree']:>8,}{shares}{drift}{told}"
+    if table["clock"] is not None:
+        yield f"clock of the second run over the first: x{table['clock']:.3f}"
     yield f"below {ENOUGH:.0%}: {', '.join(few) or 'none'}"

@@ -145,6 +145,15 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+# What the servers of the study answer with.
+SERVICES = {
+    "classifier": "classifier of images",
+    "lookup": "rows of a table of vectors",
+    "embedding": "search of a million vectors",
+    "int8": "language model in 8-bit integers",
+}
+
+
 def label_value(name: str, value: Any) -> str:
     """One label in words: 'float32', '2 threads', 'batch 64', 'footprint 268 MB'."""
     if name in ("device", "kind"):
@@ -155,6 +164,8 @@ def label_value(name: str, value: Any) -> str:
         return f"{count(int(value), 'thread')} in flight"
     if name == "requests_per_s":
         return f"{exactly(float(value))} requests/s"
+    if name == "service":
+        return SERVICES.get(str(value), str(value))
     if name == "cores":
         return count(int(value), "core") if value else "all cores"
     if name == "paths":

@@ -1,4 +1,4 @@
-"""What is served: a classifier of images, a look-up of the nearest of a million vectors, a language model in int8.
+"""What is served: a classifier of images, rows of a table, the nearest of a million vectors, a language model in int8.
 
 Each takes the bytes of a request and gives the ten best answers with their scores. Weights and
 vectors are drawn from a seed: what they are does not change what they cost, and every process
@@ -193,6 +193,45 @@ class Embedding(Service):
         return torch.cat([queries @ rows.double().T for _, rows in cls.chunks()], dim=1)
 
 
+class Lookup(Embedding):
+    """The mean of the vectors of some words, read from a table of a million by their numbers, as a bag of words.
+
+    A request is the numbers of the words (int32, in bytes); the answers are the largest of the mean's components.
+    """
+
+    WORDS = 64
+    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-5, Dtype.BFLOAT16: 2e-2}
+
+    def inputs(self, body: bytes) -> Tensor:
+        if len(body) != 4 * self.WORDS:
+            raise ValueError(f"the numbers of {self.WORDS} words are {4 * self.WORDS} bytes, not {len(body)}")
+        words = torch.frombuffer(bytearray(body), dtype=torch.int32)
+        if not 0 <= int(words.min()) <= int(words.max()) < self.ROWS:
+            raise ValueError(f"words are numbered from 0 to {self.ROWS - 1}")
+        return words
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        return self.table[inputs].float().mean(dim=0)
+
+    @classmethod
+    def _words(cls) -> Tensor:
+        draw = torch.Generator().manual_seed(SEED - 2)
+        return torch.randint(cls.ROWS, (REQUESTS, cls.WORDS), generator=draw, dtype=torch.int32)
+
+    @classmethod
+    def requests(cls) -> list[bytes]:
+        return [words.numpy().tobytes() for words in cls._words()]
+
+    @classmethod
+    @cache
+    def exact(cls) -> Tensor:
+        sums = torch.zeros(REQUESTS, cls.WIDTH, dtype=torch.float64)
+        for start, rows in cls.chunks():
+            for total, words in zip(sums, cls._words() - start, strict=True):
+                total += rows[words[(words >= 0) & (words < len(rows))]].double().sum(dim=0)
+        return sums / cls.WORDS
+
+
 class Int8(Service):
     """The next byte of a text: a transformer of ten million weights whose products are of 8-bit integers."""
 
@@ -273,4 +312,6 @@ def in_int8(model: nn.Module) -> nn.Module:
     return model
 
 
-SERVICES: dict[str, type[Service]] = {"classifier": Classifier, "embedding": Embedding, "int8": Int8}
+SERVICES: dict[str, type[Service]] = {
+    "classifier": Classifier, "lookup": Lookup, "embedding": Embedding, "int8": Int8,
+}  # fmt: skip

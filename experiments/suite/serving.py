@@ -36,7 +36,7 @@ PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_late
 
 def memory(service: str, dtype: str, **_: Any) -> float:
     """A million stored vectors of 384 numbers and the scores of eight requests; next to nothing for the others."""
-    return 1e6 * (384.0 * Dtype(dtype).itemsize + 8 * 8.0) if service == "embedding" else 0.0
+    return 1e6 * (384.0 * Dtype(dtype).itemsize + 8 * 8.0) if service in ("embedding", "lookup") else 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def close() -> None:
 @experiment("serving", memory=memory)
 def serving(
     device: Device,
-    service: Literal["classifier", "embedding", "int8"],
+    service: Literal["classifier", "lookup", "embedding", "int8"],
     requests_per_s: int,
     cores: int,
     seconds: int,

@@ -33,6 +33,7 @@ from report.render.reading import with_arguments
 from report.render.references import references
 from report.render.rejudged import can_be_tried
 from report.render.repeated import repeated
+from report.render.second import measured_again
 from report.render.robust import meaning, robust
 from report.render.sourced import sourced, sources, stands_for, two_sides
 from report.render.table import in_table
@@ -116,6 +117,7 @@ def context(
         "changed": [claim for claim in claims if claim["changes"]],
         "calibration": calibrated(),
         "repeated": repeated(),
+        "again": measured_again(document),
         "triangulation": triangulation(document),
         "references": references(document),
         "robust": robust(verdicts),

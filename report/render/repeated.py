@@ -22,6 +22,7 @@ def repeated(path: Path | None = None) -> dict[str, Any] | None:
         "days": wording.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
         "all": f"{table['all']['agree']:,} of {table['all']['points']:,} ({_share(table['all'])})",
         "few": wording.several(few),
+        "clock": "" if table["clock"] is None else f"×{table['clock']:.3f}",
         "rows": [_row(one) for one in rows],
     }
 
@@ -36,5 +37,7 @@ def _row(one: Mapping[str, Any]) -> dict[str, str]:
         "points": f"{one['points']:,}",
         "share": _share(one),
         "apart": f"{100 * one['median_apart']:.1f}%",
-        "worst": f"{one['worst']['ratio']:.2f}",
+        "shift": f"×{one['shift']:.3f}",
+        "beside": f"{100 * one['agree_beside'] / one['points']:.0f}%",
+        "worst": f"×{one['worst']['ratio']:.2f}",
     }

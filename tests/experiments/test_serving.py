@@ -57,7 +57,8 @@ def no_server_is_left() -> Iterator[None]:
 def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services.Embedding, "ROWS", 2000)
     monkeypatch.setattr(services.Embedding, "CHUNK", 300)
-    services.Embedding.exact.cache_clear()
+    for kind in (services.Embedding, services.Lookup):
+        kind.exact.cache_clear()
 
 
 CASES = [(name, dtype) for name, kind in services.SERVICES.items() for dtype in kind.tolerance]
@@ -79,6 +80,13 @@ def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: 
     service = services.Embedding(CPU, Dtype.FLOAT32)
     found = [service.answer(service.inputs(body))["answer"] for body in service.requests()]
     assert found == list(range(services.REQUESTS))
+
+
+@pytest.mark.parametrize("words", [[0] * 63, [-1] * 64, [2000] * 64])
+def test_words_that_no_table_has_are_no_request(words: list[int], few_vectors: None) -> None:
+    body = torch.tensor(words, dtype=torch.int32).numpy().tobytes()
+    with pytest.raises(ValueError, match="words"):
+        services.Lookup(CPU, Dtype.FLOAT32).inputs(body)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,28 @@ def test_a_drift_between_runs_is_seen(tmp_path: Path) -> None:
     assert products["ratio"].median() == pytest.approx(1.5, rel=0.02)
 
 
+def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tmp_path: Path) -> None:
+    first, second = table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2, factor=1.5))
+    second.loc[second["params"].str.contains('"m": 7,'), ["estimate", "low", "high"]] *= 3
+    products = repeat.compared(first, second).loc[lambda t: t["experiment"] == "gemm"]
+    assert 0.92 <= products["agrees_beside"].mean() <= 0.98
+    alone = products["params"].str.contains('"m": 7,')
+    assert alone.sum() == 1
+    assert not products.loc[alone, "agrees_beside"].any()
+    told = repeat._experiment("gemm", products)
+    assert told["shift"] == pytest.approx(1.5, rel=0.02)
+    assert told["agree"] < 40 < 360 < told["agree_beside"]
+
+
+def test_the_clocks_of_both_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeat, "read_nodes", lambda folders: read_nodes(folders, True))
+    runs = [Factory(tmp_path / name)("node-a").clock(hertz, spread=0.001).write()
+            for name, hertz in (("one", 3.0e9), ("two", 3.3e9))]  # fmt: skip
+    table = repeat.compare_runs(*runs)
+    assert table["clock"] == pytest.approx(1.1, rel=1e-3)
+    assert "x1.100" in "\n".join(repeat.lines(table))
+
+
 def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path) -> None:
     first = table_of(run(tmp_path, 1, points=1))
     second = first.copy()

@@ -12,14 +12,9 @@ from report.render.figures import VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import capital, count, exactly, number, several, with_unit
+from report.wording import SERVICES, capital, count, exactly, number, several, with_unit
 
 _LINES = {"p50_latency": "median", "p99_latency": "99%", "p999_latency": "99.9%"}
-_SERVICES = {
-    "classifier": "classifier of images",
-    "embedding": "look-up of the nearest vectors",
-    "int8": "language model in 8-bit integers",
-}
 # A load that takes more from the cores of the server than this is told.
 _NOTICED = 0.01
 
@@ -49,9 +44,9 @@ def _server(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _name(cell: Mapping[str, Any]) -> str:
-    """'look-up of the nearest vectors, float32': the format where the name does not say it."""
+    """'search of a million vectors, float32': the format where the name does not say it."""
     service, dtype = str(cell["service"]), str(cell["dtype"])
-    return _SERVICES.get(service, service) + ("" if service == dtype else f", {dtype}")
+    return SERVICES.get(service, service) + ("" if service == dtype else f", {dtype}")
 
 
 def _held_to(cores: Any) -> str:

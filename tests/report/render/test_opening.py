@@ -355,7 +355,7 @@ def test_a_surprise_says_what_was_asked_what_was_found_and_where() -> None:
     where = "holds for int8, fails for float32"
     ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": where}))["surprises"]
     assert one["number"] == "400 [\\[364, 440\\]]{.ci} ms" and one["asks"] == "allow at most 100 ms"
-    assert one["about"] == "P99 latency, float32, service embedding; measured on A CPU, 2 cores"
+    assert one["about"] == "P99 latency, float32, search of a million vectors; measured on A CPU, 2 cores"
     assert one["boundary"] == "It holds for int8, fails for float32"
     ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": "mlp: fails at 2; cnn: holds"}))[
         "surprises"
