@@ -36,6 +36,7 @@ def limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str
         ("Counters", _counters(data) if data else ""),
         ("Rounds", _rounds(data) if data else ""),
         ("Readings of the articles", _readings(verdicts)),
+        ("Lists of cases", _lists(verdicts)),
         ("Sources", _sources(document)),
     ]
     return [{"name": name, "text": text} for name, text in told if text]
@@ -128,6 +129,19 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
     if opinions:
         told += f" {count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} advice that no measurement decides."
     return told
+
+
+def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Which claims hang on how many cases of a list are of one kind."""
+    counted = [
+        str(one["id"]) for one in verdicts if any(part.get("rule") == "for_share_of" for part in one.get("parts") or [])
+    ]
+    if not counted:
+        return ""
+    return (
+        f"Where a claim says most, the cases of a list of ours are counted: {several(counted)}. The lists hold what "
+        "people run as far as we know it, and nobody has counted what all people run; another list may turn them."
+    )
 
 
 def _sources(document: Mapping[str, Any]) -> str:

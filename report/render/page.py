@@ -26,6 +26,7 @@ from report.render.flagged import flagged_points
 from report.render.limits import limits
 from report.render.markdown import Markdown, escape, identifier
 from report.render.measurements import left_out_points, sections, views
+from report.render.objections import objections
 from report.render.nodes import describe
 from report.render.opening import in_words, opening, tally
 from report.render.ran import ran
@@ -108,6 +109,7 @@ def context(
         "left_out": left_out_points(data) if data else [],
         "flagged": flagged_points(data) if data else [],
         "limits": limits(document, data),
+        "objections": objections(document),
         "refused": [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]],
         "central": of_all,
         "measured": measured,
@@ -153,7 +155,7 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
         "key": sourced(words.with_interval(verdict, unit), sources(*stands) if stands else ""),
-        "names": _names(verdict, unit),
+        "names": _names(verdict, unit, str(stands[1].get("name") or "") if stands and len(parts) > 1 else ""),
         "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
@@ -183,14 +185,18 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
     }
 
 
-def _names(verdict: Mapping[str, Any], unit: str) -> Markdown:
-    """What a number counts, to stand behind it: ' (repeat share)', ': NVIDIA H100, memory'; '' where a unit says it."""
+def _names(verdict: Mapping[str, Any], unit: str, part: str) -> Markdown:
+    """What a number counts, to stand behind it: ' (repeat share)', ': NVIDIA H100, memory'; '' where a unit says it.
+
+    part: the name of the part that it is of, where there are several.
+    """
     if verdict.get("quantity") == "reference.value":
         label = next((str(cell.get("label") or "") for cell in verdict.get("cells") or []), "")
         return Markdown(f": {escape(label)}" if label else "")
     name = words.quantity_name(str(verdict.get("quantity") or "")) if unit in ("", "1") else ""
+    told = "; ".join(filter(None, (name, part)))
     # A plain space at the edge of a span would be lost.
-    return Markdown(f"\\ ({escape(name)})" if name else "")
+    return Markdown(f"\\ ({escape(told)})" if told else "")
 
 
 def _also(part: Mapping[str, Any], unit: str) -> str:

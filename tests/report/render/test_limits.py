@@ -52,3 +52,10 @@ def test_figures_that_nobody_could_read_are_counted(make_document) -> None:
     assert "Sources" not in told(document)
     document["references"] = [{"status": "verified"}, {"status": "not verified"}]
     assert told(document)["Sources"].startswith("1 of 2 published figures")
+
+
+def test_claims_that_count_a_list_are_named(make_document) -> None:
+    document = make_document()
+    assert "Lists of cases" not in told(document)
+    document["verdicts"][3]["parts"] = [{"rule": "for_share_of"}]
+    assert f"are counted: {document['verdicts'][3]['id']}." in told(document)["Lists of cases"]

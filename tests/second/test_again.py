@@ -1,0 +1,79 @@
+"""What is measured again is the cell that is meant, and lies beside the first result on its side or the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.errors import StudyError
+
+from .__main__ import AGAIN, Again, _cell, row, told
+from .measure import _open_loop
+
+PART = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
+CELLS: list[dict[str, Any]] = [
+    {"part": "one core", "node": "a", "label": "float32", "dtype": "float32", "estimate": 30.0, "low": 25.0, "high": 35.0},
+    {"part": "one core", "node": "a", "label": "float64", "dtype": "float64", "estimate": 15.0, "low": 12.0, "high": 18.0},
+    {"part": "all cores", "node": "a", "label": "float32", "dtype": "float32", "estimate": 30.0, "low": 25.0, "high": 35.0},
+]  # fmt: skip
+
+
+def again(**labels: str) -> Again:
+    return Again("N03", "one core", list, "another library", labels)
+
+
+def test_the_cell_is_the_one_that_stands_for_the_part_or_the_one_with_the_labels() -> None:
+    assert _cell(again(), PART, CELLS)["label"] == "float32"
+    assert _cell(again(dtype="float64"), PART, CELLS)["label"] == "float64"
+    with pytest.raises(StudyError, match="0 cells are what is measured again"):
+        _cell(again(dtype="int8"), PART, CELLS)
+    with pytest.raises(StudyError, match="2 cells are what is measured again"):
+        _cell(again(), PART, [*CELLS, CELLS[0]])
+
+
+@pytest.mark.parametrize(("values", "agrees"), [([28.0, 29.0, 30.0], True), ([5.0, 6.0, 30.0], False)])
+def test_the_middle_of_the_second_decides_on_which_side_it_lies(values: list[float], agrees: bool) -> None:
+    found = row(again(), PART, CELLS[0], values)
+    assert found["agrees"] is agrees
+    assert found["second"]["low"] < found["second"]["median"] < found["second"]["high"]
+    assert ("DISAGREES" in told(found)) is not agrees
+
+
+def test_five_results_of_five_claims_are_measured_again() -> None:
+    assert len({one.claim for one in AGAIN}) == len(AGAIN) == 5
+
+
+def test_the_load_counts_from_when_a_request_was_due_and_refuses_wrong_answers() -> None:
+    import threading
+    import time
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    queries = np.zeros((2, 1), dtype=np.float32)
+    queries[1] = 1
+
+    class Handler(BaseHTTPRequestHandler):
+        slow, wrong = 0.05, False
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(self.slow)
+            answer = b"7" if self.wrong else str(int(np.frombuffer(body, dtype=np.float32)[0])).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        assert _open_loop(server.server_address[1], queries, 0, rate=100.0, requests=20) >= Handler.slow
+        Handler.wrong = True
+        with pytest.raises(RuntimeError, match="not rightly"):
+            _open_loop(server.server_address[1], queries, 0, rate=100.0, requests=4)
+    finally:
+        server.shutdown()
