@@ -163,6 +163,22 @@ def mispredict_cycles(data: Data) -> Cells:
 
 
 @quantity(
+    "sequential.load_cycles",
+    unit="cycles",
+    needs={"experiments": ["sequential", "clock"], "device": "cpu"},
+    labels=("footprint",),
+    says="On {node}, a load that waits for the one before takes {value} ({labels})",
+)
+def load_cycles(data: Data) -> Cells:
+    """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
+    chase, clocks = _chase(data), clock(data)
+    if not len(chase) or not len(clocks):
+        return Cells.empty()
+    one = clocks.frame
+    return chase / Cells(one.assign(estimate=1 / one["estimate"], low=1 / one["high"], high=1 / one["low"]))
+
+
+@quantity(
     "sequential.cache_gain",
     unit="1",
     needs=_CPU,

@@ -107,6 +107,16 @@ def test_what_a_wrong_guess_costs(synthetic: Factory) -> None:
     assert value(of("mispredict_cycles", data(synthetic, branching(synthetic)))) == pytest.approx(18)
 
 
+def test_loads_are_told_in_cycles_of_the_nodes_own_clock(synthetic: Factory) -> None:
+    node = synthetic()
+    for footprint, seconds in ((2**14, 1e-9), (2**18, 4e-9)):
+        steps(node, seconds, "chase", "random", footprint, spread=0.01)
+    cells = of("load_cycles", data(synthetic, node.clock(4e9, spread=0.01)))
+    found = dict(zip(cells.frame["footprint"], cells.frame["estimate"], strict=True))
+    assert found == {2**14: pytest.approx(4, rel=0.03), 2**18: pytest.approx(16, rel=0.03)}
+    assert all(cells.frame["low"] < cells.frame["estimate"]) and all(cells.frame["estimate"] < cells.frame["high"])
+
+
 def test_the_cost_of_a_wrong_guess_is_no_surer_than_what_it_is_made_of(synthetic: Factory) -> None:
     found = data(synthetic, branching(synthetic, spread=0.02))
     cost = of("mispredict_cycles", found).frame.iloc[0]
