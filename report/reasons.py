@@ -137,9 +137,11 @@ def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
         return f"{count(pro, 'cell')} of {n} support it. The most favourable: {decisive}."
     if part.rule == "for_share_of":
         need = exactly(100 * float(part.options["share"]))
-        return (
-            f"{pro} of {n} cells ({number(100 * pro / n)}%) support it; {need}% are needed. At that share: {decisive}."
+        other = [f"{contra} challenge it"] * (contra > 0) + [f"{n - pro - contra} are too close to tell"] * (
+            pro + contra < n
         )
+        counts = several([f"{pro} of {n} cells ({number(100 * pro / n)}%) support it", *other])
+        return f"{counts}; {need}% are needed. At that share: {decisive}."
     if ruling.outcome in ("supported", "challenged"):
         return f"All {n} cells agree. The nearest to the threshold: {decisive}."
     if ruling.outcome == "undecided":
