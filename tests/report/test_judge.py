@@ -130,6 +130,25 @@ def test_an_interval_across_the_threshold_is_undecided(court: Court, synthetic: 
     assert one["verdict"] == "undecided" and "too close to the threshold" in one["reason"]
 
 
+def test_a_share_is_told_with_those_that_challenge_and_those_that_are_too_close(
+    court: Court, synthetic: Factory
+) -> None:
+    rates = {128: 30.0, 256: 20.0, 512: 4.0, 1024: 8.0}
+    node = synthetic("node-a").clock(spread=0.001)
+    for n, rate in rates.items():
+        node.gemm(rate, n=n, spread=0.05 if n == 1024 else 0.001)
+    scope = {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "torch"}
+    court.claim(
+        **{**PER_CYCLE, "scope": scope, "threshold": {"value": 8.0, "why": "?"}, "rule": "for_share_of"},
+        options={"share": 0.5, "compare": "at_least"},
+    )
+    one = court.verdict(node)
+    assert one["verdict"] == "supported"
+    assert one["reason"].startswith(
+        "2 of 4 cells (50%) support it, 1 challenge it and 1 are too close to tell; 50% are needed. At that share: On"
+    )
+
+
 # ------------------------------------------------------------------ parts
 
 CORE = {"name": "one core", **PER_CYCLE, "threshold": {"value": 8, "why": "?"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -81,8 +82,7 @@ def _cell(one: Again, part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]
 
 def row(one: Again, part: Mapping[str, Any], cell: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
     """Both results side by side. agrees: whether the middle of the second lies on the first's side of the threshold."""
-    middle = statistics.median(values)
-    spread = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    middle, (low, high) = statistics.median(values), _interval(values)
     first, threshold = cell["estimate"], part["threshold"]
     return {
         "node": cell["node"],
@@ -93,9 +93,18 @@ def row(one: Again, part: Mapping[str, Any], cell: Mapping[str, Any], values: Se
         "unit": part["unit"],
         "threshold": threshold,
         "first": {name: cell[name] for name in ("estimate", "low", "high")},
-        "second": {"median": middle, "low": middle - spread, "high": middle + spread, "values": list(values)},
+        "second": {"median": middle, "low": low, "high": high, "values": list(values)},
         "agrees": (first >= threshold) == (middle >= threshold),
     }
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's t at 95% for the mean of the values; of their logarithms where all are above zero."""
+    scaled = [math.log(value) for value in values] if min(values) > 0 else list(values)
+    middle = statistics.fmean(scaled)
+    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(scaled) / len(values) ** 0.5
+    ends = (middle - half, middle + half)
+    return (math.exp(ends[0]), math.exp(ends[1])) if min(values) > 0 else ends
 
 
 def told(one: Mapping[str, Any]) -> str:
