@@ -12,7 +12,7 @@ from report.cells import Cells
 from report.claims import Part
 from report.evidence import Data
 from report.quantities import Quantity
-from report.rules import Outcome, Ruling, Threshold, direction
+from report.rules import Outcome, Ruling, Threshold, direction, side
 from report.wording import (
     YES_NO,
     capital,
@@ -64,11 +64,20 @@ def place(cells: Cells, row: int, data: Data) -> str:
     return data.label(str(node)) if node else ""
 
 
-def comparison(outcome: Outcome, low: float | None, threshold: Threshold, how: str, unit: str) -> str:
-    """Where a cell lies: 'above the threshold of 1,000 MAC/cycle'."""
+def comparison(
+    outcome: Outcome, low: float | None, high: float | None, threshold: Threshold, how: str, unit: str, many: int
+) -> str:
+    """Where a cell lies: 'above the threshold of 1,000 MAC/cycle'.
+
+    low, high: as they are told; many: cells by whose number the interval that decides is wider (see `rules.level`).
+    """
     if unit == YES_NO:
         return "as the claim has it" if outcome == "supports" else "not as the claim has it"
     bound = threshold_text(threshold, unit)
+    told = side(math.nan if low is None else low, math.nan if high is None else high, threshold, how)
+    if outcome == "undecided" and told != "undecided":
+        near = comparison(told, low, high, threshold, how, unit, many)
+        return f"{near}, though not by the wider interval that one of {many:,} cells has to clear"
     if outcome == "undecided":
         what = "range" if how == "within" else "threshold"
         return (
@@ -90,7 +99,15 @@ def cell_sentence(row: int, ruling: Ruling, part: Part, quantity: Quantity, data
     estimate, low, high = value_of(ruling.cells, row)
     labels, node = cell_labels(ruling.cells, row), place(ruling.cells, row, data)
     detail = str(ruling.cells.frame.iloc[row]["detail"])
-    against = comparison(ruling.outcomes[row], low, part.threshold, direction(part.rule, part.options), ruling.unit)
+    against = comparison(
+        ruling.outcomes[row],
+        low,
+        high,
+        part.threshold,
+        direction(part.rule, part.options),
+        ruling.unit,
+        len(ruling.outcomes),
+    )
     where = f"on {node}, " if node else ""
     value = interval(estimate, low, high, ruling.unit)
     if part.rule == "crossover":

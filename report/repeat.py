@@ -2,8 +2,8 @@
 
 Nothing differs between them but the time. If the intervals mean what they say, the ratio of the two runs is 1 within
 its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show. What
-drifts is looked for in the data: a shift that all points of an experiment share is told, with the agreement that is left
-when it is taken out, beside the clocks of both runs.
+drifts is looked for in the data: a shift that all points of an experiment share is told, with the agreement that is
+left when it is taken out, beside the clocks of both runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from contract.errors import StudyError
 from contract.files import read_table
@@ -75,7 +76,7 @@ def _run(node: Node) -> dict[str, Any]:
 def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Every series of two summaries that has an interval in both.
 
-    Columns SERIES, ratio (second over first; a difference of shares plus 1), low and high at LEVEL, agrees (whether
+    Columns SERIES, ratio (second over first; of shares 1 and their difference), low and high at LEVEL, agrees (whether
     they hold 1; what is exact on both sides agrees if it is equal), timed (whether the ratio is one of what varies on
     the log scale) and agrees_beside (whether it agrees but for what all timed points of its experiment share).
     """
@@ -87,7 +88,9 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = stats.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, stats.half_width(se, df, LEVEL))
-    ends = [np.where(log, np.exp(end), 1 + end) for end in (apart, apart - half, apart + half)]
+    # A share's distance is told as it is, a number's (of steps, of passes) by what it was.
+    of = np.maximum(np.abs(a["estimate"]), 1.0)
+    ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
     table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half, timed=timed)
     shared = pd.Series(np.where(timed, apart, np.nan)).groupby(table["experiment"]).transform("median").fillna(0)
@@ -116,7 +119,13 @@ def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
     timed = points.loc[points["timed"], "ratio"]
     shift = float(timed.median()) if len(timed) else 1.0
     beside = int(points["agrees_beside"].sum())
-    return {"experiment": name, **_shares(points), "shift": shift, "agree_beside": beside, "worst": {**said, "ratio": float(worst["ratio"])}}
+    return {
+        "experiment": name,
+        **_shares(points),
+        "shift": shift,
+        "agree_beside": beside,
+        "worst": {**said, "ratio": float(worst["ratio"])},
+    }
 
 
 def _shares(points: pd.DataFrame) -> dict[str, Any]:
@@ -136,6 +145,11 @@ def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[s
     """The experiments, the least repeatable first, and the names of those of which too few points agree."""
     rows = sorted(table["experiments"], key=lambda one: (one["agree"] / one["points"], one["experiment"]))
     return rows, [one["experiment"] for one in rows if one["agree"] < ENOUGH * one["points"]]
+
+
+def by_chance(one: Mapping[str, Any], level: float = LEVEL) -> float:
+    """How often as few points of an experiment, or fewer, agree where nothing drifts and each interval is right."""
+    return float(binom.cdf(one["agree"], one["points"], level))
 
 
 def lines(table: dict[str, Any]) -> Iterator[str]:

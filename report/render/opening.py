@@ -130,6 +130,8 @@ def _what(result: Result) -> str:
     if "run" in own:
         # Its name says more than what orders it.
         own = {key: value for key, value in own.items() if key not in ("parameters", "flop")}
+    if "shape" in labels:
+        own = {key: value for key, value in own.items() if key not in ("m", "n", "k")}
     name = words.quantity_name(str(part.get("quantity") or "")).removesuffix(" s")
     return ", ".join(filter(None, (name, str(part.get("name") or ""), wording.labels_text(own))))
 

@@ -26,16 +26,16 @@ from report.render.flagged import flagged_points
 from report.render.limits import limits
 from report.render.markdown import Markdown, escape, identifier
 from report.render.measurements import left_out_points, sections, views
-from report.render.objections import objections
 from report.render.nodes import describe
+from report.render.objections import objections
 from report.render.opening import in_words, opening, tally
 from report.render.ran import ran
 from report.render.reading import with_arguments
 from report.render.references import references
 from report.render.rejudged import can_be_tried
 from report.render.repeated import repeated
-from report.render.second import measured_again
 from report.render.robust import meaning, robust
+from report.render.second import measured_again
 from report.render.sourced import sourced, sources, stands_for, two_sides
 from report.render.table import in_table
 from report.render.triangulation import triangulation
@@ -151,7 +151,7 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "verdict": status,
         "class": words.verdict_class(status),
         "open": not status.startswith("awaiting"),
-        "reason": words.sentence(str(verdict.get("reason") or "")),
+        **_reasons(verdict),
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
         "key": sourced(words.with_interval(verdict, unit), sources(*stands) if stands else ""),
@@ -183,6 +183,19 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
             {"version": int(one["version"]), "reason": str(one["reason"])} for one in verdict.get("changes") or []
         ],
     }
+
+
+def _reasons(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Why a verdict is what it is: what is said of the whole, and where parts differ each of them for itself."""
+    whole, told = str(verdict.get("reason") or ""), []
+    for part in verdict.get("parts") or []:
+        name, outcome, text = (str(part.get(key) or "") for key in ("name", "outcome", "reason"))
+        said = f"{wording.capital(name)} ({outcome}): {text}"
+        if name and said in whole:
+            whole = whole.replace(said, "", 1)
+            head = words.sentence(name)
+            told.append({"name": head, "outcome": outcome, "class": words.verdict_class(outcome), "text": text})
+    return {"reason": words.sentence(" ".join(whole.split())), "reasons": told}
 
 
 def _names(verdict: Mapping[str, Any], unit: str, part: str) -> Markdown:

@@ -21,10 +21,16 @@ def repeated(path: Path | None = None) -> dict[str, Any] | None:
         "enough": f"{repeat.ENOUGH:.0%}",
         "days": wording.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
         "all": f"{table['all']['agree']:,} of {table['all']['points']:,} ({_share(table['all'])})",
-        "few": wording.several(few),
+        "few": wording.several([_few(one, table["level"]) for one in rows if one["experiment"] in few]),
         "clock": "" if table["clock"] is None else f"×{table['clock']:.3f}",
         "rows": [_row(one) for one in rows],
     }
+
+
+def _few(one: Mapping[str, Any], level: float) -> str:
+    """An experiment of which few points agree, and how often chance alone makes them so few."""
+    chance = wording.number(100 * repeat.by_chance(one, level))
+    return f"{one['experiment']} ({_share(one)}; chance alone makes it so few in {chance}% of such tables)"
 
 
 def _share(one: Mapping[str, Any]) -> str:

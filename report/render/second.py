@@ -25,7 +25,8 @@ def measured_again(document: Record, path: Path = TABLE) -> dict[str, Any] | Non
     """The second measurements in words; None if there are none of this document's nodes and claims.
 
     document: what verdicts.json holds. The same cell is looked up in it by its label, so that both values stand for
-    the same thing; one that the document has no longer is left out. Raises StudyError if the table is not of the schema.
+    the same thing; one that the document has no longer is left out. Raises StudyError if the table is not of the
+    schema.
     """
     table = read_table(path, SCHEMA)
     names = {str(node["id"]): str(node.get("label") or node["id"]) for node in document["nodes"]}
@@ -39,7 +40,7 @@ def measured_again(document: Record, path: Path = TABLE) -> dict[str, Any] | Non
     sunk = [str(row["claim"]) for row in rows if not row["agrees"]]
     return {
         "node": names[table["node"]],
-        "count": wording.count(len(rows), "result"),
+        "count": len(rows),
         "level": words.LEVEL,
         "again_level": f"{LEVEL:.0%}",
         "agree": sum(row["agrees"] for row in rows),

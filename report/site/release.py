@@ -81,7 +81,9 @@ def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
     built = {str(name) for name in read_json(report / SITE)["files"]}
     held = read_json(report / paths.VERDICTS)["generated_utc"]
     if held != document["generated_utc"]:
-        raise StudyError(f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`")
+        raise StudyError(
+            f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
+        )
     return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS} - _FOR_HOSTS)
 
 
@@ -93,7 +95,9 @@ def _of_the_commit(commit: str, verdicts: Path) -> None:
     except (OSError, subprocess.SubprocessError):
         raise StudyError(f"{ROOT}: an edition names its commit, and this is no git checkout") from None
     if changed.strip():
-        raise StudyError(f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render")
+        raise StudyError(
+            f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render"
+        )
     if commit != head:
         raise StudyError(f"{verdicts}: was judged by commit {commit[:12]}, checked out is {head[:12]}: judge again")
 

@@ -145,7 +145,7 @@ def test_a_share_is_told_with_those_that_challenge_and_those_that_are_too_close(
     one = court.verdict(node)
     assert one["verdict"] == "supported"
     assert one["reason"].startswith(
-        "2 of 4 cells (50%) support it, 1 challenge it and 1 are too close to tell; 50% are needed. At that share: On"
+        "2 of 4 cells (50.0%) support it, 1 challenge it and 1 are too close to tell; 50% are needed. At that share: On"
     )
 
 

@@ -67,6 +67,24 @@ def test_the_clocks_of_both_runs_are_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert "x1.100" in "\n".join(repeat.lines(table))
 
 
+def test_how_often_chance_makes_so_few_agree() -> None:
+    assert repeat.by_chance({"agree": 95, "points": 100}) == pytest.approx(0.56, abs=0.02)
+    assert repeat.by_chance({"agree": 80, "points": 100}) < 1e-6
+    assert repeat.by_chance({"agree": 100, "points": 100}) == 1
+
+
+def test_numbers_are_compared_by_what_they_were_and_shares_by_their_difference(tmp_path: Path) -> None:
+    def counted(root: Path, values: dict[str, float], seed: int) -> Path:
+        node = Factory(root)("node-a", seed=seed)
+        return node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write()
+
+    first = table_of(counted(tmp_path / "a", {"steps": 60.0, "repeat_share": 0.5}, 1))
+    second = table_of(counted(tmp_path / "b", {"steps": 90.0, "repeat_share": 0.75}, 2))
+    ratios = repeat.compared(first, second).set_index("metric")["ratio"]
+    assert ratios["repeat_share"] == pytest.approx(1.25, abs=0.03)
+    assert ratios["steps"] == pytest.approx(1.5, abs=0.05)
+
+
 def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path) -> None:
     first = table_of(run(tmp_path, 1, points=1))
     second = first.copy()

@@ -112,6 +112,6 @@ def test_without_a_server_there_is_nothing(synthetic: Factory, name: str) -> Non
 
 def test_a_load_is_told_in_words() -> None:
     labels = {"service": "int8", "requests_per_s": 1000, "cores": 1}
-    assert labels_text(labels) == "service int8, 1,000 requests/s, 1 core"
+    assert labels_text(labels) == "language model in 8-bit integers, 1,000 requests/s, 1 core"
     assert labels_text({"cores": 2}) == "2 cores"
     assert labels_text({"cores": 0}) == "all cores"

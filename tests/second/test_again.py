@@ -13,11 +13,14 @@ from .__main__ import AGAIN, Again, _cell, row, told
 from .measure import _open_loop
 
 PART = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
-CELLS: list[dict[str, Any]] = [
-    {"part": "one core", "node": "a", "label": "float32", "dtype": "float32", "estimate": 30.0, "low": 25.0, "high": 35.0},
-    {"part": "one core", "node": "a", "label": "float64", "dtype": "float64", "estimate": 15.0, "low": 12.0, "high": 18.0},
-    {"part": "all cores", "node": "a", "label": "float32", "dtype": "float32", "estimate": 30.0, "low": 25.0, "high": 35.0},
-]  # fmt: skip
+
+
+def cell(part: str, dtype: str, estimate: float) -> dict[str, Any]:
+    ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
+    return {"part": part, "node": "a", "label": dtype, "dtype": dtype, "estimate": estimate, **ends}
+
+
+CELLS = [cell("one core", "float32", 30.0), cell("one core", "float64", 15.0), cell("all cores", "float32", 30.0)]
 
 
 def again(**labels: str) -> Again:

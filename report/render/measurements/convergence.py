@@ -48,9 +48,7 @@ _SPREAD = (
 def _drawable(view: View, device: str, what: str) -> dict[str, list[Cell]]:
     """Panels with batches enough for a trend: runs that were made for equal updates differ in their epochs too."""
     found = _by_panel(records(view.quantity(f"convergence.{what}", device=device)))
-    return {
-        title: cells for title, cells in found.items() if len({cell["batch"] for cell in cells}) >= FEWEST_BATCHES
-    }
+    return {title: cells for title, cells in found.items() if len({cell["batch"] for cell in cells}) >= FEWEST_BATCHES}
 
 
 def _by_panel(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
@@ -146,8 +144,8 @@ def _reading(view: View, device: str, what: str) -> Iterable[str]:
             moved = "shows no trend" if low <= 0 <= high else "rises" if low > 0 else "falls"
             subject = "test accuracy" if what == "accuracy" else "spread of the test accuracy"
             yield (
-                f"With the learning rate tuned for each batch{held}, the {subject} {moved} with the batch: every doubling "
-                f"changes it by {stated(cell, '1')} ({title}; {cell['detail']})."
+                f"With the learning rate tuned for each batch{held}, the {subject} {moved} with the batch: every "
+                f"doubling changes it by {stated(cell, '1')} ({title}; {cell['detail']})."
             )
 
 

@@ -29,6 +29,7 @@ from report.render.words import VERDICTS, with_interval
 from tests.report.test_claim_files import copied
 
 ROOT = Path(__file__).resolve().parents[3]
+SERVICES = "classifier, look-up in a table, quantised model"
 CONVERSATION = "a conversation, 100 ms"
 CPU, GPU = {"id": "cpu", "kind": "cpu", "name": "A CPU"}, {"id": "cuda:0", "kind": "gpu", "name": "A GPU"}
 
@@ -86,12 +87,13 @@ def of_a_cpu() -> dict[str, dict[str, Any]]:
              cell(0.00002, "challenges", CONVERSATION, parameters=301_066),
              cell(0.175, "supports", CONVERSATION, parameters=85_645_824)]  # fmt: skip
     waiting = {"reason": "awaiting hardware: no node with a GPU has measured training"}
+    answers = [cell(0.032, "supports", SERVICES)]
     return {
         "N04": claim("N04", "depends", hours, part={"unit": "h", "threshold": 24}, evidence_tier="derived"),
         "G15": claim("G15", "depends", waits, parts=[part("depends", waits, CONVERSATION, unit="s", threshold=0.1)]),
         "W25": claim("W25", "supported", [cell(14.9, "supports", run="Llama 3.1 405B")]),
         "N13": claim("N13", "depends", [cell(4929, "challenges", run="Llama 2 70B")], part={"unit": "servers"}),
-        "W29": claim("W29", "depends", [cell(0.032, "supports")], part={"unit": "s"}),
+        "W29": claim("W29", "depends", answers, parts=[part("supported", answers, SERVICES, unit="s")]),
         "G28": claim("G28", "awaiting hardware", parts=[part("awaiting hardware", [], "time")], **waiting),
         "N12": claim("N12", "awaiting hardware", **waiting),
     }

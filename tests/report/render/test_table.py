@@ -57,8 +57,9 @@ def test_a_bare_number_says_what_it_counts(report: Path, make_document: Any) -> 
     assert bare
     for one in bare:
         row = page.select_one(f"table.claims a[href='#{one['id']}']").find_parent("tr")
-        assert "]\u00a0(split)" in row.get_text()
-        assert "(split)" in page.find(id=one["id"]).find_parent("section").get_text()
+        of = f"(split; {one['parts'][0]['name']})" if len(one["parts"]) > 1 else "(split)"
+        assert f"]\u00a0{of}" in row.get_text()
+        assert of in page.find(id=one["id"]).find_parent("section").get_text()
 
 
 def test_a_row_names_the_nodes_that_decided_it() -> None:
