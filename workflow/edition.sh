@@ -4,8 +4,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 made=results/edition
+mkdir -p data/editions
 # In the order of their numbers.
-last="$(find data/editions -mindepth 2 -maxdepth 2 -name verdicts.json 2>/dev/null | sort -V | tail -n 1)"
+last="$(find data/editions -mindepth 2 -maxdepth 2 -name verdicts.json | sort -V | tail -n 1)"
 
 rm -rf "$made"
 python -m report gather --nodes data/nodes --out "$made/data"
