@@ -49,6 +49,9 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
     except OSError as refusal:
         if refusal.errno not in _DISK:
             raise
-        where = refusal.filename or "output"
-        print(f"error: {where}: {_DISK[refusal.errno]}. Nothing that was finished is lost.", file=sys.stderr)
+        where, says = refusal.filename or "output", _DISK[refusal.errno]
+        if refusal.filename is None and refusal.errno in (errno.EACCES, errno.EPERM):
+            # A file that may not be opened has a name; locks between processes have none.
+            where, says = "/dev/shm", "permission denied: processes share memory there, make it writable (mode 1777)"
+        print(f"error: {where}: {says}. Nothing that was finished is lost.", file=sys.stderr)
         return 74

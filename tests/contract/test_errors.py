@@ -27,6 +27,7 @@ def failing(error: BaseException) -> int:
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x/out"), 74, "/x/out: the disk is full"),
         (OSError(errno.EROFS, os.strerror(errno.EROFS), "/x/out"), 74, "/x/out: the file system is read-only"),
         (PermissionError(errno.EACCES, "no", "/x/out"), 74, "/x/out: permission denied"),
+        (PermissionError(errno.EACCES, "no"), 74, "/dev/shm: permission denied: processes share memory there"),
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
     ],
 )
