@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import cpp_extension
 
 from experiments.devices.accelerator import first_line
 from experiments.work import Unsupported
@@ -21,6 +25,7 @@ def compiled(call: Call, threads: int, first: Callable[[Call], object], **option
     """
     from torch._dynamo.exc import TorchDynamoException
 
+    _name_without_spaces()
     # What it remembers of other points counts against a limit past which it silently compiles no more.
     torch._dynamo.reset()
     # Its kernels have their number of threads built in.
@@ -34,6 +39,25 @@ def compiled(call: Call, threads: int, first: Callable[[Call], object], **option
             raise cause from None
         raise Unsupported(f"torch.compile cannot: {first_line(cause)}; {_mend(str(cause))}") from None
     return made
+
+
+def _name_without_spaces() -> None:
+    """Have inductor find PyTorch's headers and libraries by a path without spaces, if theirs has some.
+
+    It hands paths to the C++ compiler without quotes, so that nothing compiles in a folder of such a name.
+    """
+    installed = Path(cpp_extension._TORCH_PATH)
+    if " " not in str(installed):
+        return
+    digest = hashlib.sha256(str(installed).encode()).hexdigest()[:12]
+    link = Path(tempfile.gettempdir()) / f"{Path.home().name.replace(' ', '-')}-torch-{digest}"
+    try:
+        link.symlink_to(installed)
+    except OSError:
+        # There already, perhaps another user's: it counts only if it leads to the same place.
+        if not link.is_symlink() or link.readlink() != installed:
+            return
+    cpp_extension._TORCH_PATH, cpp_extension.TORCH_LIB_PATH = str(link), str(link / "lib")
 
 
 def _mend(refusal: str) -> str:

@@ -93,6 +93,30 @@ def test_every_point_is_compiled_whatever_was_compiled_before() -> None:
             assert counters["stats"]["unique_graphs"] == 1
 
 
+def test_a_path_with_spaces_is_named_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Inductor hands paths to the compiler without quotes.
+    from torch.utils import cpp_extension
+
+    installed = Path(cpp_extension._TORCH_PATH)
+    spaced, free = tmp_path / "a folder", tmp_path / "free"
+    spaced.symlink_to(installed)
+    free.mkdir()
+    monkeypatch.setattr(compiled_module.tempfile, "gettempdir", lambda: str(free))
+    for _ in range(2):
+        monkeypatch.setattr(cpp_extension, "_TORCH_PATH", str(spaced))
+        monkeypatch.setattr(cpp_extension, "TORCH_LIB_PATH", str(spaced / "lib"))
+        compiled_module._name_without_spaces()
+        (link,) = free.iterdir()
+        assert cpp_extension.TORCH_LIB_PATH == str(link / "lib")
+        assert " " not in cpp_extension._TORCH_PATH.removeprefix(str(free))
+        assert Path(cpp_extension._TORCH_PATH).resolve() == installed.resolve()
+    link.unlink()
+    link.symlink_to("/elsewhere")
+    monkeypatch.setattr(cpp_extension, "_TORCH_PATH", str(spaced))
+    compiled_module._name_without_spaces()
+    assert str(spaced) == cpp_extension._TORCH_PATH
+
+
 def test_without_a_compiler_the_point_is_unsupported_and_says_what_to_install() -> None:
     import torch._inductor.config as inductor
 
