@@ -107,7 +107,7 @@ def test_a_path_with_spaces_is_named_without_them(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(cpp_extension, "TORCH_LIB_PATH", str(spaced / "lib"))
         compiled_module._name_without_spaces()
         (link,) = free.iterdir()
-        assert cpp_extension.TORCH_LIB_PATH == str(link / "lib")
+        assert str(link / "lib") == cpp_extension.TORCH_LIB_PATH
         assert " " not in cpp_extension._TORCH_PATH.removeprefix(str(free))
         assert Path(cpp_extension._TORCH_PATH).resolve() == installed.resolve()
     link.unlink()
