@@ -266,8 +266,10 @@ def refused(port: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
+    # A shell that starts the tests in the background has them, and their children, ignore an interrupt.
     code = (
-        "import time; from experiments.serving.process import Child\n"
+        "import signal, time; from experiments.serving.process import Child\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"child = Child('server', {ORDERS!r}); print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
