@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -167,17 +168,23 @@ def search_latency() -> list[float]:
     draw = np.random.default_rng(2)
     table = draw.standard_normal((1_000_000, 384), dtype=np.float32)
     queries = table[:8] + draw.standard_normal((8, 384), dtype=np.float32) / 4
+    with served(lambda body: int(np.argmax(table @ np.frombuffer(body, dtype=np.float32)))) as port:
+        return [_open_loop(port, queries, seed) for seed in range(3)]
+
+
+@contextmanager
+def served(answer: Callable[[bytes], int]) -> Iterator[int]:
+    """The port of the standard library's server, which answers each request's body with a number."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = str(int(np.argmax(table @ np.frombuffer(body, dtype=np.float32)))).encode()
+            told = str(answer(self.rfile.read(int(self.headers["Content-Length"])))).encode()
             self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
+            self.send_header("Content-Length", str(len(told)))
             self.end_headers()
-            self.wfile.write(answer)
+            self.wfile.write(told)
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -185,7 +192,7 @@ def search_latency() -> list[float]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        return [_open_loop(server.server_address[1], queries, seed) for seed in range(3)]
+        yield server.server_address[1]
     finally:
         server.shutdown()
 

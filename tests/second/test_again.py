@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from contract.errors import StudyError
 
 from .__main__ import AGAIN, Again, _cell, row, told
-from .measure import _open_loop
+from .measure import _open_loop, served
 
 PART = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
 
@@ -49,34 +50,15 @@ def test_five_results_of_five_claims_are_measured_again() -> None:
 
 
 def test_the_load_counts_from_when_a_request_was_due_and_refuses_wrong_answers() -> None:
-    import threading
-    import time
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
     queries = np.zeros((2, 1), dtype=np.float32)
     queries[1] = 1
+    slow = 0.05
 
-    class Handler(BaseHTTPRequestHandler):
-        slow, wrong = 0.05, False
+    def right(body: bytes) -> int:
+        time.sleep(slow)
+        return int(np.frombuffer(body, dtype=np.float32)[0])
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            time.sleep(self.slow)
-            answer = b"7" if self.wrong else str(int(np.frombuffer(body, dtype=np.float32)[0])).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        assert _open_loop(server.server_address[1], queries, 0, rate=100.0, requests=20) >= Handler.slow
-        Handler.wrong = True
-        with pytest.raises(RuntimeError, match="not rightly"):
-            _open_loop(server.server_address[1], queries, 0, rate=100.0, requests=4)
-    finally:
-        server.shutdown()
+    with served(right) as port:
+        assert _open_loop(port, queries, 0, rate=100.0, requests=20) >= slow
+    with served(lambda _: 7) as port, pytest.raises(RuntimeError, match="not rightly"):
+        _open_loop(port, queries, 0, rate=100.0, requests=4)
