@@ -36,7 +36,7 @@ NODES, SERIES = 1000, 2000
 SHARES = (0.1, 0.3, 1.0)
 # What NODES with SERIES each may take on CORES idle cores.
 CORES, SECONDS, MEGABYTES = 2, 120.0, 4096.0
-QUICK_NODES, QUICK_SERIES = 10, 100
+QUICK_NODES, QUICK_SERIES = 10, 500
 STEPS = ("gather", "judge")
 
 

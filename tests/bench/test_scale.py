@@ -102,8 +102,6 @@ def test_a_smoke_run_writes_the_page_and_its_data(tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"scale.json", "scale.md"}
     data = json.loads((out / "scale.json").read_text(encoding="utf-8"))
     assert [row["nodes"] for row in data["rows"]] == [1, 3, 10]
-    assert all(row["judge"]["claims"] > 80 for row in data["rows"])
-    cells = [row["judge"]["cells"] for row in data["rows"]]
-    assert 80 < cells[0] < cells[1] < cells[2]
+    assert all(row["judge"]["claims"] > 80 and row["judge"]["cells"] > 50 * row["nodes"] for row in data["rows"])
     assert all(row[step]["peak_mb"]["parent"] > 50 for row in data["rows"] for step in scale.STEPS)
     assert "A smoke run" in (out / "scale.md").read_text(encoding="utf-8")
