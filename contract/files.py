@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import pickle
+import re
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +87,80 @@ def _without(value: Any, key: str, mark: str, lists: list[list[Any]]) -> Any:
     return value
 
 
+# Deeper than anything that this project writes; a parser, or what walks its result, falls over from some hundred on.
+MOST_DEPTH = 50
+# Whole numbers fit eight bytes, as they do in tables.
+_MOST_WHOLE = 2**63
+
+
 def read_json(path: Path | str) -> Any:
     """Read a JSON file. Raises StudyError that names the file and the line."""
-    path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = Path(path).read_bytes()
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as broken:
+    return parse_json(data, path)
+
+
+def parse_json(data: bytes, where: Path | str) -> Any:
+    """JSON of finite numbers, of text that UTF-8 can hold, and MOST_DEPTH deep at most.
+
+    Raises StudyError that names the place and, where it is not JSON, the line.
+    """
+    try:
+        text = data.decode("utf-8")
+        outside = re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*"', "", text)
+        steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", outside))
+        if max(accumulate(steps), default=0) > MOST_DEPTH:
+            raise StudyError(f"{where}: lists and objects lie more than {MOST_DEPTH} deep in each other")
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise StudyError(f"{where}: holds half a character (a lone surrogate), which is no text") from None
+    except (ValueError, RecursionError) as broken:
         line = getattr(broken, "lineno", 1)
-        raise StudyError(f"{path}, line {line}: not JSON ({broken})") from None
+        raise StudyError(f"{where}, line {line}: not JSON ({broken})") from None
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{_short(text)} is not a finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or abs(int(text)) >= _MOST_WHOLE:
+        raise ValueError(f"{_short(text)} is too large a whole number")
+    return int(text)
+
+
+def read_regular(path: Path | str, most: int) -> bytes:
+    """The contents of a plain file of `most` bytes at most, never of what a link points to.
+
+    Raises StudyError for anything else that may bear the name: a link, a folder, a pipe, a device, a file that may not
+    be read.
+    """
+    # A pipe that nobody writes to would be waited for, without O_NONBLOCK. Windows has neither.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file") from None
+    except OSError as refusal:
+        why = "a link" if Path(path).is_symlink() else (refusal.strerror or str(refusal))
+        raise StudyError(f"{path}: is not a plain file that can be read ({why})") from None
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise StudyError(f"{path}: is not a plain file that can be read (a folder, a pipe or a device)")
+        # One more than is allowed: the file may grow.
+        data = file.read(most + 1) if about.st_size <= most else b""
+        if about.st_size > most or len(data) > most:
+            raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes, and {most:,} are the limit")
+    return data
 
 
 def read_table(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
@@ -170,7 +238,7 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    faults = list(Draft202012Validator(schema).iter_errors(document))
+    faults = list(Draft202012Validator(anchored(schema)).iter_errors(document))
     if not faults:
         return
     # A misspelt key is also a missing one: the misspelling is what can be mended.
@@ -185,26 +253,53 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     raise StudyError(f"{place}: {where}: {message}")
 
 
+def anchored(schema: Any) -> Any:
+    """The schema with its patterns as JSON Schema means them: `$` is the end, not also before a last line break."""
+    if isinstance(schema, list):
+        return [anchored(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    told: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "pattern" and isinstance(value, str):
+            told[key] = _end(value)
+        elif key == "patternProperties":
+            told[key] = {_end(pattern): anchored(one) for pattern, one in value.items()}
+        else:
+            told[key] = anchored(value)
+    return told
+
+
+def _end(pattern: str) -> str:
+    return re.sub(r"(?<!\\)\$\Z", r"\\Z", pattern)
+
+
+def _short(value: Any, most: int = 200) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _say(fault: Any) -> tuple[str, str | None]:
     """The violation in plain words, and the unknown key if it is about one."""
     allowed: list[str]
     if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
         allowed = [str(key) for key in fault.schema.get("properties", {})]
         unknown = sorted(str(key) for key in fault.instance if key not in allowed)[0]
+        unknown = _short(unknown)
         return f"unknown key. Allowed: {', '.join(allowed)}.{did_you_mean(unknown, allowed)}", unknown
     if fault.validator == "enum":
         allowed = [str(value) for value in fault.validator_value]
-        return f"{fault.instance!r} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
+        return f"{_short(repr(fault.instance))} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
             str(fault.instance), allowed
         ), None
     if fault.validator == "type":
-        return f"{_plain(fault.instance)!r} is not of type {fault.validator_value}", None
+        return f"{_short(repr(_plain(fault.instance)))} is not of type {fault.validator_value}", None
     if fault.validator == "required":
         missing = [key for key in fault.validator_value if key not in fault.instance]
         return f"missing: {', '.join(missing)}", None
     if fault.validator == "pattern" and "description" in fault.schema:
-        return f"{fault.instance!r} is not {fault.schema['description']}", None
-    return str(fault.message), None
+        return f"{_short(repr(fault.instance))} is not {fault.schema['description']}", None
+    return _short(fault.message, 400), None
 
 
 def place(path: Path | str, *steps: str | int) -> str:

@@ -5,43 +5,136 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from contract.files import check, read_json, write_json
+from contract.files import check, parse_json, read_regular, write_json
 
-_TEXT = {"type": "string"}
-_DEVICE = {
-    "type": "object",
-    "required": ["id", "kind", "name"],
-    "properties": {
-        "id": {"type": "string", "pattern": "^[a-z]+(:[0-9]+)?$"},
-        "kind": {"enum": ["cpu", "gpu"]},
-        "name": _TEXT,
-        "memory_bytes": {"type": "integer", "minimum": 0},
-    },
+# The largest that was published has 3 kB.
+MOST_BYTES = 2**20
+UTC = {
+    "type": "string",
+    "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    "description": "a time in UTC as in 2026-11-22T16:08:56Z",
 }
 
-NODE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["schema", "id", "origin", "hardware", "software", "devices", "left_out", "study", "started_utc"],
-    "properties": {
-        "schema": {"const": 1},
-        "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
-        "origin": {"enum": ["measured", "synthetic"]},
-        "hardware": {"type": "object", "required": ["cpu", "memory_bytes", "gpus"]},
-        "software": {"type": "object", "required": ["os", "python", "packages", "blas"]},
-        "devices": {"type": "array", "minItems": 1, "items": _DEVICE},
-        "left_out": {"type": "array", "items": _TEXT},
-        "study": {"type": "object", "required": ["version", "commit"]},
-        "started_utc": _TEXT,
-        "ended_utc": _TEXT,
-        "options": {"type": "object"},
+
+def text(most: int = 200) -> dict[str, Any]:
+    """The schema of a line of text: nothing in it moves a terminal's cursor."""
+    return {
+        "type": "string",
+        "maxLength": most,
+        "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]*$",
+        "description": "one line of text",
+    }
+
+
+def count(most: float, least: int = 0) -> dict[str, Any]:
+    """The schema of a whole number."""
+    return {"type": "integer", "minimum": least, "maximum": int(most)}
+
+
+def number(most: float) -> dict[str, Any]:
+    """The schema of a number that is not negative."""
+    return {"type": "number", "minimum": 0, "maximum": most}
+
+
+def several(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
+    """The schema of a list."""
+    return {"type": "array", "items": items, "maxItems": most}
+
+
+def fields(required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of an object with these keys and no others."""
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def named(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
+    """The schema of an object with any keys and values of one kind."""
+    return {"type": "object", "propertyNames": text(), "additionalProperties": values, "maxProperties": most}
+
+
+OPTIONS = named({"anyOf": [text(1000), {"type": ["boolean", "null"]}, {"type": "number"}]})
+_BYTES = count(2**53)
+_MAYBE = {"anyOf": [text(), {"type": "null"}]}
+_DEVICE = fields(
+    "id kind name",
+    id={"type": "string", "pattern": "^[a-z]{1,20}(:[0-9]{1,4})?$"},
+    kind={"enum": ["cpu", "gpu"]},
+    name=text(),
+    maker=text(),
+    memory_bytes=_BYTES,
+    multiprocessors=count(1e5),
+    compute_capability=text(),
+    architecture=text(),
+    l2_bytes=_BYTES,
+    unified_memory={"type": "boolean"},
+    runtime=text(),
+    driver=text(),
+)
+_CPU = fields(
+    "model usable_cores",
+    model=text(),
+    vendor=text(),
+    family=text(),
+    model_number=text(),
+    architecture=text(),
+    sockets=count(1000, 1),
+    cores=count(1e5, 1),
+    usable_cores=count(1e5, 1),
+    threads_per_core=count(16, 1),
+    simd=several(text(50), 200),
+    matrix=several(text(50), 200),
+    caches={
+        **named(fields("bytes instances", bytes=_BYTES, instances=count(1e5, 1)), 10),
+        "propertyNames": {"enum": ["L1d", "L1i", "L2", "L3", "L4"]},
     },
-    "additionalProperties": False,
-}
+    virtual={"type": "boolean"},
+)
+_GPU = fields(
+    "name",
+    name=text(),
+    memory_bytes=_BYTES,
+    power_limit_w=number(1e5),
+    max_sm_clock_mhz=number(1e5),
+    max_memory_clock_mhz=number(1e5),
+    pcie_generation=count(100),
+    pcie_width=count(1000),
+)
+_TORCH = fields("version", version=text(), cuda=_MAYBE, hip=_MAYBE, config=several(text(1000), 50))
+_POOL = named({"anyOf": [text(), count(1e5)]}, 20)
+
+NODE_SCHEMA: dict[str, Any] = fields(
+    "schema id origin hardware software devices left_out study started_utc",
+    schema={"const": 1},
+    id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+    origin={"enum": ["measured", "synthetic"]},
+    hardware=fields(
+        "cpu memory_bytes gpus", cpu=_CPU, memory_bytes=count(2**53, 1), gpus=several(_GPU, 100), nvml=text(1000)
+    ),
+    software=fields(
+        "os python packages blas",
+        os=text(),
+        libc=text(),
+        python=text(),
+        packages=named(text()),
+        blas=several(_POOL, 50),
+        torch=_TORCH,
+    ),
+    devices={**several(_DEVICE, 100), "minItems": 1},
+    left_out=several(text(4000), 100),
+    study=fields("version commit", version=text(), commit=text()),
+    started_utc=UTC,
+    ended_utc=UTC,
+    options=OPTIONS,
+)
 
 
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record. Raises StudyError naming the file and the fault."""
-    record = read_json(path)
+    """Read a node record, of a plain file of MOST_BYTES at most. Raises StudyError naming the file and the fault."""
+    record = parse_json(read_regular(path, MOST_BYTES), path)
     check(record, NODE_SCHEMA, path)
     return dict(record)
 

@@ -6,17 +6,23 @@ The data dictionary is generated from this declaration.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 import pyarrow as arrow
+import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import atomic
+from contract.files import atomic, check, parse_json, read_regular
 from contract.flags import FLAGS, known
+from contract.node import OPTIONS, UTC, count, fields, named, number, several, text
 
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
@@ -24,17 +30,85 @@ STOP_REASONS = ("converged", "plateau", "budget", "samples")
 # Columns that earlier data lack: there they are read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
+# What one round may hold at most: some forty times the rows and a hundred times the bytes of the largest that was
+# published. Snappy cannot expand a file by more than some twenty times; other codecs can, a million times.
+MOST_ROWS, MOST_BYTES, MOST_TEXT, CODECS = 500_000, 2**24, 2**28, ("SNAPPY", "UNCOMPRESSED")
+# The unit of a metric, by the first pattern that its name fits; others have units of their own.
+UNIT_OF = {
+    "clock": "Hz",
+    "*_share": "1",
+    "*flop": "FLOP",
+    "*bytes": "B",
+    "peak_memory": "B",
+    "rate": "FLOP/s",
+    "*energy": "J",
+    "*energy_from_power": "J",
+    "time*": "s",
+    "*time": "s",
+    "*time.*": "s",
+    "*latency": "s",
+    "*delay": "s",
+}
+
+# What a file says of its round.
+ROUND_SCHEMA = fields(
+    "schema",
+    schema={"const": SCHEMA_VERSION},
+    seed=count(2**53),
+    started_utc=UTC,
+    ended_utc=UTC,
+    wall_s=number(1e8),
+    warmup_s=number(1e8),
+    timed_s=number(1e8),
+    workers=count(1e6),
+    options=OPTIONS,
+    left_out_of_environment=named(text(4000)),
+    environments=several(named(text(4000)), 100),
+)
 
 
-def _column(dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False) -> pa.Column:
-    return pa.Column(dtype, checks=list(checks), nullable=null, description=description, metadata={"unit": unit})
+# Names stand in file names and on terminals; a text is only kept from growing without end.
+_NAME, _WORD, _LINE = r"[a-z0-9][a-z0-9_.-]{0,79}", r"[A-Za-z0-9_.:+-]{0,80}", r"(?s:.{0,10000})"
+_FINITE = pa.Check(lambda values: ~np.isinf(values), error="is not finite")
+_SMALL = pa.Check.le(2**53, error="is too large")
 
 
-def _json_object(text: str) -> bool:
+def _column(
+    dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False, like: str = _LINE
+) -> pa.Column:
+    """like: the pattern of a text; a number is finite, and a whole one fits where it is worked with."""
+    own = {"str": lambda: _each(re.compile(like).fullmatch, "is not such a name or text"), "int64": lambda: _SMALL}
+    held = [*checks, own.get(dtype, lambda: _FINITE)()]
+    return pa.Column(dtype, checks=held, nullable=null, description=description, metadata={"unit": unit})
+
+
+def _each(holds: Callable[[str], object], error: str) -> pa.Check:
+    """A check of texts; each is looked at once, however often it stands there."""
+    return pa.Check(lambda texts: texts.isin([text for text in texts.unique() if holds(text)]), error=error)
+
+
+def _flat_object(text: str) -> bool:
+    """Whether a text is a JSON object of numbers and texts."""
     try:
-        return isinstance(json.loads(text), dict)
-    except (TypeError, ValueError):
+        held = parse_json(text.encode(), "")
+    except (StudyError, AttributeError, UnicodeEncodeError):
         return False
+    return isinstance(held, dict) and not any(isinstance(one, (dict, list)) for one in held.values())
+
+
+def unit_of(metric: str) -> str | None:
+    """The unit that a metric of this name has; None if it may have any."""
+    return next((unit for pattern, unit in UNIT_OF.items() if fnmatchcase(metric, pattern)), None)
+
+
+def _right_unit(table: pd.DataFrame) -> pd.Series:
+    wanted = table["metric"].map({metric: unit_of(metric) for metric in table["metric"].unique()})
+    return wanted.isna() | wanted.eq(table["unit"])
+
+
+def _right_result(table: pd.DataFrame) -> pd.Series:
+    judged = table["status"].eq("ok") & table["tolerance"].notna()
+    return ~judged | table["error"].le(table["tolerance"])
 
 
 _NOT_NEGATIVE = pa.Check.ge(0, error="must not be negative")
@@ -42,27 +116,23 @@ _POSITIVE = pa.Check.gt(0, error="must be positive")
 
 SAMPLES = pa.DataFrameSchema(
     {
-        "node": _column("str", "Machine: a readable name and a hash of its hardware"),
-        "run": _column("str", "The process that measured this round"),
+        "node": _column("str", "Machine: a readable name and a hash of its hardware", like=_NAME),
+        "run": _column("str", "The process that measured this round", like=_WORD),
         "round": _column("int64", "Round, from 1: one process, every point once, in shuffled order", pa.Check.ge(1)),
-        "experiment": _column("str", "Experiment"),
-        "device": _column("str", "Device: cpu, cuda:0, …"),
-        "backend": _column("str", "Library that did the work"),
-        "dtype": _column("str", "Number format of the operands; empty where none applies"),
+        "experiment": _column("str", "Experiment", like=_NAME),
+        "device": _column("str", "Device: cpu, cuda:0, …", like=r"[a-z]{1,20}(:[0-9]{1,4})?"),
+        "backend": _column("str", "Library that did the work", like=_WORD),
+        "dtype": _column("str", "Number format of the operands; empty where none applies", like=_WORD),
         "threads": _column("int64", "CPU threads the work was given; 0 where none applies", _NOT_NEGATIVE),
         "params": _column(
             "str",
             "The point's other parameters: a JSON object with sorted keys",
-            # Each text is read once, however often it stands there.
-            pa.Check(
-                lambda params: params.isin([text for text in params.unique() if _json_object(text)]),
-                error="is not a JSON object",
-            ),
+            _each(_flat_object, "is not a JSON object of numbers and texts"),
         ),
-        "metric": _column("str", "What was measured: time, time.forward, repeat_share, …"),
+        "metric": _column("str", "What was measured: time, time.forward, repeat_share, …", like=_WORD),
         "sample": _column("int64", "Index of the sample within its round, point and metric", _NOT_NEGATIVE),
         "value": _column("float64", "The measured value of one call; empty unless status is ok or wrong", null=True),
-        "unit": _column("str", "Unit of value (SI; 1 for shares)"),
+        "unit": _column("str", "Unit of value (SI; 1 for shares)", like=r"[A-Za-z0-9/]{1,20}"),
         "calls": _column("int64", "Calls that one sample averages over", _NOT_NEGATIVE, unit="1"),
         "flop": _column("float64", "Floating-point operations of one call", _NOT_NEGATIVE, unit="FLOP", null=True),
         "bytes": _column("float64", "Least memory traffic of one call", _NOT_NEGATIVE, unit="B", null=True),
@@ -107,10 +177,7 @@ SAMPLES = pa.DataFrameSchema(
             "str",
             "What may have spoilt the sample, as `name: what was seen`, separated by semicolons "
             f"(earlier data: bare names, separated by spaces). Names: {', '.join(FLAGS)}; empty if nothing was seen",
-            pa.Check(
-                lambda flags: flags.isin([text for text in flags.unique() if known(text)]),
-                error=f"names an unknown flag (known: {', '.join(FLAGS)})",
-            ),
+            _each(known, f"names an unknown flag (known: {', '.join(FLAGS)})"),
         ),
         "origin": _column("str", "measured, or synthetic (tests only)", pa.Check.isin(ORIGINS)),
     },
@@ -123,6 +190,12 @@ SAMPLES = pa.DataFrameSchema(
             lambda table: ~(table["unit"].eq("s") & table["value"].le(0)),
             error="value: is not a time",
         ),
+        pa.Check(_right_unit, error="unit: is not the unit of this metric"),
+        pa.Check(
+            lambda table: ~table["metric"].str.endswith("_share") | ~table["value"].gt(1 + 1e-6),
+            error="value: is more than the whole, for a share",
+        ),
+        pa.Check(_right_result, error="error: exceeds the tolerance although the status is ok"),
         pa.Check(
             lambda table: table["status"].eq("ok") | table["reason"].ne(""),
             error="reason: is empty although the status is not ok",
@@ -202,20 +275,58 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
+    data = read_regular(path, MOST_BYTES)
     try:
-        # Files are small: read in one go, they need no reading ahead.
-        with parquet.ParquetFile(arrow.BufferReader(path.read_bytes()), pre_buffer=False) as file:
-            contents = file.read(use_threads=False)
+        # Files are small: read in one go, they need no reading ahead. A text that stands in many rows is held once.
+        source, names = (
+            arrow.BufferReader(data),
+            [name for name, one in SAMPLES.columns.items() if str(one.dtype) not in _KINDS],
+        )
+        with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=names) as file:
+            _check_size(file.metadata, path)
+            contents = _spelt_out(file.read(use_threads=False), path)
     except (arrow.ArrowException, OSError) as broken:
-        reason = str(broken).splitlines()[0]
+        reason = (str(broken).splitlines() or [type(broken).__name__])[0]
         raise StudyError(f"{path}: cannot be read as Parquet ({reason})") from None
-    about = json.loads((contents.schema.metadata or {}).get(b"study", b"{}"))
-    if about.get("schema") != SCHEMA_VERSION:
+    about = parse_json((contents.schema.metadata or {}).get(b"study", b"{}"), f"{path}: metadata 'study'")
+    version = about.get("schema") if isinstance(about, dict) else None
+    if version != SCHEMA_VERSION:
         raise StudyError(
-            f"{path}: written under version {about.get('schema')} of the data dictionary, "
+            f"{path}: written under version {version} of the data dictionary, "
             f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
         )
-    return contents, about
+    check(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
+    # What else a writer left there would be obeyed when the table becomes a data frame.
+    return contents.replace_schema_metadata(None), about
+
+
+def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
+    """Raise StudyError for what would take too much memory to read."""
+    groups = [footer.row_group(at) for at in range(min(footer.num_row_groups, 1000))]
+    sizes = {
+        "rows": (footer.num_rows, MOST_ROWS),
+        "columns": (footer.num_columns, 100),
+        "groups of rows": (footer.num_row_groups, 1000),
+        "bytes, expanded": (sum(group.total_byte_size for group in groups), 16 * MOST_BYTES),
+    }
+    for what, (size, most) in sizes.items():
+        if not 0 <= size <= most:
+            raise StudyError(f"{path}: has {size:,} {what}, and {most:,} are the limit")
+
+
+def _spelt_out(contents: arrow.Table, path: Path) -> arrow.Table:
+    """The table with each text in its rows. Raises StudyError if they would take too much memory."""
+    size = 0
+    for at, column in enumerate(contents.schema):
+        if arrow.types.is_dictionary(column.type):
+            for chunk in contents.column(at).chunks:
+                chunk.validate(full=True)
+                lengths = compute.binary_length(chunk.dictionary)
+                size += compute.sum(lengths.take(chunk.indices)).as_py() or 0
+            if size > MOST_TEXT:
+                raise StudyError(f"{path}: column {column.name!r}: holds more than {MOST_TEXT:,} bytes of text")
+            contents = contents.set_column(at, column.name, contents.column(at).cast(column.type.value_type))
+    return contents
 
 
 def frame(contents: arrow.Table) -> pd.DataFrame:

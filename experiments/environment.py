@@ -20,7 +20,7 @@ _SINGLE = (
     # Apple's GPU would hand to the CPU what it cannot do, and nothing would tell.
     "PYTORCH_HIP_ALLOC_CONF|PYTORCH_ENABLE_MPS_FALLBACK"
 )
-_CHOOSES = re.compile(rf"^((?:{_FAMILIES})_\w+|{_SINGLE})$")
+_CHOOSES = re.compile(rf"^((?:{_FAMILIES})_\w+|{_SINGLE})\Z")
 
 
 def inherited() -> dict[str, str]:

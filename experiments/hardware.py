@@ -15,7 +15,7 @@ from experiments import counters
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
-    r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)$"
+    r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
 )
 
 

@@ -73,6 +73,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
             first = tables["summary"].rows
             rows = arrow.array(range(first, first + len(part.summary)), arrow.int64())
             tables["summary"].add(part.summary.set_column(0, "row", rows))
+        found.check(directories)
         for table in tables.values():
             table.flush()
     warn(found)
@@ -162,7 +163,7 @@ def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
 
 def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
     found = read_folders(records)
-    nodes = [node for node, _ in found]
+    nodes = [node for node, _ in found if node]
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
     places = summary["node"].map({node.id: place for place, node in enumerate(nodes)})

@@ -16,6 +16,7 @@ import pyarrow as arrow
 from contract.errors import StudyError
 from contract.node import read_node
 from contract.tables import SAMPLES, frame, load_samples, validate
+from report.plausibility import faults
 from report.wording import node_label
 
 _ROUND = ["experiment", "device", "round"]
@@ -59,6 +60,13 @@ class Nodes:
     nodes: list[Node]
     refused: list[dict[str, str]]
 
+    def check(self, directories: Sequence[Path]) -> None:
+        """Raise StudyError if no node can be used."""
+        if not self.nodes:
+            looked = ", ".join(str(directory) for directory in directories)
+            why = f": {self.refused[0]['file']}: {self.refused[0]['reason']}" if self.refused else ""
+            raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
+
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES` (or in these).
 
@@ -87,9 +95,10 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     records, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
     for folder in records:
-        for node, faults in read_folders([folder]):
-            found.nodes.append(node)
-            refused += faults
+        for node, left_out in read_folders([folder]):
+            found.nodes += [node] if node else []
+            refused += left_out
+    found.check(directories)
     warn(found)
     return found
 
@@ -100,7 +109,7 @@ def find_nodes(
     """The folders of nodes with their records, in the order given, and what was refused; raises as `read_nodes`."""
     found: dict[str, tuple[Path, dict[str, Any]]] = {}
     refused: list[dict[str, str]] = []
-    for folder in _folders(directories):
+    for folder in _folders(directories, refused):
         try:
             record = read_node(folder / "node.json")
         except StudyError as fault:
@@ -114,9 +123,7 @@ def find_nodes(
             raise StudyError(f"{folder}: synthetic data is for tests only. Remove the folder or measure the node")
         found[record["id"]] = (folder, record)
     if not found:
-        looked = ", ".join(str(directory) for directory in directories)
-        why = f": {refused[0]['file']}: {refused[0]['reason']}" if refused else ""
-        raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
+        Nodes([], refused).check(directories)
     return list(found.values()), refused
 
 
@@ -127,22 +134,35 @@ def warn(found: Nodes) -> None:
         print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
 
 
-def _folders(directories: Iterable[Path]) -> list[Path]:
-    """Node folders: those given, and those directly under a given folder. Empty folders are no fault."""
+def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
+    """Node folders: those given, and those directly under a given folder. Empty folders are no fault.
+
+    A folder that cannot be opened joins `refused`. A link may lead to a folder, as large ones lie elsewhere.
+    """
     folders = []
     for directory in directories:
-        if (directory / "node.json").exists() or any(directory.glob("*.parquet")):
+        if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            inside = sorted(child for child in directory.iterdir() if child.is_dir())
-            folders += [c for c in inside if (c / "node.json").exists() or any(c.glob("*.parquet"))]
+            folders += [child for child in sorted(directory.iterdir()) if _is_node(child, refused)]
     return list(dict.fromkeys(folders))
 
 
-def read_folders(records: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[Node, list[dict[str, str]]]]:
+def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
+    """Whether a folder holds a node's record or rounds, whatever they are."""
+    try:
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    except OSError as fault:
+        refused.append(_refusal(folder, f"cannot be opened ({fault.strerror})"))
+        return False
+    return any(name == "node.json" or name.endswith(".parquet") for name in names)
+
+
+def read_folders(records: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[Node | None, list[dict[str, str]]]]:
     """Nodes with the samples of all their files, and of each the files that cannot be used with their reasons.
 
     records: folders with what their node.json says. Several are checked at once, which is sooner done than one by one.
+    A node that cannot be believed is None.
     """
     files = [_loaded(folder) for folder, _ in records]
     whole = _together([loaded for loaded, _ in files], [record for _, record in records])
@@ -151,9 +171,32 @@ def read_folders(records: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[N
     found = []
     for at, ((folder, record), (loaded, refused)) in enumerate(zip(records, files, strict=True)):
         samples, used = _one_by_one(loaded, record, refused) if whole is None else (whole[at], loaded)
-        rounds = [{"file": path.name, **about} for path, _, about in used]
-        found.append((Node(record, str(folder.parent), samples, rounds), refused))
+        found.append((_believed(folder, record, samples, used, refused), refused))
     return found
+
+
+def _believed(
+    folder: Path, record: dict[str, Any], samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]
+) -> Node | None:
+    """The node without the files that hold what cannot be true, which join `refused`; None if it has several such.
+
+    One experiment may have gone wrong. Where two have, it is the clock, or somebody made the numbers: then nothing
+    else that the node says counts either. What tests make up is not held against machines that there are.
+    """
+    rounds = [{"file": path.name, **about} for path, _, about in used]
+    of = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
+    untrue = faults(record, samples, of, rounds) if record["origin"] == "measured" else {}
+    if untrue:
+        experiments = set(samples["experiment"][np.isin(of, list(untrue))])
+        first, reason = min(untrue.items())
+        if len(experiments) > 1:
+            told = f"{len(untrue)} files of {len(experiments)} experiments hold what cannot be true, the first"
+            refused.append(_refusal(folder, f"{told} {used[first][0].name}: {reason}"))
+            return None
+        refused += [_refusal(used[at][0], f"cannot be true: {why}") for at, why in sorted(untrue.items())]
+        samples = samples[~np.isin(of, list(untrue))].reset_index(drop=True)
+        rounds = [about for at, about in enumerate(rounds) if at not in untrue]
+    return Node(record, _text(folder.parent), samples, rounds)
 
 
 def _loaded(folder: Path) -> tuple[list[_File], list[dict[str, str]]]:
@@ -233,4 +276,14 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
 
 
 def _refusal(path: Path, reason: str) -> dict[str, str]:
-    return {"file": str(path), "reason": reason.removeprefix(str(path)).lstrip(":, ")}
+    own = reason.removeprefix(str(path)).lstrip(":, ")
+    # A name in a folder of somebody else's may hold anything, and line breaks with it.
+    return {"file": _text(path), "reason": " ".join(own.encode(errors="backslashreplace").decode().split())}
+
+
+def _text(path: Path) -> str:
+    """A path as text that UTF-8 and one line can hold."""
+    return str(path).encode(errors="backslashreplace").decode().translate(_SHOWN)
+
+
+_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from report import plausibility
 from report.claims import Claim, read_claims
 from report.contradictions import Contradiction, read_contradictions
 from report.evidence import Data, MissingSourceError
@@ -41,7 +42,8 @@ def uses(
     """Users of each entry of the reference, in the order of importance; an orphan has none.
 
     A user is a claim that names the entry or whose quantity asked for it on this evidence, a quantity, a
-    contradiction, a comparison with what is measured here, or the prediction of a GPU that nobody has measured.
+    contradiction, a comparison with what is measured here, the prediction of a GPU that nobody has measured, or the
+    check of what nodes report.
     run: compute every quantity, and not only those that the claims needed. What a quantity asks for only on evidence
     that is not there, its module names in full, or under ENTRIES as a pattern.
     """
@@ -69,6 +71,7 @@ def uses(
         note((name for figure in pair.figures for name in figure.entries), f"comparison {pair.id}")
     for chip in chips(evidence.data.reference):
         note([*chip.entries, *chip.lacking], f"prediction {chip.id}")
+    note(plausibility.ENTRIES, "what a node may claim")
     return {name: list(users) for name, users in found.items()}
 
 

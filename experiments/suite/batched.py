@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from contract.work import product as flop
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
@@ -23,11 +24,6 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 def memory(batch: int, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     """Operands and results, and the check's copies of them in float64."""
     return batch * gemm.memory(m, n, k, dtype)
-
-
-def flop(batch: int, m: int, n: int, k: int, **_: Any) -> float:
-    """Multiplications and additions of one call."""
-    return batch * gemm.flop(m, n, k)
 
 
 @experiment("batched", smaller=smaller, memory=memory, flop=flop, fits=("gpu",))
@@ -61,7 +57,7 @@ def batched(
 
     return Work(
         run=[products(device, backend, left, right, dtype) for left, right in operands],
-        flop=flop(batch, m, n, k),
+        flop=flop(m, n, k, batch),
         bytes=moved,
         check=check,
         tolerance=dtype.matmul_tolerance(k),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from contract.work import product as flop
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
@@ -29,11 +30,6 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     """Operands and result, and the check's copies of them in float64."""
     return traffic(m, n, k, Dtype(dtype)) + (m * k + k * n + m * n) * 8.0
-
-
-def flop(m: int, n: int, k: int, **_: Any) -> float:
-    """Multiplications and additions of one product."""
-    return 2.0 * m * n * k
 
 
 def traffic(m: int, n: int, k: int, dtype: Dtype) -> float:

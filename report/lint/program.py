@@ -111,7 +111,7 @@ def template_prose(path: Path) -> Iterator[tuple[int, str]]:
     for pattern in (r"\A---\n.*?\n---\n", r"```.*?```", r"<%.*?%>", r"<<.*?>>", r"\{[^{}]*\}", r"\]\([^()]*\)"):
         text = re.sub(pattern, lambda found: re.sub(r"[^\n]", "X", found[0]), text, flags=re.DOTALL)
     for number, line in enumerate(_without_references(text).splitlines(), 1):
-        if not re.match(r"[|:X \-]*$", line):
+        if not re.match(r"[|:X \-]*\Z", line):
             yield number, line
 
 

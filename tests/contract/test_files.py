@@ -90,7 +90,11 @@ def test_json_that_is_cut_off_is_named_with_its_line(tmp_path: Path) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63) + 1, 2**63 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
         lambda inside: st.lists(inside) | st.dictionaries(st.sampled_from(["cells", "a", "b"]), inside),
     )
 )

@@ -18,7 +18,7 @@ RECORD: dict[str, Any] = {
     "schema": 1,
     "id": "some-cpu-2c-abc123",
     "origin": "synthetic",
-    "hardware": {"cpu": {}, "memory_bytes": 1, "gpus": []},
+    "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}, "memory_bytes": 1, "gpus": []},
     "software": {"os": "Linux 6", "python": "3.11", "packages": {}, "blas": []},
     "devices": [{"id": "cpu", "kind": "cpu", "name": "Some CPU"}],
     "left_out": [],
