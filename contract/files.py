@@ -152,14 +152,18 @@ def read_regular(path: Path | str, most: int) -> bytes:
     except OSError as refusal:
         why = "a link" if Path(path).is_symlink() else (refusal.strerror or str(refusal))
         raise StudyError(f"{path}: is not a plain file that can be read ({why})") from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
             raise StudyError(f"{path}: is not a plain file that can be read (a folder, a pipe or a device)")
+    except BaseException:
+        os.close(handle)
+        raise
+    with os.fdopen(handle, "rb") as file:
         # One more than is allowed: the file may grow.
         data = file.read(most + 1) if about.st_size <= most else b""
-        if about.st_size > most or len(data) > most:
-            raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes, and {most:,} are the limit")
+    if about.st_size > most or len(data) > most:
+        raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes, and {most:,} are the limit")
     return data
 
 

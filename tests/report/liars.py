@@ -1,0 +1,52 @@
+"""Copies of parts of the published node, under another name, that say something else than it does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from report.reference import REFERENCE
+
+PUBLISHED = next(path.parent for path in (REFERENCE.parent / "nodes").glob("*/node.json"))
+Rows = Callable[[pd.DataFrame], Any]
+
+
+def record(name: str, **changes: Any) -> dict[str, Any]:
+    """The published node's record under another name."""
+    return {**json.loads((PUBLISHED / "node.json").read_text()), "id": name, **changes}
+
+
+def copied(folder: Path, rounds: Iterable[str], change: Rows | None = None, scale: float = 1.0, **about: Any) -> Path:
+    """A node folder with some of the published rounds.
+
+    change: alters the rows of each in place. scale: of the seconds in their metadata. about: replaces more of these.
+    """
+    folder.mkdir(parents=True)
+    (folder / "node.json").write_text(json.dumps(record(folder.name)))
+    for name in rounds:
+        contents = parquet.read_table(PUBLISHED / f"{name}.parquet")
+        told = json.loads(contents.schema.metadata[b"study"])
+        told |= {key: told[key] * scale for key in ("wall_s", "timed_s", "warmup_s")} | about
+        rows = contents.to_pandas().assign(node=folder.name)
+        if change is not None:
+            change(rows)
+        made = arrow.Table.from_pandas(rows, preserve_index=False)
+        parquet.write_table(made.replace_schema_metadata({"study": json.dumps(told)}), folder / f"{name}.parquet")
+    return folder
+
+
+def quicker(times: float, all_clocks: bool = False) -> Rows:
+    """All times are divided by so much; with `all_clocks`, those at which samples ended as well."""
+
+    def change(rows: pd.DataFrame) -> None:
+        rows.loc[rows["unit"].eq("s"), "value"] /= times
+        if all_clocks:
+            rows["elapsed_s"] /= times
+
+    return change

@@ -1,0 +1,249 @@
+"""A node that somebody hands in may hold anything: it is used, or left out by name, and costs the others nothing.
+
+A thousand cases of each kind, with what became of them: `HOSTILE=1000 pytest -s tests/report/test_hostile_nodes.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from contract import tables
+from contract.errors import StudyError
+from report.gather import gather
+from report.gathered import read_gathered
+from report.nodes import read_nodes
+from report.wording import node_label
+from tests.report.liars import copied, record
+
+CASES = int(os.environ.get("HOSTILE", "25"))
+ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
+OUTCOMES: Counter[str] = Counter()
+HOSTILE = settings(
+    max_examples=CASES,
+    deadline=None,
+    derandomize=CASES == 25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted() -> Iterator[None]:
+    yield
+    print("".join(f"\n{count:6,} {what}" for what, count in sorted(OUTCOMES.items())))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nodes with the same rounds: honest, and victim, which the tests spoil."""
+    root = tmp_path_factory.mktemp("nodes")
+    copied(root / "honest", ROUNDS)
+    copied(root / "victim", ROUNDS)
+    return root
+
+
+@pytest.fixture(scope="module")
+def alone(both: Path) -> pd.DataFrame:
+    return read_nodes([both / "honest"]).nodes[0].samples
+
+
+def outcome(kind: str, both: Path, alone: pd.DataFrame) -> None:
+    """Read both folders: the honest node is as it is alone; the other is used, or named among what was refused."""
+    found = read_nodes([both])
+    nodes = {node.id: node for node in found.nodes}
+    pd.testing.assert_frame_equal(nodes.pop("honest").samples, alone)
+    for refusal in found.refused:
+        assert refusal["file"].startswith(str(both / "victim")) and refusal["reason"]
+        assert len(refusal["reason"]) < 2000 and refusal["reason"].isprintable()
+    for node in nodes.values():
+        # What the report makes of a record that was let in.
+        assert node_label(node.record) and node.kinds()
+        json.dumps(node.record, allow_nan=False).encode()
+    used = "used" if nodes and not found.refused else "used in part" if nodes else "left out"
+    assert nodes or found.refused
+    OUTCOMES[f"{kind}: {used}"] += 1
+
+
+def places(value: Any, steps: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values of a document are."""
+    yield steps
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, one in inside:
+        yield from places(one, (*steps, step))
+
+
+def replaced(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
+    if not steps:
+        return value
+    made = copy.deepcopy(document)
+    inside = made
+    for step in steps[:-1]:
+        inside = inside[step]
+    inside[steps[-1]] = value
+    return made
+
+
+GOOD = record("victim")
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from([[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(), inside, max_size=4),
+    max_leaves=8,
+)
+
+
+@HOSTILE
+@given(st.sampled_from(list(places(GOOD))), ANY)
+@example(("hardware", "cpu"), 5)
+@example(("software", "packages"), [])
+@example(("hardware", "cpu", "usable_cores"), float("nan"))
+@example(("hardware", "memory_bytes"), 10**400)
+@example(("devices", 0, "name"), "\ud800")
+@example(("id",), "victim\n")
+@example(("started_utc",), "2970-01-01T00:00:00Z")
+def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: tuple[Any, ...], value: Any) -> None:
+    text = json.dumps(replaced(GOOD, steps, value))
+    (both / "victim" / "node.json").write_text(text)
+    try:
+        outcome("JSON in node.json", both, alone)
+    finally:
+        (both / "victim" / "node.json").write_text(json.dumps(GOOD))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "deep"),
+        ('{"schema": 1e999}', "not a finite number"),
+        ('{"schema": NaN}', "not a finite number"),
+        ('{"schema": ' + "9" * 5000 + "}", "too large a whole number"),
+        ('{"schema": "\\udc00"}', "lone surrogate"),
+        ("x" * 2**21, "2,097,152 bytes"),
+        ("\xff", "missing"),
+        ("null", "not of type object"),
+        (
+            json.dumps({**GOOD, "hardware": {**GOOD["hardware"], "cpu": {"model": "\x1b[2J", "usable_cores": 1}}}),
+            "is not one line",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
+    copied(tmp_path / "honest", ROUNDS[:1])
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "node.json").write_text(text)
+    if text == "\xff":
+        (tmp_path / "victim" / "node.json").write_text("{}")
+    found = read_nodes([tmp_path])
+    assert [node.id for node in found.nodes] == ["honest"]
+    (refusal,) = found.refused
+    assert refusal["file"] == str(tmp_path / "victim" / "node.json")
+    assert why in refusal["reason"] and len(refusal["reason"]) < 1000
+
+
+@HOSTILE
+@given(
+    st.sampled_from(ROUNDS),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=20),
+    st.booleans(),
+    st.none() | st.floats(0, 1),
+)
+def test_any_bytes_of_a_round(
+    both: Path, alone: pd.DataFrame, name: str, flips: list[tuple[float, int]], footer: bool, cut: float | None
+) -> None:
+    path = both / "victim" / f"{name}.parquet"
+    good = path.read_bytes()
+    bad = bytearray(good)
+    # Half of the cases strike the footer, which says how all the rest is to be read.
+    first = len(bad) - 6000 if footer else 0
+    for where, byte in flips:
+        bad[first + int(where * (len(bad) - first))] = byte
+    path.write_bytes(bad[: None if cut is None else int(cut * len(bad))])
+    try:
+        outcome("bytes of a round", both, alone)
+    finally:
+        path.write_bytes(good)
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "is not a plain file"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
+    "a loop of links": (lambda path: path.symlink_to(path), "is not a plain file that can be read (a link)"),
+    "a link to nothing": (lambda path: path.symlink_to("nowhere"), "is not a plain file that can be read (a link)"),
+    "a folder": (lambda path: path.mkdir(), "is not a plain file"),
+    "very many bytes": (lambda path: path.write_bytes(b"PAR1" + bytes(2**24)), "bytes, and 16,777,216 are the limit"),
+    "nothing": (lambda path: path.write_bytes(b""), ""),
+}
+
+
+@pytest.mark.parametrize("name", ["node.json", f"{ROUNDS[0]}.parquet"])
+@pytest.mark.parametrize("what", SPOILT)
+def test_only_plain_files_are_read(tmp_path: Path, name: str, what: str) -> None:
+    copied(tmp_path / "honest", ROUNDS[:1])
+    copied(tmp_path / "victim", ROUNDS)
+    make, why = SPOILT[what]
+    (tmp_path / "victim" / name).unlink()
+    make(tmp_path / "victim" / name)
+    found = read_nodes([tmp_path])
+    assert [node.id for node in found.nodes] == (["honest"] if name == "node.json" else ["honest", "victim"])
+    (refusal,) = found.refused
+    assert refusal["file"] == str(tmp_path / "victim" / name)
+    assert (why if name != "node.json" else why.replace("16,777,216", "1,048,576")) in refusal["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "why"),
+    [
+        ("MOST_ROWS", 77, "has 78 rows, and 77 are the limit"),
+        ("MOST_TEXT", 1000, "holds more than 1,000 bytes of text"),
+        ("MOST_EXPANDED", 4000, "bytes, expanded, and 4,000 are the limit"),
+    ],
+)
+def test_what_would_fill_the_memory_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, why: str
+) -> None:
+    copied(tmp_path / "victim", ROUNDS[:1])
+    monkeypatch.setattr(tables, name, most)
+    with pytest.raises(StudyError) as refusal:
+        tables.load_samples(tmp_path / "victim" / f"{ROUNDS[0]}.parquet")
+    assert why in str(refusal.value)
+
+
+def test_a_folder_may_be_a_link_and_have_any_name(tmp_path: Path) -> None:
+    node = copied(tmp_path / "elsewhere" / "honest", ROUNDS)
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "linked").symlink_to(node)
+    odd = tmp_path / "nodes" / "a\nb \udcff"
+    odd.mkdir()
+    (odd / "node.json").write_text("{}")
+    gather([tmp_path / "nodes"], tmp_path / "out")
+    (refusal,) = json.loads((tmp_path / "out" / "refused.json").read_text())
+    assert refusal["file"] == f"{tmp_path}/nodes/a\\x0ab \\udcff/node.json"
+
+
+@pytest.mark.parametrize(
+    "field", ["hardware.cpu.model", "devices.0.name", "software.os", "options.preset", "left_out.0"]
+)
+def test_an_odd_record_that_is_let_in_is_judged(both: Path, tmp_path: Path, field: str) -> None:
+    steps = [int(step) if step.isdigit() else step for step in field.split(".")]
+    shutil.copytree(both, tmp_path / "nodes")
+    odd = replaced(GOOD, tuple(steps), "<b>@x $\\ {{< >}} \u202e % */ 'x' \"y\"")
+    (tmp_path / "nodes" / "victim" / "node.json").write_text(json.dumps(odd))
+    assert [node.id for node in read_nodes([tmp_path / "nodes"]).nodes] == ["honest", "victim"]
+    gather([tmp_path / "nodes"], tmp_path / "data")
+    data = read_gathered(tmp_path / "data")
+    assert {node.id for node in data.nodes.nodes} == {"honest", "victim"}

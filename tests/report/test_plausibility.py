@@ -1,0 +1,132 @@
+"""What cannot be true is left out by name, with the figure and its limit; what was measured stays as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from contract.errors import StudyError
+from report.gather import gather
+from report.nodes import Nodes, read_nodes
+from tests.report.liars import PUBLISHED, Rows, copied, quicker
+
+SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
+
+
+def test_what_was_published_can_be_true() -> None:
+    found = read_nodes([PUBLISHED])
+    assert found.refused == []
+    assert len(found.nodes[0].rounds) == len(list(PUBLISHED.glob("*.parquet")))
+
+
+@pytest.mark.parametrize("thorough", [False, True], ids=["values", "and every clock"])
+def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], thorough: bool
+) -> None:
+    copied(tmp_path / "nodes" / "honest", SOME)
+    gather([tmp_path / "nodes"], tmp_path / "alone")
+    copied(tmp_path / "nodes" / "liar", SOME, quicker(1000, thorough), 1e-3 if thorough else 1.0)
+    capsys.readouterr()
+    gather([tmp_path / "nodes"], tmp_path / "both")
+    for name in ("samples.parquet", "summary.parquet"):
+        alone, both = (pd.read_parquet(tmp_path / folder / name) for folder in ("alone", "both"))
+        pd.testing.assert_frame_equal(alone, both)
+    (refusal,) = json.loads((tmp_path / "both" / "refused.json").read_text())
+    assert refusal["file"] == str(tmp_path / "nodes" / "liar")
+    assert "experiments hold what cannot be true, the first bandwidth" in refusal["reason"]
+    assert "times the most that can be" in refusal["reason"]
+    assert f"left out: {tmp_path / 'nodes' / 'liar'}" in capsys.readouterr().err
+
+
+def read(folder: Path) -> Nodes:
+    """The node beside one that can be believed."""
+    copied(folder.parent / "honest", ("models.cpu.1",))
+    found = read_nodes([folder.parent])
+    assert "honest" in [node.id for node in found.nodes]
+    return found
+
+
+def setting(**columns: Any) -> Rows:
+    return lambda rows: [rows.__setitem__(name, value) for name, value in columns.items()]
+
+
+def times(column: str, factor: float, where: str = "value > 0") -> Rows:
+    def change(rows: pd.DataFrame) -> None:
+        rows.loc[rows.query(where).index, column] *= factor
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("rounds", "change", "words"),
+    [
+        # With its clock unchanged, a core would do twice, or five times, what its widest units can.
+        (["peak.cpu.1"], quicker(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
+        (["gemm.cpu.4"], quicker(5, True), ["FLOP/s is", "times the most that can be"]),
+        (["bandwidth.cpu.4"], quicker(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
+        (["clock.cpu.1"], times("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
+        (["peak.cpu.1"], setting(clock_mhz=1e5), ["a clock of 100 GHz"]),
+        (["tabular.cpu.4"], quicker(1e4), ["no call from Python is over in 1e-08 s"]),
+        (["gemm.cpu.4"], times("value", 4.0), ["its samples come to", "the round's timed_s is"]),
+        (["tabular.cpu.4"], times("value", 0.01, "calls > 1"), ["times the time that passed between them"]),
+        (["gemm.cpu.4"], times("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
+        (["gemm.cpu.4"], times("flop", 0.1), ["FLOP a call, and", "are declared"]),
+        (["gemm.cpu.4"], setting(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
+        (["gemm.cpu.4"], setting(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
+        (["gemm.cpu.4"], setting(unit="B"), ["column 'unit', row 0: 'B' is not the unit of this metric"]),
+        (["gemm.cpu.4"], setting(other_load=float("inf")), ["column 'other_load', row 0: inf is not finite"]),
+        (["gemm.cpu.4"], setting(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
+        (["content.cpu.1"], times("value", 3.0, "unit == '1'"), ["is more than the whole, for a share"]),
+        (["gemm.cpu.4"], setting(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
+    ],
+)  # fmt: skip
+def test_each_untruth_is_named_with_its_figure(
+    tmp_path: Path, rounds: list[str], change: Rows, words: list[str]
+) -> None:
+    node = copied(tmp_path / "nodes" / "liar", rounds, change)
+    if rounds != ["clock.cpu.1"]:
+        clock = copied(tmp_path / "of" / "liar", ["clock.cpu.2"]) / "clock.cpu.2.parquet"
+        clock.rename(node / clock.name)
+    found = read(node)
+    (refusal,) = found.refused
+    assert Path(refusal["file"]).name == f"{rounds[0]}.parquet"
+    for word in words:
+        assert word in refusal["reason"]
+    # The other experiment of the same node counts on.
+    kept = {name for one in found.nodes if one.id == "liar" for name in one.samples["experiment"].unique()}
+    assert kept == set() if rounds == ["clock.cpu.1"] else {"clock"}
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"timed_s": 1e-3}, "its samples come to"),
+        ({"wall_s": 1.0}, "warming up and timing come to"),
+        ({"ended_utc": "2970-01-01T00:00:00Z"}, "ended_utc 2970-01-01T00:00:00Z lies in the future"),
+        ({"wall_s": -1.0}, "wall_s: -1.0 is less than the minimum of 0"),
+        ({"seed": "x" * 10_000}, "seed: 'xxx"),
+        ({"more": 1}, "more: unknown key"),
+    ],
+)
+def test_what_a_file_says_of_its_round_is_checked(tmp_path: Path, about: dict[str, Any], words: str) -> None:
+    (refusal,) = read(copied(tmp_path / "nodes" / "liar", ["gemm.cpu.4"], **about)).refused
+    assert words in refusal["reason"] and len(refusal["reason"]) < 1000
+
+
+def test_a_round_may_say_other_operations_only_where_all_its_rounds_do(tmp_path: Path) -> None:
+    node = copied(tmp_path / "nodes" / "liar", ["training.cpu.1"])
+    other = copied(tmp_path / "of" / "liar", ["training.cpu.2"], times("flop", 0.5)) / "training.cpu.2.parquet"
+    other.rename(node / other.name)
+    (refusal,) = read(node).refused
+    assert refusal["file"] == str(node / other.name) and "in another round" in refusal["reason"]
+
+
+def test_nothing_but_untruth_is_no_node(tmp_path: Path) -> None:
+    copied(tmp_path / "liar", SOME, quicker(1000))
+    with pytest.raises(StudyError, match=r"no usable node under .*: .*/liar: .* hold what cannot be true"):
+        gather([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out" / "summary.parquet").exists()
