@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
 from contract.files import check, read_json, write_json
 
 _TEXT = {"type": "string"}
@@ -24,7 +25,9 @@ NODE_SCHEMA: dict[str, Any] = {
     "required": ["schema", "id", "origin", "hardware", "software", "devices", "left_out", "study", "started_utc"],
     "properties": {
         "schema": {"const": 1},
-        "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+        "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
+        "kind": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+        "instance": {"type": "string", "pattern": "^([0-9a-f]{6})?$"},
         "origin": {"enum": ["measured", "synthetic"]},
         "hardware": {"type": "object", "required": ["cpu", "memory_bytes", "gpus"]},
         "software": {"type": "object", "required": ["os", "python", "packages", "blas"]},
@@ -39,11 +42,22 @@ NODE_SCHEMA: dict[str, Any] = {
 }
 
 
+def node_id(kind: str, instance: str) -> str:
+    """A node's name: its kind, and which one of that kind it is, where that is known."""
+    return f"{kind}.{instance}" if instance else kind
+
+
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record. Raises StudyError naming the file and the fault."""
+    """Read a node record; earlier ones do not tell instances of a kind apart, theirs is empty.
+
+    Raises StudyError naming the file and the fault.
+    """
     record = read_json(path)
     check(record, NODE_SCHEMA, path)
-    return dict(record)
+    record = {"kind": record["id"], "instance": "", **record}
+    if record["id"] != node_id(record["kind"], record["instance"]):
+        raise StudyError(f"{path}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
+    return record
 
 
 def write_node(path: Path, record: dict[str, Any]) -> None:

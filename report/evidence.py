@@ -18,6 +18,7 @@ from report.cells import Cells, kind_of
 from report.coded import coded, keys
 from report.nodes import Nodes
 from report.summary import POINT, summarise
+from report.wording import apart_from_kind
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -206,16 +207,20 @@ class Data:
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
-        """A node's short name for people; ids are told apart where two nodes share one."""
-        labels, number = self._labels
-        label = labels.get(node, node)
-        return f"{label} ({node})" if number[label] > 1 else label
+        """A node's short name for people; where several share one, with what tells this one from them."""
+        return self._labels.get(node, node)
 
     @cached_property
-    def _labels(self) -> tuple[dict[str, str], Counter[str]]:
-        """Each node's label, and how many nodes share one."""
+    def _labels(self) -> dict[str, str]:
+        """Each node's label."""
         labels = {one.id: one.label for one in self.nodes.nodes}
-        return labels, Counter(labels.values())
+        shared = Counter(labels.values())
+        apart = {one.id: f"{one.label} ({apart_from_kind(one.record)})" for one in self.nodes.nodes}
+        unlike = Counter(apart.values())
+        return {
+            node: label if shared[label] == 1 else apart[node] if unlike[apart[node]] == 1 else f"{label} ({node})"
+            for node, label in labels.items()
+        }
 
 
 P = ParamSpec("P")

@@ -219,6 +219,12 @@ def short_processor(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
 
 
+def apart_from_kind(record: Mapping[str, Any]) -> str:
+    """What tells a node from others of its kind: its instance or number, and its day: 'a1b2c3, 2026-11-22'."""
+    number = str(record["id"]).removeprefix(str(record.get("kind", record["id"]))).strip(".")
+    return ", ".join(filter(None, [number, str(record["started_utc"])[:10]]))
+
+
 def node_label(record: Mapping[str, Any]) -> str:
     """A short name of a node: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
     cpu = record["hardware"].get("cpu") or {}
