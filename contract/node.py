@@ -47,6 +47,11 @@ def node_id(kind: str, instance: str) -> str:
     return f"{kind}.{instance}" if instance else kind
 
 
+def kind_of_node(node: str) -> str:
+    """The kind of a node by its name: what comes after it tells the machines of that kind apart."""
+    return node.partition(".")[0]
+
+
 def read_node(path: Path) -> dict[str, Any]:
     """Read a node record; earlier ones do not tell instances of a kind apart, theirs is empty.
 

@@ -221,8 +221,7 @@ def short_processor(name: str) -> str:
 
 def apart_from_kind(record: Mapping[str, Any]) -> str:
     """What tells a node from others of its kind: its instance or number, and its day: 'a1b2c3, 2026-11-22'."""
-    number = str(record["id"]).removeprefix(str(record.get("kind", record["id"]))).strip(".")
-    return ", ".join(filter(None, [number, str(record["started_utc"])[:10]]))
+    return ", ".join(filter(None, [str(record["id"]).partition(".")[2], str(record["started_utc"])[:10]]))
 
 
 def node_label(record: Mapping[str, Any]) -> str:
