@@ -207,20 +207,29 @@ class Data:
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
-        """A node's short name for people; where several share one, with what tells this one from them."""
-        return self._labels.get(node, node)
+        """A node's short name for people: its make, with its mark where several share that."""
+        make = self.make(node)
+        return f"{make} ({self.mark(node)})" if self._labels[1][make] > 1 else make
+
+    def make(self, node: str) -> str:
+        """What a node is called by its hardware alone."""
+        return self._labels[0].get(node, node)
 
     @cached_property
-    def _labels(self) -> dict[str, str]:
-        """Each node's label."""
+    def _labels(self) -> tuple[dict[str, str], Counter[str]]:
+        """Each node's label, and how many nodes share one."""
         labels = {one.id: one.label for one in self.nodes.nodes}
-        shared = Counter(labels.values())
-        apart = {one.id: f"{one.label} ({apart_from_kind(one.record)})" for one in self.nodes.nodes}
-        unlike = Counter(apart.values())
-        return {
-            node: label if shared[label] == 1 else apart[node] if unlike[apart[node]] == 1 else f"{label} ({node})"
-            for node, label in labels.items()
-        }
+        return labels, Counter(labels.values())
+
+    def mark(self, node: str) -> str:
+        """What tells a node from all others: its instance or the day of its run; its id where others share those."""
+        return self._marks.get(node, node)
+
+    @cached_property
+    def _marks(self) -> dict[str, str]:
+        marks = {one.id: apart_from_kind(one.record) for one in self.nodes.nodes}
+        number = Counter(marks.values())
+        return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
 
 
 P = ParamSpec("P")

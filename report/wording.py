@@ -220,8 +220,8 @@ def short_processor(name: str) -> str:
 
 
 def apart_from_kind(record: Mapping[str, Any]) -> str:
-    """What tells a node from others of its kind: its instance or number, and its day: 'a1b2c3, 2026-11-22'."""
-    return ", ".join(filter(None, [str(record["id"]).partition(".")[2], str(record["started_utc"])[:10]]))
+    """What tells a node from others of its kind: its instance 'a1b2c3', or the day on which it was measured."""
+    return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
 
 
 def node_label(record: Mapping[str, Any]) -> str:
