@@ -144,15 +144,12 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
 
 def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
     """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
-    runs: dict[Path, set[tuple[Any, ...]]] = {}
-    for one in found:
-        if one.written != folder.written:
-            continue
-        runs = runs or {path: _runs(path) for path in folder.files}
-        there = set().union(*map(_runs, one.files))
-        if there & set().union(*runs.values()):
-            return one, [path for path, mine in runs.items() if not mine or mine - there]
-    return None
+    like = [one for one in found if one.written == folder.written]
+    runs = {path: _runs(path) for path in folder.files} if like else {}
+    there = [set().union(*map(_runs, one.files)) for one in like]
+    same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
+    known = set().union(*there)
+    return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
 
 
 def _runs(path: Path) -> set[tuple[Any, ...]]:

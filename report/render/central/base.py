@@ -79,7 +79,7 @@ def of_all(views: Sequence[View], name: str) -> Cells:
 
 
 def machine_names(views: Sequence[View], places: Collection[Machine]) -> dict[Machine, str]:
-    """A name for each (node, device): of a processor and of a GPU its own, and its node's mark where several share it."""
+    """A name for each (node, device): of a processor or GPU its own, and its node's mark where several share it."""
     by_node = {view.node: view for view in views}
     found = {}
     for node, device in places:
