@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
 from contract.files import check, parse_json, read_regular, write_json
 
 # The largest that was published has 3 kB.
@@ -109,7 +110,9 @@ _POOL = named({"anyOf": [text(), count(1e5)]}, 20)
 NODE_SCHEMA: dict[str, Any] = fields(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
-    id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+    id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
+    kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+    instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
     hardware=fields(
         "cpu memory_bytes gpus", cpu=_CPU, memory_bytes=count(2**53, 1), gpus=several(_GPU, 100), nvml=text(1000)
@@ -132,11 +135,27 @@ NODE_SCHEMA: dict[str, Any] = fields(
 )
 
 
+def node_id(kind: str, instance: str) -> str:
+    """A node's name: its kind, and which one of that kind it is, where that is known."""
+    return f"{kind}.{instance}" if instance else kind
+
+
+def kind_of_node(node: str) -> str:
+    """The kind of a node by its name: what comes after it tells the machines of that kind apart."""
+    return node.partition(".")[0]
+
+
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record, of a plain file of MOST_BYTES at most. Raises StudyError naming the file and the fault."""
+    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the instance of a kind is empty.
+
+    Raises StudyError naming the file and the fault.
+    """
     record = parse_json(read_regular(path, MOST_BYTES), path)
     check(record, NODE_SCHEMA, path)
-    return dict(record)
+    record = {"kind": record["id"], "instance": "", **record}
+    if record["id"] != node_id(record["kind"], record["instance"]):
+        raise StudyError(f"{path}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
+    return record
 
 
 def write_node(path: Path, record: dict[str, Any]) -> None:

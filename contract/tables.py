@@ -116,7 +116,11 @@ _POSITIVE = pa.Check.gt(0, error="must be positive")
 
 SAMPLES = pa.DataFrameSchema(
     {
-        "node": _column("str", "Machine: a readable name and a hash of its hardware", like=_NAME),
+        "node": _column(
+            "str",
+            "Machine: its kind (a readable name and a hash of its hardware) and, after a dot, which one of that kind",
+            like=_NAME,
+        ),
         "run": _column("str", "The process that measured this round", like=_WORD),
         "round": _column("int64", "Round, from 1: one process, every point once, in shuffled order", pa.Check.ge(1)),
         "experiment": _column("str", "Experiment", like=_NAME),

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     listing.set_defaults(run=_list)
 
     probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
-    probe.add_argument("--out", type=Path, help="file to write (default: standard output)")
+    probe.add_argument("--out", type=Path, help="file to write (default: standard output); a node keeps its name there")
     probe.add_argument("--require", choices=["cpu", "gpu"], help="fail unless there is such a device")
     probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
     probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
@@ -49,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
     run.add_argument("--round", type=int, default=1, help="number of the round, from 1")
     run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
+    run.add_argument(
+        "--node", type=Path, help="what `probe` wrote: the samples bear its name (default: this machine's)"
+    )
     run.add_argument("--plan", type=Path, help="what `plan` wrote: points that it leaves out are recorded as skipped")
     run.add_argument("--seed", type=int, default=0, help="seed of the points' order")
     run.add_argument(
@@ -98,21 +101,20 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _probe(arguments: argparse.Namespace) -> int:
-    from experiments import hardware
+    from contract.node import node_id, write_node
+    from experiments import environment, hardware
 
     if arguments.id:
-        print(hardware.node_id())
+        print(node_id(*hardware.identity(arguments.out)))
         return 0
-    from experiments import environment
 
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
     for name in environment.inherited():
         del os.environ[name]
-    from contract.node import write_node
     from experiments.probe import fingerprint, require
 
     options = dict(option.partition("=")[::2] for option in arguments.option)
-    record = fingerprint(options)
+    record = fingerprint(options, arguments.out)
     if arguments.require:
         require(record, arguments.require)
     if arguments.out:
@@ -134,6 +136,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from contract.node import node_id
     from contract.tables import write_samples
     from experiments import environment, hardware, rounds
     from experiments import plan as planned
@@ -147,6 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
     part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
     kind = find(arguments.device).kind
+    node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # A place that cannot be written is found out before anything is measured.
     with atomic(arguments.out.with_suffix(".writable")):
         pass
@@ -178,7 +182,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "left_out_of_environment": environment.inherited(),
             "environments": round_.environments,
         }
-        write_samples(arguments.out, rounds.table(round_, hardware.node_id(), uuid.uuid4().hex[:12]), about)
+        write_samples(arguments.out, rounds.table(round_, node, uuid.uuid4().hex[:12]), about)
     return 0
 
 
@@ -277,16 +281,18 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _same_machine(path: Path) -> None:
+def _same_machine(path: Path) -> str:
+    """The name of the node that a record describes. Raises StudyError unless it is of this machine's kind."""
     from contract.node import read_node
     from experiments import hardware
 
-    described, here = read_node(path)["id"], hardware.node_id()
-    if described != here:
+    described, here = read_node(path), hardware.kind()
+    if described["kind"] != here:
         raise StudyError(
-            f"{path} describes {described}, this machine is {here}. Measure into a folder of its own "
+            f"{path} describes {described['kind']}, this machine is {here}. Measure into a folder of its own "
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
         )
+    return str(described["id"])
 
 
 def _schema(arguments: argparse.Namespace) -> int:

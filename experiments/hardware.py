@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import platform
 import re
 import subprocess
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
+from contract.node import read_node
 from experiments import counters
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
     r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
 )
+
+# Of the host, for good; else of its time since it was started (most containers have no id of their own).
+_HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
 
 
 @cache
@@ -171,7 +179,21 @@ def nvml_status() -> str:
         return str(refusal)
 
 
-def node_id() -> str:
+def identity(described: Path | None = None) -> tuple[str, str]:
+    """This machine's kind and instance; the instance of an earlier record in `described`, if that is of this kind.
+
+    So rounds go on to count that were measured before its image, or this program, named it otherwise.
+    """
+    here = kind()
+    if described and described.exists():
+        with suppress(StudyError):
+            before = read_node(described)
+            if before["kind"] == here:
+                return here, before["instance"]
+    return here, instance()
+
+
+def kind() -> str:
     """A readable, stable name of this kind of machine, with a hash of its hardware.
 
     Nothing in it names a person, host or serial number; two machines of the same
@@ -185,4 +207,21 @@ def node_id() -> str:
     for card in sorted(set(cards)):
         count = cards.count(card)
         parts.append((f"{count}x-" if count > 1 else "") + re.sub(r"[^a-z0-9]+", "-", card.lower()).strip("-"))
-    return "-".join([*parts, digest])[:80].strip("-")
+    return f"{'-'.join(parts)[:73].strip('-')}-{digest}"
+
+
+def instance() -> str:
+    """Which machine of its kind this is: six hexadecimal digits that tell nothing else; empty if the system cannot say.
+
+    Hosts that were made from one image may share it: whoever reads their data has to expect that.
+    """
+    for place in _HOST_IDS:
+        try:
+            host = place.read_bytes().strip()
+        except OSError:
+            continue
+        # What systemd writes into an image before its first start.
+        if host not in (b"", b"uninitialized"):
+            # As machine-id(5) asks: keyed, so that nobody can tell which id it was made from.
+            return hmac.new(host, b"does-ai-need-a-gpu: instance of a node", hashlib.sha256).hexdigest()[:6]
+    return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
+from contract.node import node_id
 from experiments import hardware
 from experiments.devices import detect, usable
 from experiments.devices.accelerator import loaded
@@ -32,19 +33,23 @@ PACKAGES = (
 )
 
 
-def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
     """The node record (`contract.node`), but for the time at which measuring ended.
 
-    Raises StudyError where torch cannot be loaded: nothing here is measured without it.
+    before: an earlier record, whose name this machine keeps (`hardware.identity`). Raises StudyError where torch cannot
+    be loaded: nothing here is measured without it.
     """
     torch, refusal = loaded()
     if torch is None:
         raise StudyError(refusal)
     found, left_out = detect()
     devices, refused = usable(found)
+    kind, instance = hardware.identity(before)
     return {
         "schema": 1,
-        "id": hardware.node_id(),
+        "id": node_id(kind, instance),
+        "kind": kind,
+        "instance": instance,
         "origin": "measured",
         "hardware": {
             "cpu": hardware.cpu(),

@@ -18,6 +18,7 @@ from report.cells import Cells, kind_of
 from report.coded import coded, keys
 from report.nodes import Nodes
 from report.summary import POINT, summarise
+from report.wording import apart_from_kind
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -206,16 +207,29 @@ class Data:
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
-        """A node's short name for people; ids are told apart where two nodes share one."""
-        labels, number = self._labels
-        label = labels.get(node, node)
-        return f"{label} ({node})" if number[label] > 1 else label
+        """A node's short name for people: its make, with its mark where several share that."""
+        make = self.make(node)
+        return f"{make} ({self.mark(node)})" if self._labels[1][make] > 1 else make
+
+    def make(self, node: str) -> str:
+        """What a node is called by its hardware alone."""
+        return self._labels[0].get(node, node)
 
     @cached_property
     def _labels(self) -> tuple[dict[str, str], Counter[str]]:
         """Each node's label, and how many nodes share one."""
         labels = {one.id: one.label for one in self.nodes.nodes}
         return labels, Counter(labels.values())
+
+    def mark(self, node: str) -> str:
+        """What tells a node from all others: its instance or the day of its run; its id where others share those."""
+        return self._marks.get(node, node)
+
+    @cached_property
+    def _marks(self) -> dict[str, str]:
+        marks = {one.id: apart_from_kind(one.record) for one in self.nodes.nodes}
+        number = Counter(marks.values())
+        return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
 
 
 P = ParamSpec("P")

@@ -16,7 +16,6 @@ from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from pyarrow import csv, parquet
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
 from report.metadata import write_datapackage
-from report.nodes import Node, Nodes, empty_samples, find_nodes, read_folders, warn
+from report.nodes import Folder, Node, Nodes, empty_samples, find_nodes, read_folders, warn
 from report.processors import processors
 from report.summary import COLUMNS, POINT, summarise
 
@@ -60,12 +59,12 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """
-    records, refused = find_nodes(directories, allow_synthetic)
+    folders, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
     with ExitStack() as files:
         tables = {name: _Table(files, out, name) for name in SCHEMAS}
         ok = 0
-        for part in _parts(records):
+        for part in _parts(folders):
             found.nodes += part.nodes
             found.refused += part.refused
             ok += part.ok
@@ -140,11 +139,11 @@ class _Part:
     refused: list[dict[str, str]]
 
 
-def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
+def _parts(folders: Sequence[Folder]) -> Iterator[_Part]:
     """All nodes, some at a time, in order."""
     workers = processors()
-    parts = [records[at : at + TOGETHER] for at in range(0, len(records), TOGETHER)]
-    if len(records) < MANY or workers < 2:
+    parts = [folders[at : at + TOGETHER] for at in range(0, len(folders), TOGETHER)]
+    if len(folders) < MANY or workers < 2:
         yield from map(_part, parts)
         return
     with (
@@ -161,8 +160,8 @@ def _parts(records: Sequence[tuple[Path, dict[str, Any]]]) -> Iterator[_Part]:
             yield _received(ahead.popleft().result())
 
 
-def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
-    found = read_folders(records)
+def _part(folders: Sequence[Folder]) -> _Part:
+    found = read_folders(folders)
     nodes = [node for node, _ in found if node]
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
@@ -179,12 +178,12 @@ def _part(records: Sequence[tuple[Path, dict[str, Any]]]) -> _Part:
     )
 
 
-def _sent(records: Sequence[tuple[Path, dict[str, Any]]], place: Path) -> _Part:
+def _sent(folders: Sequence[Folder], place: Path) -> _Part:
     """As `_part`, its tables in files named after `place`: to pickle them takes a third of the time they took to make.
 
     `_received` puts them back.
     """
-    part = _part(records)
+    part = _part(folders)
     for table, name in ((part.samples, "samples"), (part.summary, "summary")):
         with arrow.ipc.new_file(f"{place}.{name}", table.schema) as file:
             file.write_table(table)

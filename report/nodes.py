@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,19 @@ from report.plausibility import faults
 from report.wording import node_label
 
 _ROUND = ["experiment", "device", "round"]
+_RUN = ["run", *_ROUND]
 # A file, what it holds (not validated), and what is known about its round.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a node's files lie, before they are read."""
+
+    place: Path  # where its record is
+    record: dict[str, Any]  # its id is no other node's
+    files: tuple[Path, ...]
+    written: str  # the id that its files bear
 
 
 @dataclass
@@ -88,13 +100,13 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     """Read every node folder among or directly under `directories`.
 
     A file that cannot be used is left out, with its reason in `refused` and on
-    stderr. The first folder of a node wins over later ones with the same id.
+    stderr. `find_nodes` says what each is called and in which order they come.
     Raises StudyError if no node can be used, or for synthetic data unless
     `allow_synthetic`, which tests alone may set.
     """
-    records, refused = find_nodes(directories, allow_synthetic)
+    folders, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
-    for folder in records:
+    for folder in folders:
         for node, left_out in read_folders([folder]):
             found.nodes += [node] if node else []
             refused += left_out
@@ -103,28 +115,57 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     return found
 
 
-def find_nodes(
-    directories: Sequence[Path], allow_synthetic: bool = False
-) -> tuple[list[tuple[Path, dict[str, Any]]], list[dict[str, str]]]:
-    """The folders of nodes with their records, in the order given, and what was refused; raises as `read_nodes`."""
-    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
+    """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
+
+    A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
+    once. Another of the same id is another machine, or another run of the same: it is told apart by a number after its
+    id (`<id>.2`). So the first folder named keeps its id and its samples, whatever comes after it.
+    """
+    found: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
-    for folder in _folders(directories, refused):
+    for place in _folders(directories, refused):
         try:
-            record = read_node(folder / "node.json")
+            record = read_node(place / "node.json")
         except StudyError as fault:
-            refused.append(_refusal(folder / "node.json", str(fault)))
-            continue
-        first = found.get(record["id"])
-        if first is not None:
-            refused.append(_refusal(folder, f"the node {record['id']} was already read from {first[0].parent}"))
+            refused.append(_refusal(place / "node.json", str(fault)))
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
-            raise StudyError(f"{folder}: synthetic data is for tests only. Remove the folder or measure the node")
-        found[record["id"]] = (folder, record)
+            raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
+        folder = Folder(place, record, tuple(sorted(place.glob("*.parquet"))), record["id"])
+        before = _before(folder, found.values())
+        if before is None:
+            free = (f"{folder.written}.{number}" for number in count(2))
+            record["id"] = next(name for name in chain([folder.written], free) if name not in found)
+            found[record["id"]] = folder
+        else:
+            same, more = before
+            found[same.record["id"]] = replace(same, files=(*same.files, *more))
+            rest = f"its {len(more)} other files are used with them" if more else "they count once"
+            refused.append(_refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
     if not found:
         Nodes([], refused).check(directories)
-    return list(found.values()), refused
+    kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
+    return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
+
+
+def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
+    """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
+    like = [one for one in found if one.written == folder.written]
+    runs = {path: _runs(path) for path in folder.files} if like else {}
+    there = [set().union(*map(_runs, one.files)) for one in like]
+    same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
+    known = set().union(*there)
+    return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
+
+
+def _runs(path: Path) -> set[tuple[Any, ...]]:
+    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable."""
+    try:
+        table = load_samples(path)[0].select(_RUN).to_pandas()
+    except Exception:
+        return set()  # why, is said when its samples are read
+    return set(table.drop_duplicates().itertuples(index=False, name=None))
 
 
 def warn(found: Nodes) -> None:
@@ -158,60 +199,74 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
     return any(name == "node.json" or name.endswith(".parquet") for name in names)
 
 
-def read_folders(records: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[Node | None, list[dict[str, str]]]]:
+def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
     """Nodes with the samples of all their files, and of each the files that cannot be used with their reasons.
 
-    records: folders with what their node.json says. Several are checked at once, which is sooner done than one by one.
-    A node that cannot be believed is None.
+    Several are checked at once, which is sooner done than one by one. A node that cannot be believed is None.
     """
-    files = [_loaded(folder) for folder, _ in records]
-    whole = _together([loaded for loaded, _ in files], [record for _, record in records])
-    if whole is None and len(records) > 1:
-        return [one for folder in records for one in read_folders([folder])]
+    files = [_loaded(folder) for folder in folders]
+    whole = _together([loaded for loaded, _ in files], [folder.record for folder in folders])
+    if whole is None and len(folders) > 1:
+        return [one for folder in folders for one in read_folders([folder])]
     found = []
-    for at, ((folder, record), (loaded, refused)) in enumerate(zip(records, files, strict=True)):
-        samples, used = _one_by_one(loaded, record, refused) if whole is None else (whole[at], loaded)
-        found.append((_believed(folder, record, samples, used, refused), refused))
+    for at, (folder, (loaded, refused)) in enumerate(zip(folders, files, strict=True)):
+        samples, used = _one_by_one(loaded, folder.record, refused) if whole is None else (whole[at], loaded)
+        found.append((_believed(folder, samples, used, refused), refused))
     return found
 
 
-def _believed(
-    folder: Path, record: dict[str, Any], samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]
-) -> Node | None:
-    """The node without the files that hold what cannot be true, which join `refused`; None if it has several such.
+def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
+    """The node without the files that hold what cannot be true, which join `refused`; None if none is left.
 
     One experiment may have gone wrong. Where two have, it is the clock, or somebody made the numbers: then nothing
-    else that the node says counts either. What tests make up is not held against machines that there are.
+    else in that place counts either. What tests make up is not held against machines that there are.
     """
     rounds = [{"file": path.name, **about} for path, _, about in used]
     of = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
-    untrue = faults(record, samples, of, rounds) if record["origin"] == "measured" else {}
+    untrue = faults(folder.record, samples, of, rounds) if folder.record["origin"] == "measured" else {}
     if untrue:
-        experiments = set(samples["experiment"][np.isin(of, list(untrue))])
-        first, reason = min(untrue.items())
-        if len(experiments) > 1:
-            told = f"{len(untrue)} files of {len(experiments)} experiments hold what cannot be true, the first"
-            refused.append(_refusal(folder, f"{told} {used[first][0].name}: {reason}"))
+        experiment = dict(zip(of.tolist(), samples["experiment"].tolist(), strict=True))
+        out = set(untrue)
+        # A node's rounds may lie in several folders: the word of one is not held against the others.
+        for place in dict.fromkeys(path.parent for path, _, _ in used):
+            here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
+            bad = [at for at in here if at in untrue]
+            if len({experiment[at] for at in bad}) > 1:
+                told = f"{len(bad)} files of several experiments hold what cannot be true, the first"
+                refused.append(_refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
+                out |= set(here)
+            else:
+                refused += [_refusal(used[at][0], f"cannot be true: {untrue[at]}") for at in bad]
+        if len(out) == len(used):
             return None
-        refused += [_refusal(used[at][0], f"cannot be true: {why}") for at, why in sorted(untrue.items())]
-        samples = samples[~np.isin(of, list(untrue))].reset_index(drop=True)
-        rounds = [about for at, about in enumerate(rounds) if at not in untrue]
-    return Node(record, _text(folder.parent), samples, rounds)
+        samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
+        rounds = [about for at, about in enumerate(rounds) if at not in out]
+    return Node(folder.record, _text(folder.place.parent), samples, rounds)
 
 
-def _loaded(folder: Path) -> tuple[list[_File], list[dict[str, str]]]:
+def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
     """A folder's files, and those that cannot be read with their reasons."""
     loaded: list[_File] = []
     refused: list[dict[str, str]] = []
-    for path in sorted(folder.glob("*.parquet")):
+    for path in folder.files:
         try:
-            loaded.append((path, *load_samples(path)))
+            table, about = load_samples(path)
+            loaded.append((path, _renamed(table, folder), about))
         except StudyError as fault:
             refused.append(_refusal(path, str(fault)))
         except Exception as fault:
             # Whatever is wrong inside one file must not cost the others.
             refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     return loaded, refused
+
+
+def _renamed(table: arrow.Table, folder: Folder) -> arrow.Table:
+    """A table under its node's id, where that is not the one that its file bears."""
+    if folder.record["id"] == folder.written or "node" not in table.column_names:
+        return table
+    at = table.column_names.index("node")
+    names = table.column(at).to_pandas().replace(folder.written, folder.record["id"])
+    return table.set_column(at, "node", arrow.array(names))
 
 
 def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from contract.node import kind_of_node
 from report.cells import Cells, kind_of
 from report.claims import Part
 from report.evidence import Data
@@ -23,7 +26,20 @@ def in_scope(cells: Cells, scope: Mapping[str, Any]) -> Cells:
     """
     for name, value in _wanted(scope, cells).items():
         cells = _narrow(cells, name, value)
-    return cells
+    return _decidable(cells)
+
+
+def _decidable(cells: Cells) -> Cells:
+    """Without the cells that have no interval where another machine of their kind has one for the same.
+
+    A single round decides nothing yet, and takes nothing from what was decided on that kind before.
+    """
+    sure = cells.frame["low"].notna().to_numpy(bool)
+    if "node" not in cells.labels or sure.all():
+        return cells
+    keys = cells.frame[cells.labels].assign(node=cells.frame["node"].map(kind_of_node, na_action="ignore"))
+    same = keys.groupby(cells.labels, dropna=False, sort=False).ngroup().to_numpy()
+    return cells.at(sure | ~np.isin(same, same[sure]))
 
 
 def _wanted(scope: Mapping[str, Any], cells: Cells) -> dict[str, Any]:

@@ -198,13 +198,14 @@ class Estimates:
     exact: NDArray[np.bool_]
 
 
-def on_log_scale(rounds: Sequence[ArrayLike]) -> Estimates:
-    """Estimates of positive quantities of a group of points.
+def on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> Estimates:
+    """Estimates of positive quantities.
 
-    rounds: per point the rounds' medians, each > 0, at least one.
+    rounds: per point the rounds' medians, each > 0, at least one. group: of each point, see `log_estimates`; one of all
+    unless given.
     """
     values, n = _joined(rounds)
-    return log_estimates(values, n, np.zeros(len(n), dtype=np.int64))
+    return log_estimates(values, n, np.zeros(len(n), dtype=np.int64) if group is None else group)
 
 
 def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> Estimates:

@@ -219,6 +219,11 @@ def short_processor(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
 
 
+def apart_from_kind(record: Mapping[str, Any]) -> str:
+    """What tells a node from others of its kind: its instance 'a1b2c3', or the day on which it was measured."""
+    return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
+
+
 def node_label(record: Mapping[str, Any]) -> str:
     """A short name of a node: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
     cpu = record["hardware"].get("cpu") or {}

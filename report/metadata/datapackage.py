@@ -79,7 +79,8 @@ def write_published(folder: Path) -> Path:
     )
     resources: list[dict[str, Any]] = []
     for record in sorted((folder / "nodes").glob("*/node.json")):
-        node = read_node(record)["id"]
+        read_node(record)
+        node = record.parent.name
         rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("*.parquet"))
         about = {
             "name": f"{node}-record",

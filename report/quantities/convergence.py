@@ -321,7 +321,10 @@ def time_to_target_s(data: Data) -> Cells:
         for row, values in by_rule(data, "time_to_target")
         if tuple(row[name] for name in (*_SERIES, "learning_rate", "batch")) in all_of_them
     ]
-    return _cells([row for row, _ in found], [one for _, one in found], stats.on_log_scale, log=True)
+    rows, values = [row for row, _ in found], [one for _, one in found]
+    # What one machine's times vary by says nothing of another's.
+    places = np.unique([f"{row['node']} {row['device']}" for row in rows], return_inverse=True)[1]
+    return _cells(rows, values, lambda each: stats.on_log_scale(each, places), log=True)
 
 
 @quantity(

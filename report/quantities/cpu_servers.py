@@ -144,12 +144,13 @@ def measured_servers(data: Data, priced: bool) -> Iterator[Server]:
     """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
     rates = best_rates(data)
     rates = rates.only(family="transformer", device="cpu") if len(rates) else rates
-    processors = {node.id: node.record["hardware"]["cpu"] for node in data.nodes.nodes}
+    nodes = {node.id: node for node in data.nodes.nodes}
     for row in range(len(rates)):
         labels = rates.label_values(row)
-        cpu = processors[labels["node"]]
+        node = nodes[labels["node"]]
+        cpu = node.record["hardware"]["cpu"]
         detail = str(rates.frame["detail"].iloc[row])
-        cores = f"cores with {_instructions(cpu)} as in {data.label(labels['node'])}"
+        cores = f"cores with {_instructions(cpu)} as in {node.label}"
         inputs = {
             "R": measured(rates, row, "FLOP/s", detail),
             "t": Input(float(labels["threads"]), "1", "measured", "of this measurement", each=True),

@@ -11,15 +11,18 @@ from report.render import words
 _KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
 
 
-def worked_parts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each part of a claim that was worked out: one entry for each formula, ready to be printed."""
+def worked_parts(parts: Sequence[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """For each part of a claim that was worked out: one entry for each formula, ready to be printed.
+
+    machines: the nodes' names by id, which results of several nodes bear.
+    """
     shown = []
     for part in parts:
         record = part.get("arithmetic") or {}
         for one in [record, *record.get("also", [])] if record.get("formula") else []:
             shown.append({"part": str(part.get("name") or ""), **_worked(one), "beside": []})
         if shown and record.get("beside"):
-            shown[-1]["beside"] = _beside(record["beside"])
+            shown[-1]["beside"] = _beside(record["beside"], machines or {})
     return shown
 
 
@@ -79,19 +82,21 @@ def _given(value: float, unit: str) -> str:
     return f"{wording.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
-def _beside(records: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
     """Other results as a table's rows."""
+    several = len({one["labels"]["node"] for one in records if "node" in one["labels"]}) > 1
     return [
         {
             "what": words.sentence(str(one["name"])),
-            "cell": _cell(one),
+            "cell": _cell(one, machines if several else {}),
             "result": wording.interval(one["value"], one["low"], one["high"], one["unit"]),
         }
         for one in records
     ]
 
 
-def _cell(record: Mapping[str, Any]) -> str:
-    """What a result is of: the server, where it is of one; else all its labels."""
+def _cell(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
+    """What a result is of: the server, where it is of one, else all its labels; and the machine it was measured on."""
     labels = record["labels"]
-    return f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["cell"])
+    of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["cell"])
+    return "; ".join(filter(None, [of, machines.get(str(labels.get("node")))]))

@@ -36,9 +36,12 @@ _BOLD = 0.072  # width of a bold character of the threshold's label
 _CHARACTERS = 58  # of a row's text, at its size, in the figure's width
 
 
-def claim_drawing(verdict: Mapping[str, Any]) -> Drawing | None:
-    """The figure of a verdict's cells, or None if nothing has been found yet, or nothing but a yes or a no."""
-    panels = [_panel(part) for part in _parts(verdict) if part.get("unit") != YES_NO]
+def claim_drawing(verdict: Mapping[str, Any], machines: Mapping[str, str] | None = None) -> Drawing | None:
+    """The figure of a verdict's cells, or None if nothing has been found yet, or nothing but a yes or a no.
+
+    machines: the nodes' names by id, which cells of several nodes bear.
+    """
+    panels = [_panel(part, machines or {}) for part in _parts(verdict) if part.get("unit") != YES_NO]
     panels = [panel for panel in panels if panel["rows"]]
     if not panels:
         return None
@@ -55,7 +58,7 @@ def _parts(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**part, "cells": [cell for cell in cells if cell.get("part") == part.get("name")]} for part in parts]
 
 
-def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
+def _panel(part: Mapping[str, Any], machines: Mapping[str, str]) -> dict[str, Any]:
     """What one panel shows, in the units of its axis."""
     unit = str(part.get("unit") or "1")
     cells = [cell for cell in part["cells"] if cell.get("estimate") is not None]
@@ -64,7 +67,8 @@ def _panel(part: Mapping[str, Any]) -> dict[str, Any]:
     cells.sort(key=lambda cell: nearness(cell["estimate"], part.get("threshold")))
     shown = sorted(cells[:MOST_ROWS], key=lambda cell: cell["estimate"])
     scale, name = prefix(max((abs(cell["estimate"]) for cell in shown), default=0.0), unit)
-    rows = [_cell(cell, unit, scale) for cell in shown]
+    several = len({cell["node"] for cell in cells if cell.get("node")}) > 1
+    rows = [_cell(cell, unit, scale, machines if several else {}) for cell in shown]
     lines = [line / scale for line in declared]
     span, logarithmic = _range(rows, lines) if rows else ([0.0, 1.0], False)
     also = sorted({line / scale for line in _numbers(part.get("sensitivity"))} - set(lines))
@@ -92,9 +96,10 @@ def _axis(part: Mapping[str, Any]) -> str:
     return f"{axis} × {exactly(float(scale))}" if isinstance(scale, int | float) and scale != 1 else axis
 
 
-def _cell(cell: Mapping[str, Any], unit: str, scale: float) -> dict[str, Any]:
+def _cell(cell: Mapping[str, Any], unit: str, scale: float, machines: Mapping[str, str]) -> dict[str, Any]:
     """One row: its label, its numbers in words, and the numbers in the units of the axis."""
-    name = clean(str(cell.get("label") or cell.get("node") or ""))
+    machine, label = machines.get(str(cell.get("node"))), cell.get("label")
+    name = clean(": ".join(filter(None, [machine, label])) or str(cell.get("node") or ""))
     told = with_interval(cell, unit)
     return {
         "name": name,

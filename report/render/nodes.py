@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.node import kind_of_node
 from report.render import words
-from report.wording import exactly
+from report.wording import exactly, several
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
@@ -16,13 +17,19 @@ _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
 
 
-def describe(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of verdicts.json in words: its fingerprint, what became of its points."""
+def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A node of verdicts.json in words: its fingerprint, what became of its points.
+
+    machines: the names of all nodes by id.
+    """
+    kind = kind_of_node(str(node["id"]))
+    others = {one: name for one, name in (machines or {}).items() if one != node["id"]}
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
     return {
         "id": str(node["id"]),
         "label": str(node.get("label") or node["id"]),
+        "alike": several([name for one, name in others.items() if kind_of_node(one) == kind]),
         "devices": [
             {"id": str(one["id"]), "name": str(one.get("name") or ""), "memory": _size(one.get("memory_bytes"))}
             for one in node.get("devices") or []

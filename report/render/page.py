@@ -67,13 +67,14 @@ def context(
     known = {str(verdict["id"]): str(verdict["verdict"]) for verdict in verdicts}
     if len(known) != len(verdicts):
         raise StudyError("verdicts: an id occurs twice")
+    machines = {str(node["id"]): str(node.get("label") or node["id"]) for node in document["nodes"]}
     drawings: list[Drawing] = []
     claims = []
     for verdict in verdicts:
-        drawing = claim_drawing(verdict)
+        drawing = claim_drawing(verdict, machines)
         if drawing:
             drawings.append(drawing)
-        claims.append(_claim(verdict, known, drawing))
+        claims.append(_claim(verdict, known, drawing, machines))
     contradicting = contradictions(document)
     disputed = disputes(contradicting)
     given = views(data, document["nodes"]) if data else []
@@ -103,8 +104,8 @@ def context(
         "articles": articles,
         "contradictions": contradicting,
         "contradiction_counts": counts(contradicting),
-        "nodes": [describe(node) for node in document["nodes"]],
-        "node_names": wording.several([str(node.get("label") or node["id"]) for node in document["nodes"]]),
+        "nodes": [describe(node, machines) for node in document["nodes"]],
+        "node_names": wording.several(list(machines.values())),
         "ran": ran(data, document["nodes"]) if data else [],
         "left_out": left_out_points(data) if data else [],
         "flagged": flagged_points(data) if data else [],
@@ -130,7 +131,9 @@ def context(
     }, drawings
 
 
-def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawing | None) -> dict[str, Any]:
+def _claim(
+    verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawing | None, machines: Mapping[str, str]
+) -> dict[str, Any]:
     """A verdict as its card and its row in the table say it."""
     unit = str(verdict.get("unit") or "1")
     status = str(verdict["verdict"])
@@ -159,7 +162,7 @@ def _claim(verdict: Mapping[str, Any], known: Mapping[str, str], drawing: Drawin
         "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
-        "arithmetic": worked_parts(verdict.get("parts") or []),
+        "arithmetic": worked_parts(verdict.get("parts") or [], machines),
         "formulas": awaited(verdict.get("parts") or []),
         "figure": drawing,
         "cells": [_cell(cell, named.get(str(cell.get("part")), {}), unit) for cell in listed],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import platform
@@ -15,7 +16,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import check
-from contract.node import NODE_SCHEMA
+from contract.node import NODE_SCHEMA, node_id, read_node, write_node
 from experiments import hardware, lock, probe
 from experiments.cli import main
 from experiments.devices import open_device
@@ -59,13 +60,70 @@ def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
     probe.require(without, "cpu")
 
 
-def test_the_name_is_stable_and_tells_machines_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = hardware.node_id()
-    assert here == hardware.node_id()
-    check(here, NODE_SCHEMA["properties"]["id"], "name")
+def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = hardware.kind()
+    assert here == hardware.kind()
+    check(here, NODE_SCHEMA["properties"]["kind"], "kind")
     monkeypatch.setattr(hardware, "gpus", lambda: [{"name": "NVIDIA H200"}] * 2)
-    assert "2x-nvidia-h200" in hardware.node_id()
-    assert hardware.node_id() != here
+    assert "2x-nvidia-h200" in hardware.kind()
+    assert hardware.kind() != here
+    monkeypatch.setattr(hardware, "gpus", lambda: [{"name": f"{'Long ' * n}Card"} for n in range(1, 9)])
+    long = hardware.kind()
+    monkeypatch.setattr(hardware, "gpus", lambda: [{"name": f"{'Long ' * n}Card"} for n in range(1, 10)])
+    assert hardware.kind() != long, "what is cut off is told by the hash"
+    check(f"{long}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
+
+
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *ids: str | None) -> str:
+    """The instance of a host whose files say so; None for one that is not there."""
+    places = [tmp_path / f"id-{place}" for place in range(len(ids))]
+    for place, text in zip(places, ids, strict=True):
+        place.unlink(missing_ok=True)
+        if text is not None:
+            place.write_text(f"{text}\n")
+    monkeypatch.setattr(hardware, "_HOST_IDS", places)
+    return hardware.instance()
+
+
+def test_hosts_of_one_kind_are_told_apart_and_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+    here = host(tmp_path, monkeypatch, one, other)
+    assert here == host(tmp_path, monkeypatch, one, None) != host(tmp_path, monkeypatch, other, None)
+    check(here, NODE_SCHEMA["properties"]["instance"], "instance")
+    digests = {name: hashlib.new(name, one.encode()).hexdigest() for name in ("md5", "sha1", "sha256")}
+    assert not any(here in text for text in (one, *digests.values()))
+    assert host(tmp_path, monkeypatch, "", one) == host(tmp_path, monkeypatch, "uninitialized", one) == here
+    assert host(tmp_path, monkeypatch, None, None) == ""
+
+
+@pytest.mark.parametrize("earlier", [{}, {"instance": ""}, {"instance": "0a1b2c"}])
+def test_a_machine_keeps_the_name_under_which_it_began(
+    earlier: dict[str, str], tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records of the first edition name no instance; that of a container changes with it."""
+    path, kind = tmp_path / "node.json", record["kind"]
+    without = {name: value for name, value in record.items() if name not in ("kind", "instance")}
+    name = node_id(kind, earlier.get("instance", ""))
+    write_node(path, {**without, **({"kind": kind, **earlier} if earlier else {}), "id": name})
+    assert main(["probe", "--id", "--out", str(path)]) == 0
+    assert capsys.readouterr().out.strip() == name
+    again = probe.fingerprint({}, path)
+    assert (again["id"], again["kind"]) == (name, kind)
+    assert main(["check", "--preset", "quick", "--node", str(path)]) == 0
+
+
+def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, Any]) -> None:
+    write_node(tmp_path / "node.json", {**record, "id": "other-cpu-2c-abcdef.0a1b2c", "kind": "other-cpu-2c-abcdef",
+                                        "instance": "0a1b2c"})  # fmt: skip
+    assert probe.fingerprint({}, tmp_path / "node.json")["id"] == record["id"]
+    with pytest.raises(StudyError, match=r"describes other-cpu-2c-abcdef, this machine is"):
+        main(["run", "gemm", "--node", str(tmp_path / "node.json"), "--out", str(tmp_path / "x.parquet")])
+
+
+def test_a_name_that_is_not_that_of_its_kind_is_refused(tmp_path: Path, record: dict[str, Any]) -> None:
+    write_node(tmp_path / "node.json", {**record, "kind": "other-cpu-2c-abcdef"})
+    with pytest.raises(StudyError, match=r"node\.json: id .* is not that of kind 'other-cpu-2c-abcdef'"):
+        read_node(tmp_path / "node.json")
 
 
 @pytest.mark.parametrize(

@@ -71,5 +71,5 @@ def test_results_of_another_machine_are_not_continued_here(folder: Path, monkeyp
     probe = folder.parents[1] / "probe.json"
     with pytest.raises(StudyError, match=r"describes some-cpu-2c-abc123, this machine is .*results=FOLDER"):
         main(["check", "--preset", "quick", "--node", str(probe)])
-    monkeypatch.setattr(hardware, "node_id", lambda: RECORD["id"])
+    monkeypatch.setattr(hardware, "kind", lambda: RECORD["id"])
     assert main(["check", "--preset", "quick", "--node", str(probe)]) == 0

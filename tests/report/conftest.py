@@ -74,8 +74,8 @@ class SyntheticNode:
                     value = min(1.0, centre * noise) if "share" in name else centre * noise
                     self.rows.append(
                         {
-                            "node": self.id, "run": f"run{number}", "round": number, "experiment": experiment,
-                            "device": device, "backend": backend, "dtype": dtype,
+                            "node": self.id, "run": f"run{self.seed}.{number}", "round": number,
+                            "experiment": experiment, "device": device, "backend": backend, "dtype": dtype,
                             "threads": 0 if device != "cpu" else threads,
                             "params": json.dumps(dict(params or {}), sort_keys=True),
                             "metric": name, "sample": sample,
@@ -108,7 +108,8 @@ class SyntheticNode:
 
     def record(self) -> dict[str, Any]:
         return {
-            "schema": 1, "id": self.id, "origin": self.origin,
+            "schema": 1, "id": self.id, "kind": self.id.partition(".")[0], "instance": self.id.partition(".")[2],
+            "origin": self.origin,
             "hardware": {
                 "cpu": {
                     "model": "Synthetic(R) CPU @ 3 GHz", "usable_cores": self.cores,

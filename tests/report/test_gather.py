@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 from contract.errors import StudyError
 from report.gather import gather
-from report.nodes import read_nodes
+from report.nodes import Node, read_nodes
 from report.summary import COLUMNS, POINT, summarise
 
 from .conftest import Factory
@@ -132,12 +133,61 @@ def test_the_same_round_twice_is_refused(synthetic: Factory) -> None:
     assert len(refused) == 1 and "round 1 of gemm on cpu was already read" in refused[0]["reason"]
 
 
-def test_the_first_folder_of_a_node_wins(synthetic: Factory, tmp_path: Path) -> None:
+def values(node: Node) -> list[tuple[object, ...]]:
+    """All that a node measured, in order."""
+    columns = ["experiment", "params", "metric", "round", "sample", "value"]
+    return sorted(node.samples[columns].itertuples(index=False, name=None))
+
+
+def test_a_copy_of_a_node_counts_once_and_that_is_said(synthetic: Factory, tmp_path: Path) -> None:
     first = filled(synthetic)
-    second = Factory(tmp_path / "published")("node-a").clock().write()
-    found = read_nodes([first, second.parent], True)
-    assert [node.source for node in found.nodes] == [str(synthetic.root)]
-    assert found.refused[0]["file"] == str(second) and "already read" in found.refused[0]["reason"]
+    copy = shutil.copytree(first, tmp_path / "mine" / "node-a")
+    found = read_nodes([first, copy.parent], True)
+    assert [node.id for node in found.nodes] == ["node-a"] and found.nodes[0].source == str(synthetic.root)
+    assert values(found.nodes[0]) == values(read_nodes([first], True).nodes[0])
+    (said,) = found.refused
+    assert said["file"] == str(copy) and said["reason"].endswith(f"were already read from {first}: they count once")
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_an_earlier_state_of_a_node_and_a_later_one_are_one(
+    synthetic: Factory, tmp_path: Path, whole_first: bool
+) -> None:
+    whole = filled(synthetic)
+    part = shutil.copytree(whole, tmp_path / "earlier" / "node-a", ignore=shutil.ignore_patterns("*.3.parquet"))
+    found = read_nodes([whole, part] if whole_first else [part, whole], True)
+    assert [node.id for node in found.nodes] == ["node-a"] and len(found.refused) == 1
+    assert values(found.nodes[0]) == values(read_nodes([whole], True).nodes[0])
+
+
+def test_a_broken_copy_costs_only_itself(synthetic: Factory, tmp_path: Path) -> None:
+    whole = filled(synthetic)
+    copy = shutil.copytree(whole, tmp_path / "mine" / "node-a")
+    (copy / "gemm.cpu.1.parquet").write_bytes(b"PAR1")
+    found = read_nodes([whole, copy], True)
+    assert values(found.nodes[0]) == values(read_nodes([whole], True).nodes[0]) and len(found.nodes) == 1
+    assert {Path(one["file"]).name for one in found.refused} == {"node-a", "gemm.cpu.1.parquet"}
+
+
+def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory, tmp_path: Path) -> None:
+    """Two machines of one make whose hosts cannot be told apart, and a friend's that can."""
+    first = filled(synthetic)
+    folders = [first, *(Factory(tmp_path / f"run{seed}")("node-a", seed=seed).gemm(30).clock().write()
+                        for seed in (1, 2)), Factory(tmp_path)("node-b").gemm(5).write(),
+               Factory(tmp_path)("node-a.0a1b2c", seed=3).gemm(20).write()]  # fmt: skip
+    alone = [read_nodes([folder], True).nodes[0] for folder in folders]
+    found = read_nodes(folders, True)
+    assert [node.id for node in found.nodes] == ["node-a", "node-a.2", "node-a.3", "node-a.0a1b2c", "node-b"]
+    assert found.refused == []
+    by_id = {node.id: node for node in found.nodes}
+    for node, before in zip(("node-a", "node-a.2", "node-a.3", "node-b", "node-a.0a1b2c"), alone, strict=True):
+        assert values(by_id[node]) == values(before)
+        assert set(by_id[node].samples["node"]) == {node}
+    gather(folders, tmp_path / "out", allow_synthetic=True)
+    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
+    assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
+    (tmp_path / "again").mkdir()
+    assert [node.id for node in read_nodes([*folders, tmp_path / "again"], True).nodes] == [*by_id]
 
 
 def test_a_broken_node_record_costs_only_its_node(synthetic: Factory) -> None:

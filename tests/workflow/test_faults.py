@@ -99,6 +99,19 @@ def test_an_interrupt_keeps_finished_rounds(lingering: Clone) -> None:
     assert {name: lingering.rounds[name] for name in kept} == kept
 
 
+def test_results_of_the_first_edition_are_gone_on_with_under_their_name(clone: Clone) -> None:
+    """Its records name a kind alone; discovering the machine again, for another seed, keeps that name."""
+    path = clone.path / "results" / "node.json"
+    assert clone.run(sys.executable, "-m", "experiments", "probe", "--out", str(path)).returncode == 0
+    record = json.loads(path.read_text())
+    kind = record.pop("kind")
+    path.write_text(json.dumps({**record, "id": kind, "instance": ""}))
+    again = clone.snakemake("--config", "seed=7", "--force", "--", "results/node.json")
+    assert again.returncode == 0, again.stdout + again.stderr
+    record = json.loads(path.read_text())
+    assert (record["id"], record["kind"], record["options"]["seed"]) == (kind, kind, "7")
+
+
 def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
     words = command(lingering)
     first = lingering.start(*words)

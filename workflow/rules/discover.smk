@@ -3,7 +3,8 @@
 
 checkpoint discover:
     output:
-        f"{RESULTS}/node.json",
+        # Not removed before it is written again: a machine keeps its name.
+        update(f"{RESULTS}/node.json"),
     log:
         f"{RESULTS}/logs/discover.log",
     conda:

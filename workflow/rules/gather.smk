@@ -20,7 +20,8 @@ rule gather:
     conda:
         "../envs/study.yaml"
     params:
-        nodes=[f"{RESULTS}/nodes", config["published"]],
+        # The first of two nodes of one name keeps it.
+        nodes=[config["published"], f"{RESULTS}/nodes"],
         out=subpath(output.samples, parent=True),
     shell:
         "python -m report gather --nodes {params.nodes} --out {params.out} 2> {log}"

@@ -40,7 +40,8 @@ rule measure:
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment} --device {params.device} "
-        "--round {wildcards.round} --preset {params.preset} --plan {input.plan} --seed {params.seed} "
+        "--round {wildcards.round} --preset {params.preset} --node {input.node} --plan {input.plan} "
+        "--seed {params.seed} "
         "--out {output} --log {log}"
 
 

@@ -79,15 +79,18 @@ def of_all(views: Sequence[View], name: str) -> Cells:
 
 
 def machine_names(views: Sequence[View], places: Collection[Machine]) -> dict[Machine, str]:
-    """A name for each (node, device): of a processor and of a GPU its own, and its node's id where several share it."""
+    """A name for each (node, device): of a processor or GPU its own, and its node's mark where several share it."""
     by_node = {view.node: view for view in views}
     found = {}
     for node, device in places:
         view = by_node[node]
         # A node is called by its processor and its cards.
-        found[node, device] = view.label.partition(" + ")[0] if kind_of(device) == "cpu" else card(view, device)
+        found[node, device] = view.make.partition(" + ")[0] if kind_of(device) == "cpu" else card(view, device)
     shared = Counter(found.values())
-    found = {place: f"{name} ({place[0]})" if shared[name] > 1 else name for place, name in found.items()}
+    found = {
+        place: f"{name} ({by_node[place[0]].data.mark(place[0])})" if shared[name] > 1 else name
+        for place, name in found.items()
+    }
     shared = Counter(found.values())
     # Several equal cards of one node.
     return {place: f"{name}, {place[1]}" if shared[name] > 1 else name for place, name in found.items()}
@@ -126,7 +129,7 @@ def fastest(views: Sequence[View], rank: Mapping[Machine, Any]) -> list[Machine]
 
     def called(machine: Machine) -> Machine:
         view, kind = by_node[machine[0]], kind_of(machine[1])
-        return kind, view.label if kind == "cpu" else card(view, machine[1])
+        return kind, view.make if kind == "cpu" else card(view, machine[1])
 
     ranked = sorted(rank, key=lambda machine: rank[machine], reverse=True)
     cards = {called(machine): machine for machine in reversed(ranked)}

@@ -24,10 +24,10 @@ def nodes(views: Sequence[View], most: int = MOST_MACHINES) -> list[View]:
     first: dict[str, View] = {}
     alike = []
     for view in sorted(views, key=lambda view: not accelerators(view)):
-        if view.label in first:
+        if view.make in first:
             alike.append(view)
         else:
-            first[view.label] = view
+            first[view.make] = view
     chosen = {view.node for view in [*first.values(), *alike][:most]}
     return [view for view in views if view.node in chosen]
 

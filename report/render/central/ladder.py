@@ -110,7 +110,7 @@ def _nodes(views: Sequence[View], found: Mapping[Key, Rung], models: Sequence[Mo
         if model in models:
             many, fast = rank.get(node, (0, 0.0))
             rank[node] = many + 1, max(fast, float(rung["estimate"]))
-    labels = {view.node: view.label for view in views}
+    labels = {view.node: view.make for view in views}
     chosen = unlike_first(sorted(rank, key=lambda node: rank[node], reverse=True), labels.__getitem__)[:MOST_MACHINES]
     return [view.node for view in views if view.node in chosen]
 

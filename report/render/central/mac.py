@@ -71,7 +71,7 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     if not len(best):
         return None
     ranked = sorted(records(best), key=lambda cell: float(cell["estimate"]), reverse=True)
-    labels = {view.node: view.label for view in views}
+    labels = {view.node: view.make for view in views}
     chosen = set(unlike_first([str(cell["node"]) for cell in ranked], labels.__getitem__)[:MOST_MACHINES])
     drawn = [view for view in views if view.node in chosen]
     gpus = _gpus(views)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,8 +53,13 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
 
 
 def fitted(name: str) -> str:
-    """A name in as many characters as there is room for; the table has all of it."""
-    return name if len(name) <= _MOST else f"{name[: _MOST - 1].rstrip()}…"
+    """A name in as many characters as there is room for; the table has all of it.
+
+    What tells alike machines apart stands in brackets at its end, and stays.
+    """
+    end = re.search(r" \([^()]{1,12}\)$|$", name)
+    kept = end[0] if end else ""
+    return name if len(name) <= _MOST else f"{name[: _MOST - 1 - len(kept)].rstrip()}…{kept}"
 
 
 def _named(group: Mapping[str, Any], row: Mapping[str, Any]) -> str:

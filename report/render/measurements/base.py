@@ -97,6 +97,11 @@ class View:
     data: Data
     alone: bool = True
 
+    @property
+    def make(self) -> str:
+        """What the node is called by its hardware alone."""
+        return self.data.make(self.node)
+
     def devices(self) -> list[str]:
         """Devices that have measured something: the CPU first."""
         return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
