@@ -261,7 +261,7 @@ def quarto_settings(study: Study) -> Found:
         yield "_quarto.yml", str(broken), _SETTINGS
         return
     page, pdf = settings["format"]["html"], settings["format"]["typst"]
-    names = [*settings["filters"], page["css"], page["include-after-body"], *pdf["template-partials"]]
+    names = [*settings["filters"], page["template"], page["css"], page["include-after-body"], *pdf["template-partials"]]
     for name in (*names, pdf["include-in-header"]):
         if not (study.report / name).is_file():
             yield "_quarto.yml", f"{name} is not there", "Render again"

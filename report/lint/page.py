@@ -22,6 +22,7 @@ _BASE = re.compile(r"\b(?:as|than|that|the|what|of|over|against|base|times (?:â€
 _ABSOLUTE = re.compile(
     rf"{_NUMBER}(?: \[[^\]]*\])? ?(?:[pnÂµmkMGTPE]?(?:s|FLOP/s|B/s|B|J|W|Hz)|\w+/s|cycles|/s|[KMGT]iB)\b"
 )
+_ELEMENTS = re.compile(r"<(table|figure|div|form)\b(?:[^>]*?\sclass=\"([\w-]+))?")
 _SPAN = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\{\.n ([^}]*)\}")
 
 
@@ -97,6 +98,24 @@ def page_cells(study: Study) -> Found:
                 yield f"{where}, {cell['label']}", f"index.html does not hold its source ({by})", _RENDER
             if text and not by and cell["node"]:
                 yield f"{where}, {cell['label']}", "has neither rows nor entries", "Let the quantity carry `behind`"
+
+
+@check("page-whole", "The page holds every table with its class, every figure, its own scripts, and no markup as text.")
+def page_whole(study: Study) -> Found:
+    page = re.sub(r"<(script|style)\b.*?</\1>", "", study.page, flags=re.DOTALL)
+    for text in dict.fromkeys(re.findall(r"\{[.#][a-z][^{}<>]*\}(?=\s*</)|\?@[\w-]+", page)):
+        yield "index.html", f"{text!r} stands in it as text", _RENDER
+    tables = re.findall(r"^: .*\{\.([\w-]+) [^{}]*\}$", study.markdown, flags=re.MULTILINE)
+    images = re.findall(r"^!\[.*\]\(figures/.*\)\{([^{}]*)\}$", study.markdown, flags=re.MULTILINE)
+    wide = sum(".central" in about.split() for about in images)
+    wanted = Counter({f"table.{name}": count for name, count in Counter(tables).items()})
+    wanted += Counter({"figure": len(images), "div.table-frame": len(tables) + wide, "form.filter": 1 if tables else 0})
+    there = Counter(tag + (f".{name}" if name else "") for tag, name in _ELEMENTS.findall(page))
+    for name, count in (wanted - there).items():
+        yield "index.html", f"{wanted[name] - count} of {wanted[name]} {name} of its source are in it", _RENDER
+    scripts = re.findall(r"script-src ([^;\"]*)", study.page)
+    if not scripts or scripts[0].count("'sha256-") < 2:
+        yield "index.html", "its scripts may not run, so the table cannot be filtered", _RENDER
 
 
 def _told(study: Study) -> set[tuple[str, str]]:

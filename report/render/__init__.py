@@ -23,9 +23,9 @@ from report.site.sitemap import address
 
 RENDERERS = ("auto", "quarto", "pandoc")
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
-# What index.qmd needs beside it, whichever program renders it; page.html and pdf.typ are pandoc's.
-_BESIDE = ("_quarto.yml", "report.lua", "report.typ", "typst-show.typ", "typst-template.typ")
-_PANDOCS = ("page.html", "pdf.typ")
+# What index.qmd needs beside it, whichever program renders it; pdf.typ is pandoc's.
+_BESIDE = ("_quarto.yml", "page.html", "report.lua", "report.typ", "typst-show.typ", "typst-template.typ")
+_PANDOCS = "pdf.typ"
 
 
 def render(
@@ -38,7 +38,7 @@ def render(
 ) -> None:
     """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
 
-    `renderer`: auto (Quarto where it is found and new enough, else pandoc), quarto
+    `renderer`: auto (Quarto where it is found, new enough and does not fail, else pandoc), quarto
     or pandoc. `data`: the folder that `report gather` wrote, for the measurements.
     `url`: where the page will be published, for the links of its claim reviews and its preview.
     `previous`: an earlier edition (see `report.site.editions`), for what changed since.
@@ -62,7 +62,7 @@ def render(
     try:
         drawn = _write_source(scratch, told, drawings, out / "figures")
         _write_reviews(scratch, document, url)
-        standard = quarto.render(scratch, chosen["program"]) if chosen["program"] else pandoc.render(scratch)
+        standard, chosen = _rendered(scratch, chosen, renderer)
         inline(scratch / "index.html", [_joined("scripts/*.js"), *scripts_of(_joined("page.html"))])
         head.put(scratch / "index.html", head.head(document, url))
         made = _move(scratch, out)
@@ -89,9 +89,8 @@ def _choose(renderer: str) -> dict[str, str]:
     """Which program renders, and why not the other. Raises StudyError."""
     if renderer not in RENDERERS:
         raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
-    default = {"name": "pandoc", "version": pandoc.version(), "program": "", "note": ""}
     if renderer == "pandoc":
-        return default
+        return _pandoc("")
     program, looked = quarto.find()
     if program is None:
         if renderer == "quarto":
@@ -99,7 +98,7 @@ def _choose(renderer: str) -> dict[str, str]:
                 f"Quarto was asked for and not found. Looked in: {looked}. "
                 "Install it from quarto.org, or use --renderer auto"
             )
-        return {**default, "note": "Quarto was not found"}
+        return _pandoc("Quarto was not found")
     found = quarto.version(program)
     if not quarto.new_enough(found):
         need = ".".join(map(str, quarto.NEEDED))
@@ -107,8 +106,30 @@ def _choose(renderer: str) -> dict[str, str]:
         if renderer == "quarto":
             raise StudyError(f"{fault}: update {program}, or use --renderer pandoc")
         print(f"note: {fault}: rendering with pandoc", file=sys.stderr)
-        return {**default, "note": fault}
+        return _pandoc(fault)
     return {"name": "quarto", "version": found, "program": program, "note": ""}
+
+
+def _pandoc(note: str) -> dict[str, str]:
+    return {"name": "pandoc", "version": pandoc.version(), "program": "", "note": note}
+
+
+def _rendered(folder: Path, chosen: dict[str, str], renderer: str) -> tuple[str, dict[str, str]]:
+    """Render; returns the standard that the PDF conforms to, and which program did it in the end.
+
+    Raises StudyError if Quarto was asked for by name and fails; else pandoc takes its place.
+    """
+    if chosen["program"]:
+        try:
+            return quarto.render(folder, chosen["program"]), chosen
+        except StudyError as failed:
+            if renderer == "quarto":
+                raise StudyError(f"{failed}. Mend the Quarto installation, or use --renderer pandoc") from None
+            print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
+            chosen = _pandoc(str(failed))
+        finally:
+            quarto.clear(folder)
+    return pandoc.render(folder), chosen
 
 
 def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Path) -> int:
@@ -117,7 +138,7 @@ def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Pa
     drawn = draw(drawings, folder / "figures", earlier)
     source = environment(TEMPLATES).get_template("index.qmd").render(told)
     (folder / "index.qmd").write_text(source, encoding="utf-8")
-    for name in (*_BESIDE, *_PANDOCS):
+    for name in (*_BESIDE, _PANDOCS):
         shutil.copyfile(TEMPLATES / name, folder / name)
     (folder / "report.css").write_text(_joined("styles/*.css"), encoding="utf-8")
     return drawn
@@ -140,10 +161,7 @@ def _write_reviews(folder: Path, document: dict, url: str) -> None:
 
 def _move(scratch: Path, out: Path) -> list[str]:
     """Move what was made over what is there; remove what an earlier render made and this one did not."""
-    for name in _PANDOCS:
-        (scratch / name).unlink()
-    for debris in (scratch / "index_files", scratch / ".quarto"):
-        shutil.rmtree(debris, ignore_errors=True)
+    (scratch / _PANDOCS).unlink()
     names = sorted(str(path.relative_to(scratch)) for path in scratch.rglob("*") if path.is_file())
     earlier = _earlier(out)
     (out / "figures").mkdir(exist_ok=True)

@@ -20,7 +20,8 @@ from report.render.packed import pack
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 # What the PDF is to conform to: PDF/UA-1 (ISO 14289-1), which a reader who listens to it needs.
 STANDARD: Final = "ua-1"
-_READS = "markdown"
+# What Quarto's reader has switched off is off here too: one source, read in one way.
+READS = "markdown-table_attributes"
 _SHARED = ("--standalone", "--lua-filter=report.lua", "--wrap=none", "--metadata-file=_quarto.yml")
 
 
@@ -93,7 +94,7 @@ def _convert(folder: Path, to: str, name: str, *options: str) -> None:
 
     Its own process has that working folder: pypandoc would change it for all threads of this one.
     """
-    words = [pypandoc.get_pandoc_path(), "index.qmd", f"--from={_READS}", f"--to={to}", f"--output={name}"]
+    words = [pypandoc.get_pandoc_path(), "index.qmd", f"--from={READS}", f"--to={to}", f"--output={name}"]
     ran = subprocess.run([*words, *_SHARED, *options], cwd=folder, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(f"pandoc --to {to} failed (exit {ran.returncode}): {ran.stderr.strip()}")

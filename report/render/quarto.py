@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from contract.errors import StudyError
@@ -14,22 +16,24 @@ from report.render.packed import pack
 from report.render.pandoc import FONTS, STANDARD
 
 NEEDED = (1, 9)
-# The project's settings: where it puts what it makes, and the line that asks for a standard of the PDF.
-_SETTINGS, _MADE = "_quarto.yml", "_output"
+# The project's settings, and the line in them that asks for a standard of the PDF.
+_SETTINGS = "_quarto.yml"
 _ASKED = re.compile(rf"^ *pdf-standard: *{STANDARD}\n", flags=re.MULTILINE)
 
 
 def find() -> tuple[str | None, str]:
     """The quarto program, or None; and where it was looked for, in words."""
     named = os.environ.get("QUARTO_PATH", "")
-    looked = f"QUARTO_PATH ({named or 'not set'}), then PATH"
+    # Where pip puts the program of the package quarto-cli: an environment need not be on PATH to be used.
+    beside = sysconfig.get_path("scripts")
+    looked = f"QUARTO_PATH ({named or 'not set'}), then {beside}, then PATH"
     if named:
         # As Quarto's own tools do: the variable names the program, or the folder that holds it.
         place = Path(named)
         program = shutil.which(str(place / "quarto" if place.is_dir() else place))
         if program:
             return program, looked
-    return shutil.which("quarto"), looked
+    return shutil.which("quarto", path=beside) or shutil.which("quarto"), looked
 
 
 def version(program: str) -> str:
@@ -54,44 +58,50 @@ def render(folder: Path, program: str) -> str:
     with Quarto's own last words if it fails.
     """
     standard = STANDARD
-    _render(folder, program, "html", "index.html", "index.html")
+    _render(folder, program, "html", "index.html")
     try:
-        _render(folder, program, "typst", "index.pdf", "report.pdf")
+        _render(folder, program, "typst", "report.pdf")
     except StudyError as refused:
         # Perhaps the standard refuses what data brought along: once more without it.
         settings = folder / _SETTINGS
         asked = settings.read_text(encoding="utf-8")
         settings.write_text(_ASKED.sub("", asked), encoding="utf-8")
         try:
-            _render(folder, program, "typst", "index.pdf", "report.pdf")
+            _render(folder, program, "typst", "report.pdf")
         finally:
             settings.write_text(asked, encoding="utf-8")
         print(f"note: report.pdf does not conform to PDF/{STANDARD.upper()}: {refused}", file=sys.stderr)
         standard = ""
     made = folder / "report.pdf"
     made.write_bytes(pack(made.read_bytes()))
-    shutil.rmtree(folder / _MADE, ignore_errors=True)
-    # Quarto writes one into every project that it renders.
-    (folder / ".gitignore").unlink(missing_ok=True)
     return standard
 
 
-def _render(folder: Path, program: str, target: str, made: str, wanted: str) -> None:
-    """Render the project to one format and move what came of it into `folder`. Raises StudyError."""
+def clear(folder: Path) -> None:
+    """Take away what Quarto leaves beside what it makes."""
+    for debris in (folder / "index_files", folder / ".quarto"):
+        shutil.rmtree(debris, ignore_errors=True)
+    for name in ("index.typ", ".gitignore"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _render(folder: Path, program: str, target: str, made: str) -> None:
+    """Render the project to one format, as `folder`/`made`. Raises StudyError."""
+    # Quarto's typst has fonts of its own and those of the system; the signs of the verdicts need ours. Quarto takes
+    # an absolute path for one within the project; TYPST_FONT_PATHS would replace its own.
+    fonts = f"font-paths:{json.dumps(os.path.relpath(FONTS, folder))}"
     ran = subprocess.run(
-        [program, "render", ".", "--to", target, "--no-execute"],
+        [program, "render", ".", "--to", target, "--no-execute", "-M", fonts],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
-        # Quarto's typst has fonts of its own and those of the system; the signs of the verdicts need ours.
-        env={**os.environ, "TYPST_FONT_PATHS": str(FONTS)},
+        # Its words are passed on where colours would be noise.
+        env={**os.environ, "NO_COLOR": "1"},
     )
-    if ran.returncode or not (folder / _MADE / made).is_file():
-        words = (ran.stderr or ran.stdout).strip().splitlines()[-5:]
-        told = " / ".join(words) or "it said nothing"
-        raise StudyError(
-            f"quarto render --to {target} failed (exit {ran.returncode}): {told}. "
-            "Use --renderer pandoc, or mend the Quarto installation"
-        )
-    (folder / _MADE / made).replace(folder / wanted)
+    if ran.returncode or not (folder / made).is_file():
+        words = list(filter(None, map(str.strip, (ran.stderr or ran.stdout).splitlines())))
+        # From what went wrong on, for a stack may follow; else the last that it said.
+        fault = next((at for at, line in enumerate(words) if re.search(r"\berror\b", line, re.IGNORECASE)), -5)
+        told = " / ".join(words[fault:][:5]) or "it said nothing"
+        raise StudyError(f"quarto render --to {target} failed (exit {ran.returncode}): {told}")

@@ -1,4 +1,5 @@
--- Carries what markdown alone cannot say into HTML and typst. Runs under pandoc and under Quarto.
+-- Carries what markdown alone cannot say into HTML and typst. Runs under pandoc and under Quarto, and does the same
+-- under both.
 
 local html = FORMAT:match("html") ~= nil
 local typst = FORMAT:match("typst") ~= nil
@@ -71,11 +72,9 @@ function Link(link)
 end
 
 function Image(image)
-  -- Quarto reads fig-alt; pandoc knows it as alt.
-  if not quarto and image.attributes["fig-alt"] then
-    image.attributes["alt"] = image.attributes["fig-alt"]
-    image.attributes["fig-alt"] = nil
-  end
+  -- What Quarto's users write as fig-alt is alt in HTML.
+  image.attributes["alt"] = image.attributes["fig-alt"]
+  image.attributes["fig-alt"] = nil
   if html then
     image.attributes["loading"] = "lazy"
     image.attributes["decoding"] = "async"
@@ -102,7 +101,7 @@ local labelled = {}
 
 -- A figure with the text that stands for it, as large as its page lets it be, and a label of its own.
 local function described(image, caption)
-  local text = (image.attributes["alt"] or image.attributes["fig-alt"] or ""):gsub("\\", "\\\\"):gsub('"', '\\"')
+  local text = (image.attributes["alt"] or ""):gsub("\\", "\\\\"):gsub('"', '\\"')
   local width, height = size(image.src)
   local wide = image.classes:includes("central") or (width or 0) > NARROW
   local body = string.format('image("%s", alt: "%s"', image.src, text)
@@ -137,7 +136,7 @@ function Figure(figure)
   if typst and image and image.t == "Image" then
     return described(image, figure.caption.long)
   end
-  if html and not quarto and image and image.t == "Image" and image.classes:includes("central") then
+  if html and image and image.t == "Image" and image.classes:includes("central") then
     -- Wide figures keep their size on a small screen and scroll in a frame.
     local label = unlike_others(plain(pandoc.Blocks(figure.caption.long)))
     local attr = { { "role", "region" }, { "tabindex", "0" }, { "aria-label", label } }
@@ -146,7 +145,7 @@ function Figure(figure)
 end
 
 -- Divs whose class has a function of the same name in report.typ.
-local framed = { answer = true, imprint = true, key = true, reason = true, surprise = true, ["tiles-of"] = true }
+local framed = { answer = true, imprint = true, key = true, notice = true, reason = true, surprise = true, ["tiles-of"] = true }
 
 -- An article's argument, and beside it the verdicts on its clauses.
 local function argued(div)
@@ -184,18 +183,6 @@ local function bar(div)
 end
 
 function Div(div)
-  local callout = div.classes[1] and div.classes[1]:match("^callout%-(%a+)$")
-  if callout and not quarto then
-    local title = div.attributes["title"] or ""
-    div.attributes["title"] = nil
-    table.insert(div.content, 1, pandoc.Para({ pandoc.Strong(title) }))
-    if typst then
-      return { pandoc.RawBlock("typst", "#st-callout["), div, pandoc.RawBlock("typst", "]") }
-    end
-    div.classes = { "callout", "callout-" .. callout }
-    div.attributes["role"] = "note"
-    return div
-  end
   if typst and div.classes[1] == "argued" then
     return argued(div)
   end
@@ -207,16 +194,35 @@ function Div(div)
   end
 end
 
-local function widths(tbl)
-  local given = tbl.attributes["widths"] or (tbl.caption.attr and tbl.caption.attr.attributes["widths"])
-  tbl.attributes["widths"] = nil
-  local shares, total = {}, 0
-  for share in (given or ""):gmatch("%d+") do
-    table.insert(shares, tonumber(share))
-    total = total + tonumber(share)
-  end
-  for column, spec in ipairs(tbl.colspecs) do
-    tbl.colspecs[column] = { spec[1], shares[column] and shares[column] / total or nil }
+-- Takes the braces off the end of a caption, which Quarto's reader leaves there as text: classes, and the columns'
+-- shares of the table's width in percent.
+local function take_attributes(tbl)
+  local caption = tbl.caption
+  local last = caption.long[#caption.long]
+  local inlines = last and last.content or pandoc.Inlines({})
+  for place = #inlines, 1, -1 do
+    if inlines[place].t == "Str" and inlines[place].text:match("^{%.") then
+      local braces = ""
+      while #inlines >= place do
+        braces = plain(inlines:remove()) .. braces
+      end
+      if #inlines > 0 and inlines[#inlines].t == "Space" then
+        inlines:remove()
+      end
+      caption.long[#caption.long] = pandoc.Plain(inlines)
+      tbl.caption = caption
+      for class in braces:gmatch("%.([%w_-]+)") do
+        tbl.classes:insert(class)
+      end
+      local column = 0
+      for share in (braces:match("widths=(.*)") or ""):gmatch("%d+") do
+        column = column + 1
+        if tbl.colspecs[column] then
+          tbl.colspecs[column] = { tbl.colspecs[column][1], tonumber(share) / 100 }
+        end
+      end
+      return
+    end
   end
 end
 
@@ -261,7 +267,7 @@ local function rows(tbl)
 end
 
 function Table(tbl)
-  widths(tbl)
+  take_attributes(tbl)
   for _, row in ipairs(tbl.head.rows) do
     for _, cell in ipairs(row.cells) do
       cell.attributes["scope"] = "col"
@@ -281,10 +287,15 @@ function Table(tbl)
     if class == "claims" then
       paged(tbl)
     end
+    -- The figure around it is written here: Quarto leaves it out of tables that it does not number itself.
     tables = tables + 1
-    tbl.identifier = "tab-" .. tables
-    local open = string.format('#st-table("%s", columns: %d, rows: %d)[', class, #tbl.colspecs, rows(tbl))
-    return { pandoc.RawBlock("typst", open), tbl, pandoc.RawBlock("typst", "]") }
+    local open = string.format('#st-table("%s", <tab-%d>, columns: %d, rows: %d)[', class, tables, #tbl.colspecs, rows(tbl))
+    local blocks = pandoc.Blocks({ pandoc.RawBlock("typst", open) })
+    blocks:extend(tbl.caption.long)
+    tbl.caption = { long = {} }
+    tbl.classes:insert("typst:no-figure")
+    blocks:extend({ pandoc.RawBlock("typst", "]["), tbl, pandoc.RawBlock("typst", "]") })
+    return blocks
   end
 end
 
@@ -297,9 +308,10 @@ local function shown(blocks)
       if label then
         table.insert(figures, "<" .. label .. ">,")
       end
-    end,
-    Table = function(tbl)
-      table.insert(tabled, "<" .. tbl.identifier .. ">,")
+      local tab = raw.format == "typst" and raw.text:match("^#st%-table%(.-(<tab%-%d+>,)")
+      if tab then
+        table.insert(tabled, tab)
+      end
     end,
   })
   if #figures + #tabled > 0 then

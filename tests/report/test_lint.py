@@ -127,6 +127,7 @@ def test_every_check_stands_in_the_table_of_rules_and_every_name_there_is_a_chec
         "reason-numbers",
         "figure-axes",
         "page-version",
+        "page-whole",
         "markdown-anchors",
         "markdown-code",
         "markdown-fences",

@@ -1,9 +1,6 @@
 // Opens what a link leads into, and unfolds everything for the printer.
 (() => {
   "use strict";
-  // The page's own frame says so before anything is painted; Quarto's frame does not know it.
-  document.documentElement.classList.add("js");
-
   function unfold() {
     let name;
     try {

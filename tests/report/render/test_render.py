@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bs4 import BeautifulSoup
 from pypdf import PdfReader, PdfWriter
 
 from contract.errors import StudyError
-from report.render import pandoc, render
+from report.render import pandoc, quarto, render
 from report.render.answer import answer, plain
 from report.render.markdown import clean
 from report.render.words import VERDICTS
@@ -142,7 +143,7 @@ def test_the_answer_tells_the_tally(page: BeautifulSoup, make_document) -> None:
 def test_only_synthetic_data_carries_the_banner(
     page: BeautifulSoup, report: Path, make_document, tmp_path: Path
 ) -> None:
-    assert "Synthetic data" in page.select_one(".callout-warning").get_text()
+    assert "Synthetic data" in page.select_one(".notice").get_text()
     render_beside(report, save(few(make_document(origin="measured")), tmp_path), tmp_path / "out")
     plain = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "Synthetic" not in BeautifulSoup(plain, "html.parser").main.get_text()
@@ -256,6 +257,11 @@ def test_what_is_no_file_of_verdicts_is_refused(tmp_path: Path, content: str, co
     assert not (tmp_path / "out").exists()
 
 
+DEBRIS = ("index_files", "index.typ", ".gitignore", ".quarto")
+# What went wrong stands before a stack of any depth.
+FAILS = r"touch index.typ; printf 'Starting\nERROR: no such engine\n\n at a\n at b\n at c\n at d\n at e\n' >&2; exit 3"
+
+
 def fake_quarto(folder: Path, version: str = "1.9.1", fails: bool = False, refuses: bool = False) -> Path:
     """A program that answers as quarto does and writes down how it was called.
 
@@ -267,15 +273,16 @@ def fake_quarto(folder: Path, version: str = "1.9.1", fails: bool = False, refus
     program = folder / "quarto"
     program.write_text(
         f"""#!/bin/sh
+[ -n "$NO_COLOR" ] || [ "$1" = --version ] || exit 9
 if [ "$1" = --version ]; then echo {version}; exit 0; fi
 echo "$PWD" "$@" >> "{folder}/calls"
 ls >> "{folder}/saw"
-{"echo 'no such engine' >&2; exit 3" if fails else ""}
+mkdir -p index_files .quarto && touch index_files/debris .quarto/cache .gitignore
+{FAILS if fails else ""}
 {"grep -q pdf-standard _quarto.yml && [ $4 = typst ] && { echo no font >&2; exit 1; }" if refuses else ""}
-mkdir -p _output index_files .quarto && touch index_files/debris .quarto/cache .gitignore
 case "$4" in
-  html) echo '<html><head></head><body><p>by quarto</p></body></html>' > _output/index.html ;;
-  typst) cp "{folder}/some.pdf" _output/index.pdf ;;
+  html) echo '<html><head></head><body><p>by quarto</p></body></html>' > index.html ;;
+  typst) cp "{folder}/some.pdf" report.pdf ;;
 esac
 """
     )
@@ -289,17 +296,21 @@ def test_quarto_is_used_where_it_is_found(make_document, tmp_path: Path, monkeyp
     out = tmp_path / "out"
     render(save(few(make_document(), 2), tmp_path), out, renderer=renderer)
     calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
-    assert [call[1:] for call in calls] == [
+    assert [call[1:6] for call in calls] == [
         ["render", ".", "--to", "html", "--no-execute"],
         ["render", ".", "--to", "typst", "--no-execute"],
     ]
+    for scratch, *_, flag, fonts in calls:
+        # Quarto would look for an absolute path within the project.
+        told = fonts.removeprefix("font-paths:").strip('"')
+        assert (flag, told[0]) == ("-M", ".")
+        assert os.path.normpath(Path(scratch, told)) == str(pandoc.FONTS)
     assert all(Path(call[0]).parent == out and not Path(call[0]).exists() for call in calls), "in a scratch folder"
-    assert {"index.qmd", "figures", "report.css", "report.lua", "report.typ", "report-script.html"} <= set(
-        (tmp_path / "saw").read_text().split()
-    )
+    needed = {"index.qmd", "figures", "page.html", "report.css", "report.lua", "report.typ", "report-script.html"}
+    assert needed <= set((tmp_path / "saw").read_text().split())
     assert "by quarto" in (out / "index.html").read_text()
     assert len(PdfReader(out / "report.pdf").pages) == 1
-    assert not [name for name in ("index_files", "_output", ".gitignore", ".quarto") if (out / name).exists()]
+    assert not [name for name in DEBRIS if (out / name).exists()]
     record = json.loads((out / "render.json").read_text())
     assert (record["renderer"], record["version"], record["pdf_standard"]) == ("quarto", "1.9.1", "ua-1")
 
@@ -325,13 +336,15 @@ def test_quarto_path_may_name_a_folder(make_document, tmp_path: Path, monkeypatc
 def test_quarto_that_is_asked_for_and_missing_is_an_error(make_document, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("QUARTO_PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(StudyError, match=r"QUARTO_PATH \(.*nowhere\), then PATH"):
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "bin"))
+    with pytest.raises(StudyError, match=r"QUARTO_PATH \(.*nowhere\), then .*bin.*, then PATH"):
         render(save(few(make_document(), 1), tmp_path), tmp_path / "out", renderer="quarto")
 
 
 def test_an_old_quarto_is_passed_over_with_a_note(make_document, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PATH", f"{fake_quarto(tmp_path, '1.8.27').parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("QUARTO_PATH", raising=False)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "bin"))
     path = save(few(make_document(), 1), tmp_path)
     render(path, tmp_path / "out", renderer="auto")
     record = json.loads((tmp_path / "out" / "render.json").read_text())
@@ -344,9 +357,34 @@ def test_an_old_quarto_is_passed_over_with_a_note(make_document, tmp_path: Path,
 
 def test_quartos_own_words_are_passed_on(make_document, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("QUARTO_PATH", str(fake_quarto(tmp_path, fails=True)))
-    with pytest.raises(StudyError, match=r"exit 3.*no such engine"):
+    with pytest.raises(StudyError, match=r"exit 3\): ERROR: no such engine / at a .*use --renderer pandoc"):
         render(save(few(make_document(), 1), tmp_path), tmp_path / "out", renderer="quarto")
     assert not (tmp_path / "out" / "index.html").exists()
+
+
+def test_where_quarto_fails_pandoc_renders_with_a_note(make_document, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("QUARTO_PATH", str(fake_quarto(tmp_path, fails=True)))
+    out = tmp_path / "out"
+    render(save(few(make_document(), 1), tmp_path), out, renderer="auto")
+    record = json.loads((out / "render.json").read_text())
+    assert record["renderer"] == "pandoc"
+    assert record["pdf_standard"] == "ua-1"
+    assert "no such engine" in record["note"]
+    assert "no such engine" in capsys.readouterr().err
+    assert 'class="claims"' in (out / "index.html").read_text()
+    assert not [name for name in DEBRIS if (out / name).exists()]
+
+
+def test_quarto_beside_the_running_python_comes_before_that_of_the_path(tmp_path: Path, monkeypatch) -> None:
+    for name in ("beside", "path"):
+        (tmp_path / name).mkdir()
+        fake_quarto(tmp_path / name)
+    monkeypatch.delenv("QUARTO_PATH", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "beside"))
+    assert quarto.find()[0] == str(tmp_path / "beside" / "quarto")
+    (tmp_path / "beside" / "quarto").unlink()
+    assert quarto.find()[0] == str(tmp_path / "path" / "quarto")
 
 
 def test_an_unknown_renderer_is_named(tmp_path: Path) -> None:
