@@ -196,7 +196,7 @@ def _believed(
         refused += [_refusal(used[at][0], f"cannot be true: {why}") for at, why in sorted(untrue.items())]
         samples = samples[~np.isin(of, list(untrue))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in untrue]
-    return Node(record, _text(folder.parent), samples, rounds)
+    return Node(record, _shown(str(folder.parent)), samples, rounds)
 
 
 def _loaded(folder: Path) -> tuple[list[_File], list[dict[str, str]]]:
@@ -276,14 +276,12 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
 
 
 def _refusal(path: Path, reason: str) -> dict[str, str]:
-    own = reason.removeprefix(str(path)).lstrip(":, ")
-    # A name in a folder of somebody else's may hold anything, and line breaks with it.
-    return {"file": _text(path), "reason": " ".join(own.encode(errors="backslashreplace").decode().split())}
+    return {"file": _shown(str(path)), "reason": _shown(reason.removeprefix(str(path)).lstrip(":, "))}
 
 
-def _text(path: Path) -> str:
-    """A path as text that UTF-8 and one line can hold."""
-    return str(path).encode(errors="backslashreplace").decode().translate(_SHOWN)
+def _shown(text: str) -> str:
+    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
+    return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
 
-_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
