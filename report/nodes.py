@@ -231,7 +231,7 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]
-            if len({experiment[at] for at in bad}) > 1:
+            if len({experiment.get(at) for at in bad}) > 1:
                 told = f"{len(bad)} files of several experiments hold what cannot be true, the first"
                 refused.append(_refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
                 out |= set(here)
@@ -241,7 +241,7 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
             return None
         samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in out]
-    return Node(folder.record, _text(folder.place.parent), samples, rounds)
+    return Node(folder.record, _shown(str(folder.place.parent)), samples, rounds)
 
 
 def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
@@ -331,14 +331,12 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
 
 
 def _refusal(path: Path, reason: str) -> dict[str, str]:
-    own = reason.removeprefix(str(path)).lstrip(":, ")
-    # A name in a folder of somebody else's may hold anything, and line breaks with it.
-    return {"file": _text(path), "reason": " ".join(own.encode(errors="backslashreplace").decode().split())}
+    return {"file": _shown(str(path)), "reason": _shown(reason.removeprefix(str(path)).lstrip(":, "))}
 
 
-def _text(path: Path) -> str:
-    """A path as text that UTF-8 and one line can hold."""
-    return str(path).encode(errors="backslashreplace").decode().translate(_SHOWN)
+def _shown(text: str) -> str:
+    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
+    return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
 
-_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}

@@ -90,6 +90,8 @@ def _figure(entry: str) -> float:
 
 def _first(table: pd.DataFrame, bad: pd.Series | NDArray[np.bool_]) -> list[Any]:
     """The first bad row of each file."""
+    if not np.any(bad):
+        return []
     return list(table[np.asarray(bad)].drop_duplicates("file").itertuples())
 
 
@@ -269,17 +271,13 @@ def _works(table: pd.DataFrame) -> list[Fault]:
     """Calls whose operations or bytes are not those of their parameters, or change from round to round."""
     series = table[table["sample"].eq(0) & (table["flop"].notna() | table["bytes"].notna())].reset_index(drop=True)
     told: list[Fault] = []
-    for name, formula in FLOP.items():
-        own = series[series["experiment"].eq(name) & series["flop"].notna()]
-        rows: list[Any] = list(own.drop_duplicates(["params", "flop", "file"]).itertuples())
-        for row in rows:
-            try:
-                wanted = formula(**json.loads(row.params))
-            except (TypeError, ValueError, OverflowError):
-                told.append((row.file, f"{_place(row)}: lacks the parameters of a {name}"))
-                continue
-            if abs(row.flop - wanted) > 1e-6 * wanted:
-                told.append((row.file, f"{_place(row)}: {row.flop:g} FLOP a call, and {wanted:g} are declared"))
+    for name in FLOP:
+        own = series[series["experiment"].eq(name) & series["flop"].notna()].reset_index(drop=True)
+        wanted = own["params"].map({params: _declared(name, params) for params in own["params"].unique()})
+        told += [
+            (row.file, f"{_place(row)}: {row.flop:g} FLOP a call, and {wanted[row.Index]:g} are declared")
+            for row in _first(own, ~np.isclose(own["flop"], wanted.astype(float), rtol=1e-6))
+        ]
     for column, unit in (("flop", "FLOP"), ("bytes", "B")):
         kinds = series.dropna(subset=[column]).drop_duplicates([*_POINT, column])
         first = kinds.groupby(_POINT, sort=False)[column].transform("first")
@@ -288,3 +286,11 @@ def _works(table: pd.DataFrame) -> list[Fault]:
             for row in _first(kinds, ~kinds[column].between(first / SAME_WORK, first * SAME_WORK))
         ]
     return told
+
+
+def _declared(experiment: str, params: str) -> float:
+    """Operations of a call with these parameters; nan if they are not those of the experiment."""
+    try:
+        return float(FLOP[experiment](**json.loads(params)))
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")

@@ -66,22 +66,22 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
     [
         # With its clock unchanged, a core would do twice, or five times, what its widest units can.
         (["peak.cpu.1"], quicker(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
-        (["gemm.cpu.4"], quicker(5, True), ["FLOP/s is", "times the most that can be"]),
+        (["content.cpu.4"], quicker(5, True), ["FLOP/s is", "times the most that can be"]),
         (["bandwidth.cpu.4"], quicker(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
         (["clock.cpu.1"], times("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
         (["peak.cpu.1"], setting(clock_mhz=1e5), ["a clock of 100 GHz"]),
         (["tabular.cpu.4"], quicker(1e4), ["no call from Python is over in 1e-08 s"]),
-        (["gemm.cpu.4"], times("value", 4.0), ["its samples come to", "the round's timed_s is"]),
+        (["content.cpu.4"], times("value", 4.0), ["its samples come to", "the round's timed_s is"]),
         (["tabular.cpu.4"], times("value", 0.01, "calls > 1"), ["times the time that passed between them"]),
-        (["gemm.cpu.4"], times("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
-        (["gemm.cpu.4"], times("flop", 0.1), ["FLOP a call, and", "are declared"]),
-        (["gemm.cpu.4"], setting(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
-        (["gemm.cpu.4"], setting(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
-        (["gemm.cpu.4"], setting(unit="B"), ["column 'unit', row 0: 'B' is not the unit of this metric"]),
-        (["gemm.cpu.4"], setting(other_load=float("inf")), ["column 'other_load', row 0: inf is not finite"]),
-        (["gemm.cpu.4"], setting(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
+        (["content.cpu.4"], times("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
+        (["content.cpu.4"], times("flop", 0.1), ["FLOP a call, and", "are declared"]),
+        (["content.cpu.4"], setting(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
+        (["content.cpu.4"], setting(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
+        (["content.cpu.4"], setting(unit="B"), ["column 'unit', row 0: 'B' is not the unit of this metric"]),
+        (["content.cpu.4"], setting(other_load=float("inf")), ["column 'other_load', row 0: inf is not finite"]),
+        (["content.cpu.4"], setting(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
         (["content.cpu.1"], times("value", 3.0, "unit == '1'"), ["is more than the whole, for a share"]),
-        (["gemm.cpu.4"], setting(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
+        (["content.cpu.4"], setting(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
     ],
 )  # fmt: skip
 def test_each_untruth_is_named_with_its_figure(
@@ -113,7 +113,7 @@ def test_each_untruth_is_named_with_its_figure(
     ],
 )
 def test_what_a_file_says_of_its_round_is_checked(tmp_path: Path, about: dict[str, Any], words: str) -> None:
-    (refusal,) = read(copied(tmp_path / "nodes" / "liar", ["gemm.cpu.4"], **about)).refused
+    (refusal,) = read(copied(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
     assert words in refusal["reason"] and len(refusal["reason"]) < 1000
 
 
