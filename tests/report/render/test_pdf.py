@@ -245,7 +245,8 @@ def test_it_is_small(report: Path) -> None:
 
 def test_a_word_on_another_and_one_in_the_margin_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.typ").write_text(
-        "#set page(width: 100pt, height: 100pt, margin: 20pt)\nabove #place(top + left, dy: 3pt)[upon]\n#move(dx: 50pt)[out]",
+        "#set page(width: 100pt, height: 100pt, margin: 20pt)\n"
+        "above #place(top + left, dy: 3pt)[upon]\n#move(dx: 50pt)[out]",
         encoding="utf-8",
     )
     (tmp_path / "a.pdf").write_bytes(typst.compile(tmp_path / "a.typ"))
