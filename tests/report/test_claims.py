@@ -212,7 +212,7 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
         ([{**ENTRY, "high": 1e31}], "greater than the maximum"),
         ([{**ENTRY, "unit": "GB/s"}], "'GB/s' is not a unit that is known here"),
         ([{**ENTRY, "unit": "h\n"}], "is not a unit that is known here"),
-        ([{**ENTRY, "unit": "yes or no"}], "128 is not of type"),
+        ([{**ENTRY, "unit": "yes or no"}], "192 is not of type"),
         ([{**ENTRY, "date": "last year"}], "'last year' is no date: write 2024"),
         ([{**ENTRY, "id": "chip\n"}], "does not match"),
     ],
