@@ -1,4 +1,5 @@
-# `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv.
+# `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv. (`make test` fetches a browser
+# where there is none, into Playwright's own cache.)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -35,19 +36,34 @@ bench: .venv/bench.stamp
 edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
-.venv/study.stamp: pyproject.toml constraints.txt
+# An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
+# has made .venv itself (`made`), it then begins again from nothing.
+define install
+@touch .venv/unfinished
+$(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
+endef
+define installed
+@touch $@ && rm .venv/unfinished
+endef
+
+.venv/study.stamp: pyproject.toml constraints.txt $(wildcard .venv/unfinished)
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": set PYTHON=") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make a virtual environment: apt-get install python3-venv (Debian), or set PYTHON= to a Python with venv" >&2; exit 1; }
+	@if [ -e .venv/unfinished ] && [ -e .venv/made ]; then find .venv -mindepth 1 ! -name made ! -name unfinished -delete; fi
+	@if [ ! -d .venv ]; then mkdir .venv && touch .venv/made; fi
+	@touch .venv/unfinished
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
-	@touch $@
+	$(call install,.)
+	$(installed)
 
 .venv/test.stamp: .venv/study.stamp
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+	$(call install,.[dev])
+	@python -m tests.browser
+	$(installed)
 
 .venv/bench.stamp: .venv/study.stamp
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
-	@touch $@
+	$(call install,.[bench])
+	$(installed)
 
 clean:
 	rm -rf .venv results .snakemake

@@ -11,14 +11,17 @@ import re
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from contract.errors import StudyError
+
+# The largest of ours has 60 kB, 6,000 values and 9 levels.
+YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
 
 
 @contextmanager
@@ -182,10 +185,15 @@ def read_table(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
 def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """Read a YAML file and check it against a JSON Schema.
 
-    Raises StudyError naming file, line, key and, for a misspelt word, the one meant.
+    Raises StudyError naming file, line, key and, for a misspelt word, the one meant. So it does for numbers that are
+    not finite, and for a file past YAML_BYTES, YAML_VALUES (every alias written out) or YAML_LEVELS.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise StudyError(f"{path}: not a file")
     try:
+        if path.stat().st_size > YAML_BYTES:
+            raise StudyError(f"{path}: larger than {YAML_BYTES / 1e6:g} MB: split it, or leave out what is not needed")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file") from None
@@ -198,11 +206,10 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 def _parsed(path: str, text: str, schema: str) -> bytes:
     """The document, pickled: to parse one with its lines takes a hundred times as long as to copy it."""
     # Imported here: `list` and `--help` should not wait for a YAML parser.
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        document = YAML(typ="rt").load(text)
+        document = _parser().load(text)
     except MarkedYAMLError as broken:
         mark = broken.problem_mark or broken.context_mark
         line = mark.line + 1 if mark else 1
@@ -210,9 +217,70 @@ def _parsed(path: str, text: str, schema: str) -> bytes:
     except YAMLError as broken:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
+        # A value that is not of the kind that its tag or its form announces: a day 45, a number of 5,000 digits.
+        raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
+    bounded(document, path)
     if schema:
         check(document, _schema(schema), path)
     return pickle.dumps(_plain(document))
+
+
+def _parser() -> Any:
+    """A parser whose nodes know their lines, which goes no deeper than YAML_LEVELS: brackets cost it far more."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.composer import Composer
+    from ruamel.yaml.error import MarkedYAMLError
+
+    class Shallow(Composer):
+        level = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.level == YAML_LEVELS:
+                mark = self.parser.peek_event().start_mark
+                raise MarkedYAMLError(problem=f"more than {YAML_LEVELS} levels", problem_mark=mark)
+            self.level += 1
+            node = super().compose_node(parent, index)
+            self.level -= 1
+            return node
+
+    parser = YAML(typ="rt")
+    parser.Composer = Shallow
+    return parser
+
+
+def bounded(document: Any, path: Path | str) -> None:
+    """Refuse what no file of the study holds: numbers that are not finite, and aliases that never end or nearly so.
+
+    Raises StudyError with the place of the first.
+    """
+    sizes: dict[int, int | None] = {}
+
+    def size(node: Any, steps: tuple[Any, ...]) -> int:
+        if isinstance(node, Mapping):
+            within = list(node.items())
+        elif isinstance(node, list):
+            within = list(enumerate(node))
+        else:
+            if isinstance(node, (int, float)) and not abs(node) <= 1e300:
+                _refuse(document, steps, path, "not a finite number")
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = None
+            sizes[id(node)] = 1 + sum(size(value, (*steps, key)) for key, value in within)
+        known = sizes[id(node)]
+        if known is None or known > YAML_VALUES:
+            _refuse(document, steps, path, f"more than {YAML_VALUES:,} values: write out what its aliases stand for")
+        return known or 0
+
+    size(document, ())
+
+
+def _refuse(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
+    """Raise StudyError with the line, if the parser knows it, and the key."""
+    line = _line(document, list(steps))
+    where = ".".join(str(step) for step in steps) or "(top level)"
+    raise StudyError(f"{path}{f', line {line}' if line else ''}: {where}: {message}")
 
 
 @lru_cache(maxsize=16)
@@ -251,10 +319,7 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     message, word = _say(fault)
     if word is not None:
         steps.append(word)
-    line = _line(document, steps)
-    place = f"{path}, line {line}" if line else f"{path}"
-    where = ".".join(str(step) for step in steps) or "(top level)"
-    raise StudyError(f"{place}: {where}: {message}")
+    _refuse(document, steps, path, message)
 
 
 def anchored(schema: Any) -> Any:
@@ -308,11 +373,10 @@ def _say(fault: Any) -> tuple[str, str | None]:
 
 def place(path: Path | str, *steps: str | int) -> str:
     """'claims/W15.yaml, line 9': where the value under `steps` stands in a YAML file; the file alone if nowhere."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        line = _line(YAML(typ="rt").load(Path(path).read_text(encoding="utf-8")), list(steps))
+        line = _line(_parser().load(Path(path).read_text(encoding="utf-8")), list(steps))
     except (OSError, ValueError, YAMLError):
         line = None
     return f"{path}, line {line}" if line else str(path)

@@ -1,4 +1,4 @@
-"""Take the README's picture of the report: `python docs/picture.py data/editions/1/index.html docs/report.png`.
+"""Take the README's picture of the report: `python -m docs.picture data/editions/1/index.html docs/report.png`.
 
 The picture bears the digest of the page that it shows, so that a test can tell when it is of another one.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,14 +14,15 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+from tests.browser import launch
+
 DIGEST = "sha256 of the page"
 
 
 def main(page_path: str, picture: str) -> None:
     """Write a PNG of the page's first screen at 1280x800."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        browser = launch(playwright)
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(Path(page_path).resolve().as_uri())
         shot = page.screenshot()

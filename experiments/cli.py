@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, write_json
 
@@ -24,7 +25,7 @@ PATIENCE_S = 90.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the arguments and run the command. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m experiments", description="Measure what this machine can do.")
+    parser = Parser(prog="python -m experiments", description="Measure what this machine can do.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     listing = commands.add_parser("list", help="the experiments, and what each asks of which device")
@@ -47,13 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     run.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
-    run.add_argument("--round", type=int, default=1, help="number of the round, from 1")
+    run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
     run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
     run.add_argument(
         "--node", type=Path, help="what `probe` wrote: the samples bear its name (default: this machine's)"
     )
     run.add_argument("--plan", type=Path, help="what `plan` wrote: points that it leaves out are recorded as skipped")
-    run.add_argument("--seed", type=int, default=0, help="seed of the points' order")
+    run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
     run.add_argument(
         "--log", type=Path, help="file for what libraries print and for tracebacks (default: standard error)"
     )
@@ -63,10 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "plan", help="what a preset measures here, how long it takes, and what a budget leaves out"
     )
     plan.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
-    plan.add_argument("--budget", type=float, metavar="MINUTES", help="in place of the preset's own")
+    plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
     plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
-    plan.add_argument("--cores", type=int, help="as if there were so many cores")
+    plan.add_argument("--cores", type=count, help="as if there were so many cores")
     plan.add_argument("--out", type=Path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
@@ -144,8 +145,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from experiments.lock import node_lock
     from experiments.sweep import preset_path, read_preset, sweep
 
-    if arguments.round < 1:
-        raise StudyError(f"--round {arguments.round}: rounds count from 1")
     if arguments.out.suffix != ".parquet":
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
     part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))

@@ -106,18 +106,18 @@ def get(name: str) -> Experiment:
 
 def _schema(hint: Any) -> dict[str, Any]:
     if hint == Threads:
-        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
+        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$(?!\\n)"}
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
     if hint == Footprint:
-        return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*xLLC$"}
+        return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}xLLC$(?!\\n)"}
     if get_origin(hint) is Literal:
         return {"enum": list(get_args(hint))}
     if isinstance(hint, EnumType):
         return {"enum": [str(member) for member in typing.cast(Any, hint)]}
     plain: dict[Any, dict[str, Any]] = {
-        int: {"type": "integer", "minimum": 0},
-        float: {"type": "number"},
+        int: {"type": "integer", "minimum": 0, "maximum": 10**12},
+        float: {"type": "number", "minimum": 0, "maximum": 1e12},
         str: {"type": "string"},
         bool: {"type": "boolean"},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 
 class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
     """This device or backend cannot do this point; the message says why."""
+
+
+# Libraries whose module has another name than what is installed.
+_INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
+
+
+def not_installed(absent: ModuleNotFoundError) -> Unsupported:
+    """What to install for a library that is missing. Raises the error itself for a module of ours or of Python's."""
+    library = (absent.name or "").partition(".")[0]
+    if not library or library in {"contract", "experiments", *sys.stdlib_module_names}:
+        raise absent
+    return Unsupported(f"{library} is not installed: pip install {_INSTALLED_AS.get(library, library)}")
 
 
 class Dtype(StrEnum):

@@ -24,7 +24,7 @@ from experiments.devices import Device, open_device
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import Observed, Unsupported, Work
+from experiments.work import Observed, Unsupported, Work, not_installed
 
 # A point that is predicted to take this share of its budget is measured without another probe.
 SURE_SHARE = 0.1
@@ -72,7 +72,10 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     """
     started = time.perf_counter()
     try:
-        return _measured(order, device, watch)
+        try:
+            return _measured(order, device, watch)
+        except ModuleNotFoundError as absent:
+            raise not_installed(absent) from absent
     except Unsupported as lack:
         return _outcome("unsupported", str(lack))
     except Skipped as limit:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, read_yaml
+from contract.files import did_you_mean
 from report.claims import Claim, Part
 from report.quantities import quantities
-from report.reference import SCHEMA
+from report.reference import read_entries
 from report.rules import Threshold, direction
 from report.wording import exactly, several, threshold_text
 
@@ -175,9 +175,9 @@ def _price(text: str, reference: Mapping[str, Mapping[str, Any]]) -> tuple[str, 
 def _from_file(path: Path, reference: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The entries of a file of prices. Raises StudyError for a fault in it, or an id that is not known."""
     found: dict[str, Mapping[str, Any]] = {}
-    for entry in read_yaml(path, SCHEMA) or []:
+    for entry in read_entries(path):
         _known(str(path), str(entry["id"]), reference)
-        found[str(entry["id"])] = {**entry, "date": str(entry["date"])}
+        found[str(entry["id"])] = entry
     return found
 
 

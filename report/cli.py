@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.arguments import Parser, count, number
+
 # Data libraries are imported by the commands that need them: `summary` and `--help` answer at once.
 
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
-    top = argparse.ArgumentParser(prog="python -m report", description=__doc__)
+    top = Parser(prog="python -m report", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     nodes = argparse.ArgumentParser(add_help=False)
@@ -62,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
     kept.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
     kept.add_argument("--report", type=Path, default=Path("results/report"), metavar="DIR", help="a site, built")
-    kept.add_argument("--number", type=int, metavar="N", help="of the edition (default: the next)")
+    kept.add_argument("--number", type=count, metavar="N", help="of the edition (default: the next)")
 
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
 
@@ -117,13 +119,13 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--quantity", required=True, metavar="NAME", help="the quantity that decides it")
     new.add_argument("--rule", required=True, metavar="NAME", help="how the quantity is held against the threshold")
     new.add_argument(
-        "--threshold", required=True, nargs="+", type=float, metavar="X", help="a number, or both ends of a range"
+        "--threshold", required=True, nargs="+", type=number, metavar="X", help="a number, or both ends of a range"
     )
     new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
     new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
     new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cells that it speaks of")
     new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")
-    new.add_argument("--sensitivity", nargs="+", default=[], type=float, metavar="X", help="other fair thresholds")
+    new.add_argument("--sensitivity", nargs="+", default=[], type=number, metavar="X", help="other fair thresholds")
     new.add_argument("--claims", type=Path, metavar="DIR", help="where it goes (default: report/claims)")
     return top
 
@@ -239,6 +241,4 @@ def _number_or_all(text: str) -> int | None:
     """Rows to tell: a number, or None for all. Raises ArgumentTypeError."""
     if text == "all":
         return None
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor 'all'")
-    return int(text)
+    return count(text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import read_yaml
+from contract.files import place, read_yaml
 from report.wording import interval
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
@@ -24,17 +25,27 @@ def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
     entries: dict[str, dict[str, Any]] = {}
     places: dict[str, Path] = {}
     for path in sorted(directory.glob("*.yaml")):
-        for entry in read_yaml(path, SCHEMA) or []:
+        for entry in read_entries(path):
             name = entry["id"]
             if name in entries:
                 raise StudyError(f"{path}: the id {name!r} is used twice, first in {places[name]}")
-            value = entry.get("value")
-            if value is not None and not entry.get("low", value) <= value <= entry.get("high", value):
-                raise StudyError(f"{path}: {name}: value {value} does not lie between low and high")
-            # YAML reads 2024-07-23 as a date and 2024 as a number; a source's date is text.
-            entries[name] = {**entry, "date": str(entry["date"])}
+            entries[name] = entry
             places[name] = path
     return entries
+
+
+def read_entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of one file. Raises StudyError as `read_reference` does."""
+    for number, entry in enumerate(read_yaml(path, SCHEMA) or []):
+        name, value = entry["id"], entry.get("value")
+        if value is not None and not entry.get("low", value) <= value <= entry.get("high", value):
+            raise StudyError(f"{place(path, number)}: {name}: value {value} does not lie between low and high")
+        # YAML reads 2024-07-23 as a date and 2024 as a number; a source's date is text.
+        date = str(entry["date"])
+        if not re.fullmatch(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?|not [a-z ]+", date, re.ASCII):
+            where = place(path, number, "date")
+            raise StudyError(f"{where}: {name}: {date!r} is no date: write 2024, 2024-07, 2024-07-23 or not stated")
+        yield {**entry, "date": date}
 
 
 def source(entry: dict[str, Any]) -> dict[str, str]:

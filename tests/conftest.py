@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import shutil
+import sysconfig
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from tests.missing import missing
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The system's Chromium, driven by Playwright, with a profile of its own."""
-    from playwright.sync_api import sync_playwright
+def chromium() -> Iterator[Any]:
+    """A browser, driven by Playwright, with a profile of its own."""
+    from playwright.sync_api import Error, sync_playwright
 
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.fail("Chromium is needed for these tests: apt-get install chromium")
+    from tests import browser
+
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        yield browser
-        browser.close()
+        try:
+            opened = browser.launch(playwright)
+        except Error:
+            missing(f"the report in a browser: none starts; {browser.REMEDY}")
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def compiler() -> str:
+    """The path of a C++ compiler."""
+    found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
+    if found is None:
+        missing("compiled code: no C++ compiler; `apt-get install g++` (Debian)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def torch_compile(compiler: str) -> None:
+    """What `torch.compile` needs of the system on a CPU."""
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        missing("compiled models: no headers of Python; `apt-get install python3-dev` (Debian)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was not tested, each reason once, at the end of the run."""
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason, number in reasons.items():
+        terminalreporter.write_line(f"not tested here ({number}): {reason}", yellow=True)

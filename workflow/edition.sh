@@ -17,4 +17,4 @@ python -m report site --verdicts "$made/verdicts.json" --data "$made/data" --rep
     ${last:+--previous "$last"}
 python -m report edition --verdicts "$made/verdicts.json" --data "$made/data" --report "$made/report"
 page="$(find data/editions -mindepth 2 -maxdepth 2 -name index.html | sort -V | tail -n 1)"
-python docs/picture.py "$page" docs/report.png
+python -m docs.picture "$page" docs/report.png

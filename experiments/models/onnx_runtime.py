@@ -27,16 +27,14 @@ def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torc
 
     dtype: float32, or int8: weights in 8 bits, and inputs of products rounded to 8 bits with
     a range found at each call (dynamic quantisation). threads: 0 leaves their number to the library.
-    Raises Unsupported for other formats, for models past the size of a file, and without the library.
+    Raises Unsupported for other formats and for models past the size of a file.
     """
     import torch
 
     if dtype not in (Dtype.FLOAT32, Dtype.INT8):
         raise Unsupported(f"ONNX Runtime has no {dtype} kernels for the CPU")
-    try:
-        import onnxruntime
-    except ImportError as refusal:
-        raise Unsupported(f"ONNX Runtime: {refusal} (pip install onnx onnxruntime)") from None
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
@@ -60,6 +58,7 @@ def exported(name: str, batch: int, quantised: bool) -> bytes:
     quantised, where the newer one's descriptions of shapes make the quantiser fail.
     ONNX Runtime's quantiser, for PyTorch's own is announced to be removed.
     """
+    import onnx  # noqa: F401 - PyTorch's exporter needs it, and would say so in words of its own
     import torch
 
     from experiments.devices.cpu import CpuDevice
@@ -76,10 +75,7 @@ def exported(name: str, batch: int, quantised: bool) -> bytes:
             return _quantised(exported(name, batch, False), Path(folder))
         with weights_on(CpuDevice(), Dtype.FLOAT32):
             model = entry.model().eval()
-        try:
-            torch.onnx.export(model, (entry.batch(batch)[0],), str(path), dynamo=False)
-        except ImportError as refusal:
-            raise Unsupported(f"ONNX: {refusal} (pip install onnx)") from None
+        torch.onnx.export(model, (entry.batch(batch)[0],), str(path), dynamo=False)
         return path.read_bytes()
 
 

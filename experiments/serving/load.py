@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.serving.process import orders
+from experiments.work import not_installed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -110,7 +111,10 @@ def main() -> None:
     """Offer the load that is asked for, and tell what became of it."""
     asked, tell = orders()
     with asyncio.Runner(loop_factory=exact_loop) as runner:
-        tell(vars(runner.run(offer(asked))))
+        try:
+            tell(vars(runner.run(offer(asked))))
+        except ModuleNotFoundError as absent:
+            tell({"unsupported": str(not_installed(absent))})
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
 from experiments.serving.process import orders
-from experiments.work import Dtype, Unsupported
+from experiments.work import Dtype, Unsupported, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -145,6 +145,9 @@ def main() -> None:
         # The first request would wait for libraries that set themselves up.
         service.answer(service.inputs(service.requests()[0]))
         serving = uvicorn_server(Desk(service, device, asked["kind"], asked["threads"], asked["workers"]))
+    except ModuleNotFoundError as absent:
+        tell({"unsupported": str(not_installed(absent))})
+        return
     except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
         tell({"unsupported": str(lack).splitlines()[0]})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,61 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, parts: lis
     for part in ["f.yaml", *parts]:
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param(LAUGHS, ["line 6", "a5", "more than 100,000 values"], id="aliases of aliases"),
+        pytest.param("&a [*a]\n", ["line 1", "0", "more than 100,000 values"], id="an alias of itself"),
+        pytest.param("b: 1\na: " + "[" * 3000, ["line 2", "more than 30 levels"], id="brackets"),
+        pytest.param("- " * 3000 + "x", ["line 1", "more than 30 levels"], id="dashes"),
+        pytest.param("b: 1\na: [0, .nan]", ["line 2", "a.1", "not a finite number"], id="nan"),
+        pytest.param("a: -.inf", ["line 1", "not a finite number"], id="inf"),
+        pytest.param("a: 1e999", ["line 1", "not a finite number"], id="1e999"),
+        pytest.param("a: 1" + "0" * 400, ["line 1", "not a finite number"], id="400 digits"),
+        pytest.param("a: 1" + "0" * 5000, ["not YAML"], id="5000 digits"),
+        pytest.param("a: 2024-13-45", ["not YAML"], id="no date"),
+        pytest.param("a: !!float x", ["not YAML"], id="no float"),
+        pytest.param("a: " + "x" * 1_000_001, ["larger than 1 MB"], id="large"),
+    ],
+)
+def test_what_no_file_of_the_study_holds_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    with pytest.raises(StudyError) as caught:
+        read_yaml(path)
+    for part in [str(path), *parts]:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_an_alias_stands_for_its_value(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("- &one {a: 1}\n- *one\n- {<<: *one, b: 2}\n")
+    assert read_yaml(tmp_path / "f.yaml") == [{"a": 1}, {"a": 1}, {"a": 1, "b": 2}]
+
+
+def test_only_a_file_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for place in (tmp_path, tmp_path / "pipe.yaml", Path("/dev/zero")):
+        with pytest.raises(StudyError, match="not a file"):
+            read_yaml(place)
+
+
+@given(st.text("[]{}&*!|>-?:, \n#'\"%@`ab1.<~", max_size=60))
+def test_any_signs_of_yaml_are_read_or_refused_clearly(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("yaml") / "f.yaml"
+    path.write_text(text)
+    try:
+        read_yaml(path)
+    except StudyError as mistake:
+        assert str(path) in str(mistake)
 
 
 @given(st.text(max_size=60))

@@ -24,6 +24,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.missing import missing
+
 SHIM = """
 #include <cmath>
 #include <cstring>
@@ -156,7 +158,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
-        pytest.skip("no C++ compiler")
+        missing("kernels in CUDA, run on the CPU: no C++ compiler; `apt-get install g++` (Debian)")
     fake = Cupy(compiler)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
@@ -182,7 +184,7 @@ def ptx(source: str, architecture: str, options: tuple[str, ...] = ()) -> dict[s
     """
     library, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     if library is None:
-        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
+        missing("kernels in CUDA, by NVIDIA's compiler: no NVRTC; `pip install nvidia-cuda-nvrtc`")
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
     words = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in options)]
     outcome = library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, get_args
 
 import pytest
@@ -137,12 +136,6 @@ def test_what_cannot_be_is_unsupported(more: dict[str, Any], why: str) -> None:
 def test_a_model_past_the_size_of_a_file_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="2 GB"):
         onnx_runtime.exported("gpt-1.3b", 1, False)
-
-
-def test_a_lacking_onnx_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(Unsupported, match="pip install"):
-        work(backend="onnx")
 
 
 def test_a_model_is_exported_once_for_all_its_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_run_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     out = str(tmp_path / "x.parquet")
     with pytest.raises(StudyError, match=r"no experiment 'gem'.*Did you mean 'gemm'\?"):
         main(["run", "gem", "--out", out])
-    with pytest.raises(StudyError, match="rounds count from 1"):
+    with pytest.raises(StudyError, match="argument --round: '0' is not a whole number from 1"):
         main(["run", "gemm", "--round", "0", "--out", out])
     with pytest.raises(StudyError, match=r"name a \.parquet file"):
         main(["run", "gemm", "--out", str(tmp_path / "x.csv")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +62,7 @@ def test_the_gradients_of_every_family_are_right(model: str, dtype: str) -> None
     assert right(made(model=model, batch=2, dtype=dtype))
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+@pytest.mark.usefixtures("torch_compile")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
     dtype: str, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +79,7 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
     assert not any(name.endswith("share") for name in work.observe())
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+@pytest.mark.usefixtures("torch_compile")
 def test_every_point_is_compiled_whatever_was_compiled_before() -> None:
     from torch._dynamo.utils import counters
 

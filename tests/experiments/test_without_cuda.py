@@ -22,6 +22,7 @@ from experiments.suite import without_cuda
 from experiments.work import Unsupported, Work
 from tests.experiments.cuda_standin import install
 from tests.experiments.second_device import SecondCpu
+from tests.missing import missing
 
 CPU = CpuDevice()
 # Cells past the last whole tile, and whole tiles; elements past the last block.
@@ -33,7 +34,7 @@ def vulkan() -> webgpu.Vulkan:
     try:
         return webgpu.vulkan(CPU)
     except Unsupported as reason:
-        pytest.skip(str(reason))
+        missing(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
 
 
 def point(device: Any, kernel: str, n: int, backend: str) -> Work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from report.claims import ARTICLES, read_claims
+from report.formula import _factor
 from report.quantities import quantities
 from report.reference import read_reference
 
@@ -160,6 +162,30 @@ def test_every_quantity_of_a_published_claim_is_registered_or_awaited() -> None:
             assert part.awaits or part.quantity in quantities(), f"{claim.id}: {part.quantity}"
 
 
+def test_every_unit_of_a_published_figure_is_one_that_pint_knows() -> None:
+    units = {entry["unit"] for entry in read_reference(ROOT / "data" / "reference").values()} - {"yes or no"}
+    assert len(units) > 10
+    assert all(_factor(unit, unit) == 1 for unit in units)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"threshold": {"value": math.nan, "why": "so"}}, "threshold.value: not a finite number"),
+        ({"threshold": {"value": 1e31, "why": "so"}}, "threshold.value"),
+        ({"threshold": {"value": True, "why": "so"}}, "threshold.value"),
+        ({"sensitivity": [1, -math.inf]}, "sensitivity.1: not a finite number"),
+        ({"sensitivity": list(range(51))}, "sensitivity"),
+        ({"scale": {"by": 0, "why": "so"}}, "scale.by"),
+        ({"scale": {"by": math.inf, "why": "so"}}, "scale.by: not a finite number"),
+        ({"version": 10**6}, "version: 1000000 is greater than the maximum"),
+        ({"see_also": ["W16\n"]}, "see_also.0"),
+    ],
+)
+def test_numbers_of_a_claim_are_finite_and_in_range(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    assert said in fault(tmp_path, changed(**changes))
+
+
 def references(folder: Path, *entries: dict[str, Any]) -> Path:
     with (folder / "chips.yaml").open("w") as file:
         YAML().dump(list(entries), file)
@@ -181,6 +207,14 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
         ([{**ENTRY, "low": 200}], "does not lie between low and high"),
         ([{key: value for key, value in ENTRY.items() if key != "value"}], "missing: value"),
         ([{**ENTRY, "status": "verifed"}], "Did you mean 'verified'?"),
+        ([{**ENTRY, "value": math.inf}], "line 4: 0.value: not a finite number"),
+        ([{**ENTRY, "value": -1}], "-1 is less than the minimum of 0"),
+        ([{**ENTRY, "high": 1e31}], "greater than the maximum"),
+        ([{**ENTRY, "unit": "GB/s"}], "'GB/s' is not a unit that is known here"),
+        ([{**ENTRY, "unit": "h\n"}], "is not a unit that is known here"),
+        ([{**ENTRY, "unit": "yes or no"}], "192 is not of type"),
+        ([{**ENTRY, "date": "last year"}], "'last year' is no date: write 2024"),
+        ([{**ENTRY, "id": "chip\n"}], "does not match"),
     ],
 )
 def test_mistakes_in_reference_data_are_named(tmp_path: Path, entries: list[dict[str, Any]], said: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import StudyError
 from report.cli import main, parser
 from report.gather import gather
 from report.judge import CLAIMS
@@ -103,5 +104,5 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 
 
 def test_an_unknown_renderer_is_refused() -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(StudyError, match="argument --renderer: invalid choice: 'word'"):
         parser().parse_args(["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"])

@@ -6,7 +6,7 @@ WORKFLOW = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(WORKFLOW.parent))
 
 from contract.errors import StudyError
-from contract.files import check, read_json
+from contract.files import bounded, check, read_json
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -40,6 +40,7 @@ def tell_or_stop(package, *words):
 
 def checked_config():
     try:
+        bounded(config, "configuration")
         check(
             dict(config),
             read_json(WORKFLOW / "schemas" / "study.schema.json"),
@@ -87,10 +88,9 @@ PUBLISHED_WORDS = [
     if config[name]
     for word in (f"--{name}", config[name])
 ]
-if config["previous"] and not Path(config["previous"]).is_file():
-    stop(
-        f"previous: {config['previous']}: no such file. Name an earlier verdicts.json, or a site's editions.json"
-    )
+if config["previous"]:
+    # To compare it with itself reads all of it: what is wrong with it is told now, not after measuring.
+    tell_or_stop("report", "compare", config["previous"], config["previous"])
 
 
 def hold_run_lock():

@@ -1,22 +1,19 @@
-"""Where the words of a PDF stand, by poppler's pdftotext, and the tree of its structure."""
+"""Where the words of a PDF stand, by PDFium, and the tree of its structure."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-import pytest
+import pypdfium2 as pdfium
 from pypdf.generic import IndirectObject
+from pypdfium2.raw import FS_RECTF, FPDFText_GetLooseCharBox, FPDFText_GetUnicode
 
-_XHTML = "{http://www.w3.org/1999/xhtml}"
 # Boxes reach from a font's highest to its lowest letter, so those of close lines overlap; what is written is within.
-_TRIM_X, _TRIM_Y = 0.6, 0.32
+_TRIM_X, _TRIM_Y = 0.6, 0.25
 
 
 @dataclass(frozen=True)
@@ -31,28 +28,35 @@ class Word:
     bottom: float
 
 
-def _by_poppler(pdf: Path, *options: str) -> str:
-    """What pdftotext writes. Fails the test where poppler is missing."""
-    program = shutil.which("pdftotext")
-    if program is None:
-        pytest.fail("poppler is needed for this test: apt-get install poppler-utils")
-    ran = subprocess.run([program, "-enc", "UTF-8", *options, str(pdf), "-"], check=True, capture_output=True)
-    return ran.stdout.decode("utf-8")
-
-
 def text_of(pdf: Path) -> str:
     """The text within the sheets of a PDF in the order in which it was written: what pypdf tells too, and slowly."""
-    return _by_poppler(pdf, "-raw")
+    with pdfium.PdfDocument(pdf) as document:
+        # PDFium has a mark of its own for the soft hyphen of a broken word.
+        return "\n".join(page.get_textpage().get_text_range() for page in document).replace("\ufffe", "\xad")
 
 
 def words(pdf: Path) -> list[Word]:
-    """All words of a PDF. Fails the test where poppler is missing."""
-    root = ElementTree.fromstring(_by_poppler(pdf, "-bbox"))
-    return [
-        Word(number, word.text or "", *(float(word.get(side, "nan")) for side in ("xMin", "yMin", "xMax", "yMax")))
-        for number, page in enumerate(root.iter(f"{_XHTML}page"), 1)
-        for word in page.iter(f"{_XHTML}word")
-    ]
+    """All words of a PDF."""
+    with pdfium.PdfDocument(pdf) as document:
+        return [word for number, page in enumerate(document, 1) for word in _words_of(page, number)]
+
+
+def _words_of(page: pdfium.PdfPage, number: int) -> Iterator[Word]:
+    found, height, box = page.get_textpage(), page.get_height(), FS_RECTF()
+    text = found.raw
+    letters, boxes = "", []
+    # One past the end, where the last word ends too, PDFium tells 0.
+    for place in range(found.count_chars() + 1):
+        letter = chr(FPDFText_GetUnicode(text, place)).strip().strip("\0")
+        broken = letter == "\x02"  # the hyphen at the end of a line
+        if letter:
+            FPDFText_GetLooseCharBox(text, place, box)
+            letters += "-" if broken else letter
+            boxes.append((box.left, height - box.top, box.right, height - box.bottom))
+        if letters and (broken or not letter):
+            left, top, right, bottom = zip(*boxes, strict=True)
+            yield Word(number, letters, min(left), min(top), max(right), max(bottom))
+            letters, boxes = "", []
 
 
 def outside(found: list[Word], left: float, top: float, right: float, bottom: float) -> list[Word]:

@@ -50,7 +50,7 @@ def without_figures(report: Path, folder: Path) -> Path:
 def everything_in_its_place(pdf: Path) -> list[Word]:
     found = words(pdf)
     # 14 mm is where the margin column begins; 20 mm are left free on the right.
-    assert not outside(found, 14 * MM - 0.5, 8 * MM, 190 * MM + 0.5, 289 * MM)
+    assert not outside(found, 14 * MM - 1, 8 * MM, 190 * MM + 1, 289 * MM)
     pairs = overlapping(found)
     assert not pairs, pairs[:5]
     return found
@@ -241,3 +241,16 @@ def test_what_is_no_pdf_is_not_packed() -> None:
 
 def test_it_is_small(report: Path) -> None:
     assert (report / "report.pdf").stat().st_size < 3_000_000
+
+
+def test_a_word_on_another_and_one_in_the_margin_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.typ").write_text(
+        "#set page(width: 100pt, height: 100pt, margin: 20pt)\n"
+        "above #place(top + left, dy: 3pt)[upon]\n#move(dx: 50pt)[out]",
+        encoding="utf-8",
+    )
+    (tmp_path / "a.pdf").write_bytes(typst.compile(tmp_path / "a.typ"))
+    found = words(tmp_path / "a.pdf")
+    assert [word.text for word in found] == ["above", "upon", "out"]
+    assert [{one.text, other.text} for one, other in overlapping(found)] == [{"above", "upon"}]
+    assert [word.text for word in outside(found, 20, 0, 80, 100)] == ["out"]
