@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from report.lint.study import DECIDED, Study, check
+from report.lint.study import Study, check
 from report.render.cells import shown as listed
 from report.render.counted import counted
 from report.render.page import sources
 from report.render.words import with_interval
+from report.verdicts import JUDGED
 
 Found = Iterator[tuple[str, str, str]]
 _RENDER = "Render again"
@@ -68,7 +69,7 @@ def ratio_absolute(study: Study) -> Found:
     spans = _told(study)
     for verdict in study.document["verdicts"]:
         for part in verdict["parts"]:
-            if part["outcome"] not in DECIDED or part["unit"] != "1":
+            if part["outcome"] not in JUDGED or part["unit"] != "1":
                 continue
             for cell in verdict["cells"]:
                 if cell["part"] == part["name"] and cell["n_rounds"] and not cell["behind"]:

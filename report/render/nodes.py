@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.render import words
-from report.wording import exactly
+from report.wording import capital, exactly
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
@@ -52,7 +52,7 @@ def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
             value = ", ".join(_cache(level, cache) for level, cache in value.items())
         name = _NAMES.get(key, _plain(key))
         if not before:
-            name = name[:1].upper() + name[1:]
+            name = capital(name)
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
         if isinstance(value, Mapping):
