@@ -46,7 +46,8 @@ def arithmetic(
     if not isinstance(cells, Derived) or ruling is None or ruling.decisive is None:
         return record
     row = cells.find(ruling.cells.label_values(ruling.decisive))
-    if row is None:
+    # What is without end was not worked out.
+    if row is None or not math.isfinite(cells.value("estimate", row)):
         return record
     found = [_worked(part, quantity, cells, one, whole, spelt) for one in (row, *_others(cells, ruling, row))]
     beside = [
@@ -64,7 +65,7 @@ def _others(cells: Derived, ruling: Ruling, row: int) -> list[int]:
     formulas: dict[str, int] = {}
     for at in range(len(ruling.cells)):
         place = cells.find(ruling.cells.label_values(at))
-        if place is not None:
+        if place is not None and math.isfinite(cells.value("estimate", place)):
             formulas.setdefault(cells.works[place].formula.text, place)
     return [place for text, place in formulas.items() if text != cells.works[row].formula.text]
 

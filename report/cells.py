@@ -78,11 +78,13 @@ class Cells:
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, stats.widening(df, level))
-        same = grown == 1
-        if self.log:
-            wide = estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
-            return np.where(same, low, wide[0]), np.where(same, high, wide[1])
-        wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
+        # What is without end has no width.
+        same = (grown == 1) | np.isinf(estimate)
+        with np.errstate(invalid="ignore"):
+            if self.log:
+                wide = estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
+                return np.where(same, low, wide[0]), np.where(same, high, wide[1])
+            wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
         stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
         return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 

@@ -16,7 +16,7 @@ from contract.files import did_you_mean
 from report.claims import Claim, Part
 from report.quantities import quantities
 from report.reference import read_entries
-from report.rules import Threshold, direction
+from report.rules import Threshold, direction, signed
 from report.wording import exactly, several, threshold_text
 
 BASELINES = ("core", "socket", "node", "fleet")
@@ -141,13 +141,20 @@ def _threshold(text: str, given: str, part: Part) -> float | list[float]:
     if not ranged:
         if not _number(value):
             raise StudyError(f"--set {text!r}: {kind} a number, such as {_told(part.threshold)}, not {given!r}")
+        _not_below_zero(text, value, part)
         return float(value)
     if not isinstance(value, list) or len(value) != 2 or not all(map(_number, value)):
         example = json.dumps(part.threshold)
         raise StudyError(f"--set {text!r}: {kind} a range of two numbers, such as {example}, not {given!r}")
+    _not_below_zero(text, value[0], part)
     if value[0] > value[1]:
         raise StudyError(f"--set {text!r}: the range {given} ends before it begins: write [{value[1]}, {value[0]}]")
     return [float(end) for end in value]
+
+
+def _not_below_zero(text: str, value: float, part: Part) -> None:
+    if value < 0 and not signed(part.rule, part.threshold, part.sensitivity):
+        raise StudyError(f"--set {text!r}: {_told(value)} is below zero: what is counted here never is")
 
 
 def _number(value: Any) -> TypeGuard[float]:

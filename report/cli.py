@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
     kept.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
     kept.add_argument("--report", type=Path, default=Path("results/report"), metavar="DIR", help="a site, built")
+    kept.add_argument("--readme", action="store_true", help="only say the newest edition's answer in the README anew")
     kept.add_argument("--number", type=count, metavar="N", help="of the edition (default: the next)")
 
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
@@ -160,8 +161,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "edition":
         from report.site import release
 
-        folder = release.release(given.verdicts, given.data, given.report, given.number)
-        release.write_readme(release.read_record(folder))
+        if given.readme:
+            folder = release.EDITIONS / str(release.newest())
+        else:
+            folder = release.release(given.verdicts, given.data, given.report, given.number)
+        release.write_readme(release.said_now(folder))
         print(f"edition {folder.name}: {folder}, {release.README.name}", file=sys.stderr)
     elif given.command == "compare":
         from contract.files import write_json

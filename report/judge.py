@@ -27,7 +27,7 @@ from report.reasons import combined, of_parts
 from report.reference import source
 from report.rejudge import again
 from report.triangulation import compare
-from report.verdicts import VERDICTS
+from report.verdicts import VERDICTS, deciding
 from report.weigh import AWAITING, Evidence, Weighed, cell_records, part_record, weigh
 from report.wording import capital
 
@@ -114,9 +114,7 @@ def _verdict(claim: Claim, evidence: Evidence) -> dict[str, Any]:
             return min(awaited, key=AWAITING.index) if awaited else combined(outcomes)
 
         parts.append({**part_record(one, evidence, whole), "rejudge": again(one, claim, evidence)})
-    # The number that a verdict is told with is of a part that came out as the whole did, where there is one.
-    known = [part for part in parts if part["estimate"] is not None]
-    first = next((part for part in known if part["outcome"] == verdict), (known or parts or [{}])[0])
+    first = deciding(parts, verdict)
     several = len(parts) > 1
     tiers = [one.quantity.tier for one in weighed if one.ruling is not None and one.quantity is not None]
     return {
@@ -153,12 +151,12 @@ def whole_verdict(weighed: Sequence[Weighed]) -> tuple[str, str]:
     if len(weighed) == 1:
         return weighed[0].outcome, weighed[0].reason
     outcomes = {one.part.name: one.outcome for one in weighed}
-    said = [f"{capital(one.part.name)} ({one.outcome}): {one.reason}" for one in weighed if one.decided]
-    waiting = [one for one in weighed if not one.decided]
+    said = [f"{capital(one.part.name)} ({one.outcome}): {one.reason}" for one in weighed if one.judged]
+    waiting = [one for one in weighed if not one.judged]
     if waiting:
         verdict = min((one.outcome for one in waiting), key=AWAITING.index)
         texts = list(dict.fromkeys(one.reason for one in sorted(waiting, key=lambda one: one.outcome != verdict)))
-        return verdict, ". ".join(["; ".join(texts), *(["Decided already", " ".join(said)] if said else [])])
+        return verdict, ". ".join(["; ".join(texts), *(["Judged already", " ".join(said)] if said else [])])
     verdict = combined(list(outcomes.values()))
     head = [] if len(set(outcomes.values())) == 1 else [f"Its parts differ. {capital(of_parts(outcomes))}."]
     return verdict, " ".join([*head, *said])

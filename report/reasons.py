@@ -24,6 +24,7 @@ from report.wording import (
     several,
     side_name,
     threshold_text,
+    within,
 )
 
 
@@ -34,8 +35,8 @@ def value_of(cells: Cells, row: int) -> tuple[float | None, float | None, float 
 
 
 def known(value: float) -> float | None:
-    """The value; None for nan."""
-    return None if math.isnan(value) else value
+    """The value; None for what is no number: nan, and what is without end."""
+    return value if math.isfinite(value) else None
 
 
 def cell_labels(cells: Cells, row: int) -> str:
@@ -137,7 +138,7 @@ def _name(part: Part, which: str, data: Data) -> str:
     value = part.options[which]
     if part.options["over"] == "entry" and value in data.reference:
         entry = data.reference[str(value)]
-        return f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]} ({exactly(float(entry['value']))})"
+        return f"{entry['subject']}, {within(entry['what'])} ({exactly(float(entry['value']))})"
     return side_name(value)
 
 
@@ -167,8 +168,9 @@ def reason(ruling: Ruling, part: Part, quantity: Quantity, data: Data) -> str:
     where = str(ruling.boundary)
     cases = where.replace(": ", " ")
     where = f"It {where}" if cases == where else f"It differs: {cases}"
-    least, most = _extreme(ruling, False), _extreme(ruling, True)
+    least, most, endless = _extreme(ruling, False), _extreme(ruling, True), _endless(ruling)
     values = f"they range from {least} to {most}" if least != most else f"all are {least}"
+    values += f", but for {endless}" if endless else ""
     return f"{where}. {pro} of {n} cells support it and {contra} challenge it; {values}."
 
 
@@ -179,12 +181,21 @@ def _one_round(ruling: Ruling) -> str:
 
 
 def _extreme(ruling: Ruling, largest: bool) -> str:
-    estimates = ruling.cells.frame["estimate"].astype(float)
-    known = estimates.dropna()
-    if not len(known):
+    estimates = ruling.cells.frame["estimate"].to_numpy(float)
+    known = np.isfinite(estimates)
+    if not known.any():
         return "unknown"
-    row = int(np.argmax(estimates.fillna(-np.inf)) if largest else np.argmin(estimates.fillna(np.inf)))
+    row = int(
+        np.argmax(np.where(known, estimates, -np.inf)) if largest else np.argmin(np.where(known, estimates, np.inf))
+    )
     return interval(*value_of(ruling.cells, row), ruling.unit)
+
+
+def _endless(ruling: Ruling) -> str:
+    """The cells that no number holds, and why; '' if there are none."""
+    frame = ruling.cells.frame
+    why = frame["detail"][np.isinf(frame["estimate"].astype(float))].astype(str)
+    return f"{len(why)} without end ({'; '.join(dict.fromkeys(why))})" if len(why) else ""
 
 
 def combined(outcomes: Sequence[str]) -> str:

@@ -181,6 +181,13 @@ def distance(value: float, threshold: Threshold) -> float:
     return min(abs(value - end) for end in ends)
 
 
+def signed(rule: str, threshold: Threshold, sensitivity: Sequence[Threshold]) -> bool:
+    """Whether a threshold below zero makes sense: for exponents, and where such a one is declared. Times, counts, rates
+    and ratios are never negative."""
+    ends = [end for one in (threshold, *sensitivity) for end in ([one] if isinstance(one, (int, float)) else one)]
+    return rule == "trend" or min(ends) < 0
+
+
 def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, Any]) -> str:
     """A rule and its threshold in plain words: 'supported if … is at most 1,000 MAC/cycle in every cell'."""
     how = direction(rule, options)

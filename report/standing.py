@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.wording import several
+from report.wording import capital, several
 
 # In the order in which a sentence tells them.
 STANDINGS = ("holds", "in part", "fails", "undecided", "open", "opinion")
@@ -61,7 +61,7 @@ class Carried:
 def _evidence(verdict: str, whole: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> str:
     """What decided a claim, or what it lacks."""
     if verdict.startswith("awaiting"):
-        lacks = str(whole["reason"]).partition(". Decided already")[0]
+        lacks = str(whole["reason"]).partition(". Judged already")[0]
         return lacks.removeprefix(f"{verdict}: ").removeprefix("awaiting ")
     if verdict == "not testable":
         return str(whole["reason"]).partition(" What bears on it")[0]
@@ -134,7 +134,7 @@ def said(
         if group
     ]
     answer = several(told)
-    sentences = [f"{answer[0].upper()}{answer[1:]}."]
+    sentences = [f"{capital(answer)}."]
     for name, claims, before, after in zip(names, carried, own, standings, strict=True):
         by_denial = f" {_BY_DENIAL[after]}" if before != after else ""
         sentences.append(f"{name}: {_verdicts(claims)}.{by_denial}")

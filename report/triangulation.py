@@ -17,7 +17,7 @@ from report.reasons import cell_labels, value_of
 from report.reference import source
 from report.scope import in_scope
 from report.weigh import Evidence, spans
-from report.wording import count, exactly, several, short_processor
+from report.wording import count, exactly, several, short_processor, within
 
 # A larger deviation is to be explained.
 TOLERATED = 0.1
@@ -199,7 +199,7 @@ def _largest(cells: Cells) -> Cells:
 def _published(figure: Figure, data: Data) -> dict[str, Any]:
     """What a figure is, and its sources."""
     held = [data.reference[name] for name in figure.entries]
-    told = [f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]}" for entry in held]
+    told = [f"{entry['subject']}, {within(entry['what'])}" for entry in held]
     return {"what": "; over ".join(told), "sources": [source(dict(entry)) for entry in held]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ VERDICTS = (
     "awaiting source",
     "not testable",
 )
+# What a rule can come to; of these, "undecided" is too close to call and decides nothing.
+JUDGED = ("supported", "challenged", "depends", "undecided")
+DECIDED = ("supported", "challenged", "depends")
+
+
+def deciding(parts: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, Any]:
+    """The part whose number a claim is told with: the first with a number that came out as the whole did, else the
+    first with a number; {} if there are no parts."""
+    known = [part for part in parts if part.get("estimate") is not None]
+    return next((part for part in known if part.get("outcome") == verdict), [*known, *parts, {}][0])
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:

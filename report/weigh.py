@@ -17,15 +17,15 @@ from report.quantities import Quantity, quantities
 from report.rules import Ruling, decide, describe
 from report.scope import in_scope, lacking
 from report.spans import spans
+from report.verdicts import JUDGED
 
-DECIDED = ("supported", "challenged", "depends", "undecided")
 # What takes longest to come stands for a claim that lacks several things.
 AWAITING = ("awaiting experiment", "awaiting hardware", "awaiting source")
 
 
 @dataclass
 class Weighed:
-    """A part with its outcome: one of DECIDED, or awaiting something, which `reason` then begins with."""
+    """A part with its outcome: one of JUDGED, or awaiting something, which `reason` then begins with."""
 
     part: Part
     outcome: str
@@ -36,8 +36,8 @@ class Weighed:
     ruling: Ruling | None = None
 
     @property
-    def decided(self) -> bool:
-        return self.outcome in DECIDED
+    def judged(self) -> bool:
+        return self.outcome in JUDGED
 
 
 class Evidence:

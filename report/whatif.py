@@ -104,10 +104,10 @@ def _held(name: str, rest_on: Mapping[str, set[str]]) -> bool:
 
 
 def _waiting(now: Claim, claim: Claim, court: _Court) -> list[str]:
-    """Why the parts whose threshold was set are not decided."""
+    """Why the parts whose threshold was set are not judged."""
     pairs = zip(now.parts, claim.parts, strict=True)
     weighed = [court.weigh(part, now) for part, before in pairs if part.threshold != before.threshold]
-    return [one.reason for one in weighed if not one.decided]
+    return [one.reason for one in weighed if not one.judged]
 
 
 class _Court:

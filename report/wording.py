@@ -13,6 +13,8 @@ _SMALL = {"s", "J", "J/FLOP", "J/B"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
 _SPELT = {"d": "days", "h": "hours"}
+# Units that are words, which have a singular.
+_PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
 BASELINES = {
     "core": "one core",
@@ -37,12 +39,17 @@ def prefix(value: float, unit: str) -> tuple[float, str]:
     return 10.0**power, f"{_PREFIXES[power]}{unit}"
 
 
+def _joined(shown: str, name: str) -> str:
+    """A number as it is shown and its unit, which is singular for one: '2 hours', '1 hour', '1 request/s'."""
+    return f"{shown} {_PLURAL.sub(lambda found: found[1], name) if shown == '1' else name}".strip()
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Significant digits, thousands separated, millions and more in words: 27.9, 0.500, 3,571, 3.19 billion."""
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
-        return "infinity"
+        return "without end"
     divisor, word = _large(value)
     return f"{value / divisor:,.{_decimals(value / divisor, digits)}f}{word}" if _plain(value) else f"{value:.2e}"
 
@@ -78,7 +85,7 @@ def with_unit(value: float | None, unit: str) -> str:
     if unit == YES_NO:
         return "yes" if value >= 0.5 else "no"
     scale, name = prefix(value, unit)
-    return f"{number(value / scale)} {name}".strip()
+    return _joined(number(value / scale), name)
 
 
 def interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
@@ -91,7 +98,7 @@ def interval(estimate: float | None, low: float | None, high: float | None, unit
     if low == high == estimate:
         value = estimate / scale
         short = float(f"{value:.5g}") == value
-        return f"{exactly(value) if short else number(value)} {name}".strip()
+        return _joined(exactly(value) if short else number(value), name)
     divisor, word = _large(estimate / scale)
     values = [value / scale / divisor for value in (estimate, low, high)]
     # Digits enough that a narrow interval still shows its width.
@@ -119,13 +126,13 @@ def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: 
     if len(scaled) == 1:
         scale, name = scaled.pop()
         texts = [" to ".join(exactly(one / scale) for one in pair) for pair in numbers]
-        return f"{several(texts, last)} {name}".strip()
+        return _joined(several(texts, last), name)
     return several([" to ".join(_given(one, unit) for one in pair) for pair in numbers], last)
 
 
 def _given(value: float, unit: str) -> str:
     scale, name = prefix(float(value), unit)
-    return f"{exactly(value / scale)} {name}".strip()
+    return _joined(exactly(value / scale), name)
 
 
 def several(items: Sequence[str], last: str = "and") -> str:
@@ -138,6 +145,22 @@ def several(items: Sequence[str], last: str = "and") -> str:
 def capital(text: str) -> str:
     """`text` with its first letter a capital one."""
     return text[:1].upper() + text[1:]
+
+
+# An ordinary word: a capital letter and none after it, no digit, perhaps a hyphen ("Pre-training", "A").
+_ORDINARY = re.compile(r"[A-Z](?:[a-z]*(?:-[a-z]+)*)(?=[,;:.]?(?:\s|\Z))")
+# Names that are spelt like ordinary words.
+NAMES = {
+    "Adam", "Ampere", "Apple", "Azure", "Blackwell", "Claude", "Fugaku", "Gemini", "Google", "Grace", "Hopper", "Intel",
+    "Lambda", "Linux", "Llama", "Meta", "Python", "Rubin", "Stanford", "Triton", "Turing", "Vera", "Volta", "Vulkan",
+    "Wikipedia", "Xeon", "Zen",
+}  # fmt: skip
+
+
+def within(text: str) -> str:
+    """`text` as it stands within a sentence: its first letter a small one, unless it begins with a name."""
+    first = _ORDINARY.match(text)
+    return text if first is None or first[0] in NAMES else text[:1].lower() + text[1:]
 
 
 def count(n: int, noun: str) -> str:
@@ -163,7 +186,9 @@ def label_value(name: str, value: Any) -> str:
     if name == "in_flight":
         return f"{count(int(value), 'thread')} in flight"
     if name == "requests_per_s":
-        return f"{exactly(float(value))} requests/s"
+        return _joined(exactly(float(value)), "requests/s")
+    if name == "traffic":
+        return f"{number(float(value))} tokens a day"
     if name == "service":
         return SERVICES.get(str(value), str(value))
     if name == "cores":

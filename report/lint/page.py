@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from report.lint.study import DECIDED, Study, check
+from report.lint.study import Study, check
 from report.render.cells import shown as listed
 from report.render.counted import counted
 from report.render.page import sources
 from report.render.words import with_interval
+from report.verdicts import JUDGED
 
 Found = Iterator[tuple[str, str, str]]
 _RENDER = "Render again"
@@ -69,7 +70,7 @@ def ratio_absolute(study: Study) -> Found:
     spans = _told(study)
     for verdict in study.document["verdicts"]:
         for part in verdict["parts"]:
-            if part["outcome"] not in DECIDED or part["unit"] != "1":
+            if part["outcome"] not in JUDGED or part["unit"] != "1":
                 continue
             for cell in verdict["cells"]:
                 if cell["part"] == part["name"] and cell["n_rounds"] and not cell["behind"]:
@@ -121,6 +122,44 @@ def page_whole(study: Study) -> Found:
 def _told(study: Study) -> set[tuple[str, str]]:
     """Numbers on the page with their sources."""
     return {(text, by) for text, by in _SPAN.findall(study.source)}
+
+
+@check("page-number", "A claim is told with one number wherever it stands: in the opening, the table and its card.")
+def page_number(study: Study) -> Found:
+    for verdict in study.document["verdicts"]:
+        name, text = verdict["id"], with_interval(verdict, verdict["unit"] or "1")
+        if not text:
+            continue
+        # An interval in the opening is set small.
+        opening = re.sub(r" \[(\[[^\[\]]*\])\]\{\.ci\}", r" \1", study.source.partition("\n## All ")[0])
+        for where, place in (
+            ("the opening", re.search(rf"^\[{name}\]\(.*\n\n(Found: .*)", opening, flags=re.MULTILINE)),
+            ("the table", re.search(rf"^\| \[{name}\]\(#{name}\) \|(.*)", study.source, flags=re.MULTILINE)),
+            ("its card", re.search(rf"^#### \[{name}\].*?\nNumber\n: +(.*?)\n", study.source, flags=re.M | re.S)),
+        ):
+            if place is None and where != "the opening":
+                yield f"claim {name}", f"has no number in {where}", _RENDER
+            elif place is not None and f"[{text}]" not in place[1]:
+                yield f"claim {name}", f"{where} does not tell {text}, which decides it", _RENDER
+
+
+# A name that lost its capital is known by the name itself, which stands elsewhere on the page (cUDA and CUDA, not kB).
+_LOST_CAPITAL = re.compile(r"(?<![\w/.-])[a-z][A-Z]{2,}\w*")
+_SINGULAR = re.compile(
+    r"(?<![\d.,×])\b1 (?:cell|core|cycle|day|hour|node|point|request|round|sample|server|thread|token)s\b"
+)
+_TWICE = re.compile(r"\b([a-z]{2,}) \(\1\)")
+
+
+@check("page-words", "Names keep their capitals, units stand once, and of one thing in the singular.")
+def page_words(study: Study) -> Found:
+    text = study.source
+    for found in _LOST_CAPITAL.finditer(text):
+        if re.search(rf"\b{found[0][0].upper()}{found[0][1:]}\b", text):
+            yield f"“{found[0]}”", "a name has lost its capital", "Put it within a sentence with wording.within"
+    for pattern, what in ((_SINGULAR, "one of several"), (_TWICE, "a unit twice")):
+        for found in pattern.finditer(text):
+            yield f"“{found[0]}”", what, "Tell numbers with report.wording, and axes with figures.name_axis"
 
 
 @check("page-version", "Every claim's card says the version of its rule.")

@@ -16,12 +16,10 @@ from contract.errors import StudyError
 from contract.files import read_yaml
 from report.gathered import read_summary
 from report.reference import REFERENCE, read_reference
-from report.verdicts import read_verdicts
+from report.verdicts import JUDGED, read_verdicts
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _SETTINGS = json.loads((PACKAGE / "schemas" / "quarto.schema.json").read_text(encoding="utf-8"))
-# Outcomes of a part that a rule has decided, or tried to.
-DECIDED = ("supported", "challenged", "depends", "undecided")
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Study:
         """Each part that was weighed: where, its verdict, the part, its cells."""
         for verdict in self.document["verdicts"]:
             for part in verdict["parts"]:
-                if part["outcome"] in DECIDED:
+                if part["outcome"] in JUDGED:
                     where = f"claim {verdict['id']}" + (f", {part['name']}" if part["name"] else "")
                     yield where, verdict, part, [one for one in verdict["cells"] if one["part"] == part["name"]]
 

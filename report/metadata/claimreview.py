@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.metadata.study import study
+from report.wording import capital
 
 # Only what was decided has a place on a scale. Without a number a rating is its words alone: too close to
 # call, not measured yet and not measurable are no half-truths.
@@ -80,7 +81,7 @@ def _review(
 
 
 def _rating(verdict: str, meaning: Mapping[str, str]) -> dict[str, Any]:
-    rating: dict[str, Any] = {"@type": "Rating", "alternateName": verdict[:1].upper() + verdict[1:]}
+    rating: dict[str, Any] = {"@type": "Rating", "alternateName": capital(verdict)}
     if verdict in RATINGS:
         rating |= {
             "ratingValue": RATINGS[verdict],

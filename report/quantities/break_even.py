@@ -130,6 +130,6 @@ def break_even_days(data: Data) -> Derived:
             "m": documented(data, f"{_SERVED}.serving_nodes", [f"{_SERVED}.serving_nodes_peak"]),
             "g": documented(data, f"{_SERVED}.gpus_per_node"),
         }
-        detail = "tokens a day, as documented" if share == 1 else f"tokens a day, {share:g} of what is documented"
+        detail = "as documented" if share == 1 else f"{share:g} of what is documented"
         works.append(Work({"model": "DeepSeek-V3", "traffic": share * tokens}, SERVE, inputs, detail))
     return derive(works)

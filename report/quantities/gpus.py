@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,6 @@ from report.quantities.several_devices import BATCH, by_model, needed_bytes
 from report.wording import several
 from report.worked import Derived, Work, derive
 
-# A GPU that cannot hold the model counts as so many times slower: beyond every threshold, and a number.
-CANNOT = 1000.0
 # Seconds that a kernel takes to begin on any GPU, however fast; and kernels of a step for each operator of a forward
 # pass: one forward, about two backward.
 LAUNCH_S, LAUNCHES = 3e-6, 3.0
@@ -48,7 +47,8 @@ def _spread(slow: str, fast: str) -> Formula:
 
 
 SPREAD = {(slow, fast): _spread(slow, fast) for slow in _RATED for fast in _RATED}
-HOLDS = Formula("S = h", "1", {"h": ("how many times slower a GPU counts that cannot hold the model", "1")})
+# A GPU that cannot hold the model never trains it: beyond every threshold.
+CANNOT = Formula("S = h", "1", {"h": ("without end, for a GPU cannot hold the model", "1")})
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ def steps(data: Data) -> list[Step]:
     tier="derived",
     labels=("model", "parameters"),
     says="By their ratings, the fastest GPU trains {value} times as fast as the slowest ({labels})",
-    formulas=(*SPREAD.values(), HOLDS),
+    formulas=(*SPREAD.values(), CANNOT),
 )
 def spread_over_gpus(data: Data) -> Derived:
     """Predicted time of a training step on the slowest GPU over that on the fastest, of all with verified ratings.
 
     A step of each of the study's models at a batch of 32 in bfloat16: the greater of operations over rated arithmetic
     and bytes over rated bandwidth, and for every kernel the time that it takes to begin, which is the same on all. A
-    model that some GPU cannot hold, by `training.memory_model_error`'s model, counts as CANNOT. Every rating is
-    taken as reached; what GPUs do reach differs less than their ratings do.
+    model that some GPU cannot hold, by `training.memory_model_error`'s model, is trained infinitely many times as fast
+    on the others. Every rating is taken as reached; what GPUs do reach differs less than their ratings do.
     """
     known = rated(data)
     if len(known) < 2:
@@ -125,8 +125,7 @@ def spread_over_gpus(data: Data) -> Derived:
         small = [chip.name for chip in known if chip.figures["memory_bytes"] < step.memory]
         if small:
             what = f"{several(small)} cannot hold it"
-            inputs = {"h": assumed(CANNOT, "1", "a convention: beyond every threshold", 10.0, CANNOT)}
-            works.append(Work(labels, HOLDS, inputs, what))
+            works.append(Work(labels, CANNOT, {"h": assumed(math.inf, "1", what)}, what))
             continue
         by_time = sorted(known, key=lambda chip: step.seconds(chip)[0])
         fast, slow = by_time[0], by_time[-1]

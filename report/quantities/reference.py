@@ -5,6 +5,7 @@ from __future__ import annotations
 from report.cells import Cells, exact
 from report.evidence import Data
 from report.quantities import quantity
+from report.wording import within
 
 
 @quantity(
@@ -23,7 +24,7 @@ def value(data: Data) -> Cells:
             "estimate": float(entry["value"]),
             "low": float(entry.get("low", entry["value"])),
             "high": float(entry.get("high", entry["value"])),
-            "detail": f"{entry['subject']}, {entry['what'][0].lower()}{entry['what'][1:]}",
+            "detail": f"{entry['subject']}, {within(entry['what'])}",
         }
         for name, entry in data.reference.items()
         if entry["status"] == "verified" and entry.get("value") is not None

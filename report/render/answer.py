@@ -14,6 +14,7 @@ from contract.files import did_you_mean, place, read_yaml
 from report import wording
 from report.render import words
 from report.rules import distance
+from report.verdicts import DECIDED
 
 REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "answer.yaml"
@@ -21,7 +22,7 @@ SCHEMA = json.loads((REPORT / "schemas" / "answer.schema.json").read_text(encodi
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _OF_CLAIM = re.compile(r"(?:(\w+) of )?([A-Z]\d\d)(?:\[([^\[\]]+)\])?(?: (\w+))?")
 _SIDES, _ENDS = ("supports", "challenges"), ("least", "most")
-_COUNTED = ("total", "decided", "fares", "waiting")
+_COUNTED = ("total", "decided", "fares", "close", "waiting")
 _NUMBER = ("estimate", "low", "high")
 
 
@@ -129,7 +130,7 @@ class _Evidence:
 
     @property
     def decided(self) -> int:
-        return sum(int(self.document["tally"].get(verdict, 0)) for verdict in words.DECIDED)
+        return sum(int(self.document["tally"].get(verdict, 0)) for verdict in DECIDED)
 
     def count(self, name: str) -> str | None:
         """One of _COUNTED in words; None where there is nothing to count."""
@@ -139,6 +140,8 @@ class _Evidence:
             return f"{self.decided:,}"
         if name == "fares":
             return words.fares(self.document["tally"]) or None
+        if name == "close":
+            return words.close(self.document["tally"]) or None
         waiting = [
             one
             for one in self.document["verdicts"]

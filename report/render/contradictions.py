@@ -8,7 +8,7 @@ from typing import Any
 from report.render import words
 from report.render.markdown import identifier
 from report.standing import OUTCOMES
-from report.wording import several, threshold_text, with_unit
+from report.wording import count, several, threshold_text, with_unit
 
 # A side that stands bears the sign and the colour of a claim that is supported, and so on.
 _CLASSES = {
@@ -27,6 +27,8 @@ _STANDS = {
     "open": "open",
     "opinion": "opinion",
 }
+# The kind of those that are no contradictions.
+ONLY_WORDS = "wording"
 _KINDS = {
     "real": "both cannot be true of the same case",
     "in part": "they collide where they overlap",
@@ -47,14 +49,23 @@ _TOLD = {
 
 def contradictions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The contradictions of `verdicts.json` in words; none of a file that was written before there were any."""
-    return [_one(one) for one in document.get("contradictions") or []]
+    found = document.get("contradictions") or []
+    verdicts = {str(one["id"]): str(one["verdict"]) for one in document["verdicts"]} if found else {}
+    return [_one(one, verdicts) for one in found]
 
 
 def counts(told: Sequence[Mapping[str, Any]]) -> str:
-    """What became of them: '3 contradictions …: one side alone stands in 1 and no side stands in 2.'"""
-    n = {kind: sum(one["outcome"] == kind for one in told) for kind in OUTCOMES}
-    whole = f"{len(told)} contradiction{'s' if len(told) != 1 else ''} between the articles or within one of them"
-    return f"{whole}: {several([f'{_TOLD[kind]} in {n[kind]}' for kind in OUTCOMES if n[kind]])}."
+    """What became of them: '3 contradictions …: one side alone stands in 1 and no side stands in 2.'
+
+    Those of words alone, both sides of which can be true, are counted apart.
+    """
+    real = [one for one in told if one["conflict"] != ONLY_WORDS]
+    n = {kind: sum(one["outcome"] == kind for one in real) for kind in OUTCOMES}
+    whole = f"{count(len(real), 'contradiction')} between the articles or within one of them"
+    became = several([f"{_TOLD[kind]} in {n[kind]}" for kind in OUTCOMES if n[kind]])
+    apart = len(told) - len(real)
+    seem = f" {apart} more only {'seems' if apart == 1 else 'seem'} to be one: both sides can be true." if apart else ""
+    return f"{whole}{f': {became}' if became else ''}.{seem}"
 
 
 def disputes(told: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -68,7 +79,7 @@ def disputes(told: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]
     return found
 
 
-def _one(one: Mapping[str, Any]) -> dict[str, Any]:
+def _one(one: Mapping[str, Any], verdicts: Mapping[str, str]) -> dict[str, Any]:
     return {
         "anchor": identifier(f"contradiction-{one['id']}"),
         "title": str(one["title"]),
@@ -78,7 +89,7 @@ def _one(one: Mapping[str, Any]) -> dict[str, Any]:
         "kind": _KINDS[one["conflict"]],
         "why": str(one["conflict_why"]),
         "excludes": [str(text) for text in one["excludes"]],
-        "sides": [_side(side) for side in one["sides"]],
+        "sides": [_side(side, verdicts) for side in one["sides"]],
         "outcome": str(one["outcome"]),
         "sentence": str(one["sentence"]),
         "boundary": str(one["boundary"]),
@@ -95,7 +106,9 @@ def _between(one: Mapping[str, Any]) -> str:
     return f"between {number[articles]} articles" + (f" and inside {number[inside]} of them" if inside else "")
 
 
-def _side(side: Mapping[str, Any]) -> dict[str, Any]:
+def _side(side: Mapping[str, Any], verdicts: Mapping[str, str]) -> dict[str, Any]:
+    """A side with its claims; a claim bears its own verdict, as everywhere, and beside it the outcome of the part that
+    the side rests on, where it is one part alone."""
     return {
         "name": str(side["name"]),
         "articles": [str(title) for title in side["articles"]],
@@ -106,9 +119,10 @@ def _side(side: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": identifier(str(claim["id"])),
                 "part": str(claim["part"]),
-                "verdict": str(claim["verdict"]),
-                "class": words.verdict_class(str(claim["verdict"])),
-                "evidence": _sentence(str(claim["evidence"])),
+                "outcome": str(claim["verdict"]),
+                "verdict": verdicts[str(claim["id"])],
+                "class": words.verdict_class(verdicts[str(claim["id"])]),
+                "evidence": _ended(str(claim["evidence"])),
             }
             for claim in side["claims"]
         ],
@@ -134,6 +148,6 @@ def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sentence(text: str) -> str:
+def _ended(text: str) -> str:
     """`text` with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in ('.', '?', '!', '…', '') else '.'}"
+    return f"{words.sentence(text)}{'' if text[-1:] in ('.', '?', '!', '…', '') else '.'}"

@@ -116,7 +116,8 @@ def style() -> Any:
 
 def name_axis(axes: Axes, which: str, what: str, unit: str = "", log: bool = False, **look: Any) -> None:
     """Title an axis: what it counts, in which unit or that it has none, and whether it is logarithmic."""
-    titled = f"{what} ({unit})".strip() if unit else what if log else f"{what} (no unit)"
+    said = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", what) if unit else log
+    titled = what if said else f"{what} ({unit or 'no unit'})"
     label = (axes.set_xlabel if which == "x" else axes.set_ylabel)(f"{titled}, log scale" if log else titled, **look)
     label.set_gid(f"title.{which}.{len(axes.figure.axes)}")
 

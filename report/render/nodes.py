@@ -7,7 +7,7 @@ from typing import Any
 
 from contract.node import kind_of_node
 from report.render import words
-from report.wording import exactly, several
+from report.wording import capital, exactly, several
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
@@ -59,7 +59,7 @@ def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
             value = ", ".join(_cache(level, cache) for level, cache in value.items())
         name = _NAMES.get(key, _plain(key))
         if not before:
-            name = name[:1].upper() + name[1:]
+            name = capital(name)
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
         if isinstance(value, Mapping):

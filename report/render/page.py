@@ -158,7 +158,7 @@ def _claim(
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
         "key": sourced(words.with_interval(verdict, unit), sources(*stands) if stands else ""),
-        "names": _names(verdict, unit, str(stands[1].get("name") or "") if stands and len(parts) > 1 else ""),
+        "names": _names(verdict, unit, *(stands or ({}, {})), several=len(parts) > 1),
         "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
@@ -201,16 +201,18 @@ def _reasons(verdict: Mapping[str, Any]) -> dict[str, Any]:
     return {"reason": words.sentence(" ".join(whole.split())), "reasons": told}
 
 
-def _names(verdict: Mapping[str, Any], unit: str, part: str) -> Markdown:
+def _names(
+    verdict: Mapping[str, Any], unit: str, cell: Mapping[str, Any], part: Mapping[str, Any], several: bool
+) -> Markdown:
     """What a number counts, to stand behind it: ' (repeat share)', ': NVIDIA H100, memory'; '' where a unit says it.
 
-    part: the name of the part that it is of, where there are several.
+    cell, part: whose number it is; the part is named where there are several.
     """
     if verdict.get("quantity") == "reference.value":
-        label = next((str(cell.get("label") or "") for cell in verdict.get("cells") or []), "")
+        label = str(cell.get("label") or "")
         return Markdown(f": {escape(label)}" if label else "")
     name = words.quantity_name(str(verdict.get("quantity") or "")) if unit in ("", "1") else ""
-    told = "; ".join(filter(None, (name, part)))
+    told = "; ".join(filter(None, (name, str(part.get("name") or "") if several else "")))
     # A plain space at the edge of a span would be lost.
     return Markdown(f"\\ ({escape(told)})" if told else "")
 

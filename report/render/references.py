@@ -9,7 +9,7 @@ from typing import Any
 
 from report.reference import stated
 from report.render.markdown import identifier
-from report.wording import count, several
+from report.wording import count, several, within
 
 _CLAIM = re.compile(r"[A-Z]\d\d")
 # What users other than claims are called, by the word that their name begins with.
@@ -52,7 +52,7 @@ def _row(key: tuple[str, ...], group: Sequence[Mapping[str, Any]], known: set[st
     by_subject: dict[str, list[str]] = {}
     for entry in group:
         what = str(entry["what"]).rstrip(".")
-        by_subject.setdefault(str(entry["subject"]), []).append(f"{what[:1].lower()}{what[1:]}: {stated(entry)}")
+        by_subject.setdefault(str(entry["subject"]), []).append(f"{within(what)}: {stated(entry)}")
     users = list(dict.fromkeys(str(user) for entry in group for user in entry["used_by"]))
     claims = sorted(user for user in users if _CLAIM.fullmatch(user) and user in known)
     return {

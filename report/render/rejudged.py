@@ -10,8 +10,9 @@ from typing import Any
 from report import wording
 from report.changes import slug
 from report.render import words
-from report.rules import describe
-from report.weigh import AWAITING, DECIDED
+from report.rules import describe, signed
+from report.verdicts import JUDGED
+from report.weigh import AWAITING
 
 # Of the nodes of a whole fleet there are too many cells for a page; the claims with the fewest go first.
 MOST_BYTES = 400_000
@@ -21,8 +22,8 @@ _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def can_be_tried(verdict: Mapping[str, Any]) -> bool:
-    """Whether the card of a claim has a form: it is decided, and a threshold or a baseline has a say in it."""
-    return verdict["verdict"] in DECIDED and any(map(_has_a_say, verdict.get("parts") or []))
+    """Whether the card of a claim has a form: a rule came to it, and a threshold or a baseline has a say in it."""
+    return verdict["verdict"] in JUDGED and any(map(_has_a_say, verdict.get("parts") or []))
 
 
 def as_script(verdicts: Iterable[Mapping[str, Any]]) -> str:
@@ -125,7 +126,8 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
     """The words of a part's field.
 
     before, after: what stands around it; power: of ten, by which the number in it is multiplied, as its unit has an SI
-    prefix; needs: how many cells must support it; tries: the declared range, each threshold with its words.
+    prefix; needs: how many cells must support it; tries: the declared range, each threshold with its words;
+    signed: whether a number below zero may be typed.
     """
     unit, bound = str(part["unit"] or "1"), part["threshold"]
     rule = describe(part["rule"], bound, unit, part["options"])
@@ -146,6 +148,7 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
         "power": round(math.log10(scale)),
         "needs": _needs(part),
         "tries": tries if len(tries) > 1 else [],
+        "signed": signed(part["rule"], bound, part["sensitivity"]),
     }
 
 

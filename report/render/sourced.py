@@ -9,6 +9,7 @@ from typing import Any
 from report.render.markdown import Markdown, attribute, escape
 from report.rows import read_rows
 from report.spans import unspan
+from report.verdicts import deciding
 from report.wording import count, several, with_unit
 
 # Rows beyond so many are told by their number; entries beyond so many stand among the claim's sources alone.
@@ -30,12 +31,12 @@ def sourced(text: str, by: str) -> str:
 
 def stands_for(verdict: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """The cell whose number a verdict is told with, and its part; None if there is none."""
-    names = ("estimate", "low", "high")
-    parts = {part.get("name"): part for part in verdict.get("parts") or []}
-    for cell in verdict.get("cells") or []:
-        if verdict.get("estimate") is not None and all(cell.get(name) == verdict.get(name) for name in names):
-            return cell, parts.get(cell.get("part"), {})
-    return None
+    if verdict.get("estimate") is None:
+        return None
+    names, part = ("estimate", "low", "high"), deciding(verdict.get("parts") or [], str(verdict["verdict"]))
+    same = [cell for cell in verdict.get("cells") or [] if all(cell.get(name) == verdict[name] for name in names)]
+    own = [cell for cell in same if cell.get("part") == part.get("name")]
+    return next(((cell, part) for cell in own or same), None)
 
 
 def two_sides(verdicts: Iterable[Mapping[str, Any]], data: Path | None) -> dict[str, str]:

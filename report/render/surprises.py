@@ -1,8 +1,7 @@
 """The results furthest from what the articles say, picked by one rule for all claims.
 
-A result counts if it goes against an article: of a claim that is challenged, the number that stands for a challenged
-part; of one that depends, the challenging cell that is nearest to the threshold, where the boundary runs. It counts
-only if it is far: the nearer end of its interval lies FAR times beyond the threshold, or more. What is measured comes
+A result is the number that a claim is told with everywhere, and counts if it goes against the article. It counts only
+if it is far: the nearer end of its interval lies FAR times beyond the threshold, or more. What is measured comes
 before what is derived, and that before what is documented; among equals the furthest comes first, by the ratio of that
 end to the threshold. No two are of one article, of claims that ask the same, or of one quantity. Where the number or
 the threshold is not positive there is no such ratio, and the result is left out.
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from report.rules import distance
+from report.render.sourced import stands_for
 
 MOST = 3
 FAR = 2.0
@@ -60,25 +59,14 @@ def _marks(result: Result) -> set[tuple[str, str]]:
 def _results(verdict: Mapping[str, Any]) -> Iterator[Result]:
     if verdict["verdict"] not in ("challenged", "depends") or verdict.get("evidence_tier") not in TIERS:
         return
-    for part in verdict.get("parts") or []:
-        cell = _against(verdict, part) if part.get("outcome") == verdict["verdict"] else None
-        beyond = _beyond(cell, part["threshold"]) if cell else 1.0
-        if cell and beyond >= FAR:
+    cell, part = stands_for(verdict) or ({}, {})
+    # A part that is refuted beside one that holds says that the article is half right, which is no surprise.
+    if part.get("outcome") != verdict["verdict"]:
+        return
+    if cell.get("outcome") == "challenges" and all(cell.get(name) is not None for name in _NUMBER):
+        beyond = _beyond(cell, part["threshold"])
+        if beyond >= FAR:
             yield Result(verdict, part, cell, beyond)
-
-
-def _against(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The challenging cell that stands for the part, or where it depends the one nearest to the threshold."""
-    cells = [
-        cell
-        for cell in verdict.get("cells") or []
-        if cell.get("part") == part.get("name")
-        and cell.get("outcome") == "challenges"
-        and all(cell.get(name) is not None for name in _NUMBER)
-    ]
-    if verdict["verdict"] == "challenged":
-        return next((cell for cell in cells if all(cell[name] == part.get(name) for name in _NUMBER)), None)
-    return min(cells, key=lambda cell: distance(float(cell["estimate"]), part["threshold"]), default=None)
 
 
 def _beyond(cell: Mapping[str, Any], threshold: Any) -> float:

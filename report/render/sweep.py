@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from report.render import strokes
 from report.render.figures import GREY, INK, MUTED, Drawing, log_ticks, name_axis, without_interval
 from report.render.words import size
-from report.wording import ALLOWED_PREFIX, prefix, with_unit
+from report.wording import ALLOWED_PREFIX, capital, prefix, with_unit
 
 # In inches.
 _WIDTH, _NARROW, _HEIGHT, _LEFT, _HEAD, _FOOT = 7.4, 4.5, 2.05, 0.8, 0.4, 0.48
@@ -30,7 +30,7 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, where: str) -> Dr
     axis = f"{shows['y']} over {shows['x']}"
     every = [one for panel in shows["panels"] for one in panel["series"]]
     without = without_interval(sum(map(bare, every)), sum(len(one["xs"]) for one in every), str(shows.get("bare", "")))
-    text = f"{axis[:1].upper()}{axis[1:]} on {where}. {' '.join(told)}"
+    text = f"{capital(axis)} on {where}. {' '.join(told)}"
     return Drawing(name, shows, draw, text, f"{caption} {where}.{without}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report import stats, wording
+from report.verdicts import DECIDED
 
 # The level of the intervals that are drawn and told, as captions say it.
 LEVEL = f"{100 * stats.LEVEL:g}%"
@@ -20,8 +21,6 @@ VERDICTS: dict[str, str] = {
     "awaiting source": "awaiting",
     "not testable": "opinion",
 }
-# Those that a rule came to.
-DECIDED = ("supported", "challenged", "depends", "undecided")
 MEANING = {
     "supported": "the evidence is on the article's side of the threshold, interval included, everywhere in scope",
     "challenged": "the evidence is on the other side of the threshold, interval included, everywhere in scope",
@@ -79,7 +78,7 @@ def _short(value: float) -> str:
 def sentence(text: str) -> str:
     """`text` with a capital letter, unless it begins with a name that has its own spelling (gemm.rate)."""
     first = text.split(" ", 1)[0]
-    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+    return wording.capital(text) if first.isalpha() and first.islower() else text
 
 
 def quantity_name(quantity: str) -> str:
@@ -103,7 +102,7 @@ def answer(tally: Mapping[str, int]) -> list[str]:
     total = sum(count.values())
     told = fares(count)
     if not told:
-        first = f"None of the {total} claims can be decided on the evidence gathered so far."
+        first = f"None of the {wording.count(total, 'claim')} can be decided on the evidence gathered so far."
     else:
         decided = sum(count[verdict] for verdict in DECIDED)
         first = f"Of {wording.count(total, 'claim')}, {decided} can be decided on the evidence gathered so far: "
@@ -112,9 +111,14 @@ def answer(tally: Mapping[str, int]) -> list[str]:
 
 
 def fares(tally: Mapping[str, int]) -> str:
-    """How the decided claims fare: '15 hold, 11 do not and 2 are too close to call'; '' if there are none."""
+    """How the decided claims fare: '15 hold and 11 do not'; '' if there are none."""
     count = {verdict: int(tally.get(verdict, 0)) for verdict in DECIDED}
     return wording.several([_counted(count[verdict], *_FARES[verdict]) for verdict in DECIDED if count[verdict]])
+
+
+def close(tally: Mapping[str, int]) -> str:
+    """'2 are too close to call'; '' if none is."""
+    return _counted(count, *_FARES["undecided"]) if (count := int(tally.get("undecided", 0))) else ""
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -124,11 +128,13 @@ def _counted(count: int, one: str, many: str) -> str:
 def _others(count: Mapping[str, int]) -> str:
     """What the claims that are not decided lack."""
     lacking = [name for name in _LACKS if count[name]]
+    near = close(count)
     opinions = _counted(
         count["not testable"], "is an opinion that no measurement decides", "are opinions that no measurement decides"
     )
-    if not lacking:
+    if not lacking and not near:
         return f"The other {opinions}." if count["not testable"] else "None is left open."
-    told = [f"{_counted(count[lacking[0]], 'waits', 'wait')} {_LACKS[lacking[0]]}"]
+    told = [near] if near else []
+    told += [f"{_counted(count[name], 'waits', 'wait')} {_LACKS[name]}" for name in lacking[:1]]
     told += [f"{count[name]} {_LACKS[name]}" for name in lacking[1:]]
     return f"Of the others, {wording.several(told)}" + (f"; {opinions}." if count["not testable"] else ".")

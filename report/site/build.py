@@ -67,7 +67,7 @@ def rendered(report: Path, document: Mapping[str, Any]) -> None:
     lacking = [name for name in (paths.PAGE, paths.PDF) if not (report / name).is_file()]
     if lacking:
         raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
-    found = read_json(report / "render.json").get("generated_utc")
+    found = read_json(report / paths.RENDERED).get("generated_utc")
     if found != document["generated_utc"]:
         raise StudyError(
             f"{report}: was rendered from the verdicts of {found or 'an unknown time'}, these are of "

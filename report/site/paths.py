@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-PAGE, PDF = "index.html", "report.pdf"
+PAGE, PDF, RENDERED = "index.html", "report.pdf", "render.json"
 VERDICTS, VERDICTS_TABLE, REVIEWS = "verdicts.json", "verdicts.csv", "claims.jsonld"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
 EDITIONS, FEED, SITEMAP, ROBOTS, PICTURE = "editions.json", "feed.xml", "sitemap.xml", "robots.txt", "og.png"

@@ -84,7 +84,7 @@ def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
         raise StudyError(
             f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
         )
-    return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS} - _FOR_HOSTS)
+    return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS, paths.RENDERED} - _FOR_HOSTS)
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:
@@ -141,6 +141,13 @@ def read_record(folder: Path) -> dict[str, Any]:
         if not (folder / name).is_file() or digest(folder / name) != expected:
             raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")
     return dict(record)
+
+
+def said_now(folder: Path) -> dict[str, Any]:
+    """The record of a kept edition, its answer in the words that these verdicts have today: kept words are not edited,
+    and may be wrong. Raises StudyError as `read_record`."""
+    record = read_record(folder)
+    return {**record, "answer": told(read_json(folder / paths.VERDICTS))["answer"]}
 
 
 def in_words(record: Mapping[str, Any]) -> str:

@@ -287,7 +287,7 @@ def record(claim: str, verdict: str, **more: Any) -> dict[str, Any]:
         "id": claim,
         "article_title": {"N": "First", "G": "Second", "W": "Third"}[claim[0]],
         "verdict": verdict,
-        "reason": f"{verdict}: no node with a GPU. Decided already. More" if waits else parts[0]["reason"],
+        "reason": f"{verdict}: no node with a GPU. Judged already. More" if waits else parts[0]["reason"],
         "boundary": parts[0]["boundary"],
         "evidence_tier": "none" if waits else "measured",
         "parts": parts,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 
+from report.judge import judge
 from report.quantities import quantities
-from report.quantities.gpus import CANNOT, LAUNCH_S, LAUNCHES, rated
+from report.quantities.gpus import LAUNCH_S, LAUNCHES, rated
 from report.worked import Derived
 
 from .conftest import Factory, SyntheticNode
@@ -42,10 +46,17 @@ def test_spread_is_that_of_arithmetic_of_bandwidth_or_none(synthetic: Factory) -
     assert spread["waits"] == pytest.approx(1, abs=1e-3)
 
 
-def test_a_model_that_some_gpu_cannot_hold_counts_as_far_slower(synthetic: Factory) -> None:
-    found = evidence(synthetic, model(synthetic("node-a"), "large", 1e12, 4e9, 10))
-    cells = of("roofline.spread_over_gpus", found)
-    assert value(cells) == CANNOT and "NVIDIA L4" in cells.frame["detail"].iloc[0]
+def test_a_model_that_some_gpu_cannot_hold_has_no_number_but_words(synthetic: Factory, tmp_path: Path) -> None:
+    node = model(model(synthetic("node-a"), "large", 1e12, 4e9, 10), "gpt", 1e11, 1e7, 50)
+    found = evidence(synthetic, node)
+    large = of("roofline.spread_over_gpus", found, model="large")
+    assert value(large) == math.inf and "NVIDIA L4" in large.frame["detail"].iloc[0]
+    document = judge(found, tmp_path / "verdicts.json")
+    claim = next(one for one in document["verdicts"] if one["id"] == "G26")
+    by = {cell["model"]: cell for cell in claim["cells"]}
+    assert by["large"]["outcome"] == "supports" and by["large"]["estimate"] is None
+    assert by["large"]["label"].endswith("cannot hold it")
+    assert "1 without end (" in claim["reason"] and "1,000" not in claim["reason"]
 
 
 def test_the_arithmetic_of_a_cell_gives_the_cell(synthetic: Factory) -> None:

@@ -181,7 +181,7 @@ def test_a_part_without_evidence_leaves_the_whole_waiting_and_says_what_is_decid
     one = court.verdict(avx512(synthetic))
     assert one["verdict"] == "awaiting hardware"
     assert one["reason"].startswith(
-        "awaiting hardware: no node with a GPU has measured gemm. Decided already. One core (challenged): On "
+        "awaiting hardware: no node with a GPU has measured gemm. Judged already. One core (challenged): On "
     )
     assert [part["outcome"] for part in one["parts"]] == ["challenged", "awaiting hardware"]
 

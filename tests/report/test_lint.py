@@ -126,8 +126,10 @@ def test_every_check_stands_in_the_table_of_rules_and_every_name_there_is_a_chec
         "key-number",
         "reason-numbers",
         "figure-axes",
+        "page-number",
         "page-version",
         "page-whole",
+        "page-words",
         "markdown-anchors",
         "markdown-code",
         "markdown-fences",
@@ -298,6 +300,33 @@ def test_a_ratio_tells_what_it_is_made_from(study: Study) -> None:
     assert {experiment for _, experiment, _ in sides} == {"gemm", "peak"}, card
     for rate, _, row in sides:
         assert float(rate) * 1e9 == pytest.approx(study.summary.loc[int(row)]["flop_per_s"], rel=5e-3)
+
+
+@pytest.mark.parametrize("where", ["the opening", "the table", "its card"])
+def test_a_claim_with_two_numbers_is_found(broken: Broken, study: Study, where: str) -> None:
+    told = {
+        "the opening": r"(?m)^Found: \[\S+",
+        "the table": r"(?m)^(\| \[W14\]\(#W14\).*)\[[\d.]+ \[",
+        "its card": r"(?s)(#### \[W14\].*?\nNumber\n: +)\[+[\d.]+ \[",
+    }[where]
+    text = re.sub(told, lambda found: f"{found[1] if found.lastindex else 'Found: '}[99 [", study.source, count=1)
+    assert text != study.source
+    (fault,) = broken("page-number", source=text)
+    assert f"{where} does not tell" in fault
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("NVIDIA H100, cUDA cores, as CUDA", "“cUDA”: a name"),
+        ("in place of 1 hours", "“1 hours”"),
+        ("x days (days)", "“days (days)”"),
+    ],
+)
+def test_a_wrong_word_is_found(broken: Broken, study: Study, wrong: str, told: str) -> None:
+    assert broken("page-words", source=study.source) == []
+    (fault,) = broken("page-words", source=f"{study.source}\n{wrong}, 401 kFLOP\n")
+    assert told in fault
 
 
 def test_a_card_without_the_version_of_its_rule_is_found(broken: Broken, study: Study) -> None:

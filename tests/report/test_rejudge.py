@@ -21,7 +21,8 @@ from report.rejudge import MOST_NAMED, again
 from report.render.rejudged import as_script, can_be_tried, rejudged
 from report.rules import decide, level, of_counts, sides
 from report.trial import SIDES
-from report.weigh import DECIDED, Evidence, Weighed
+from report.verdicts import JUDGED
+from report.weigh import Evidence, Weighed
 from report.whatif import what_if
 
 from .rejudging import BASELINES, Bench, bench, judged_fleet
@@ -56,7 +57,7 @@ def test_every_decided_part_comes_out_as_it_did_and_as_it_does_over_its_range(ju
     seen = 0
     for verdict in judged.document["verdicts"]:
         for part in verdict["parts"]:
-            if part["outcome"] in DECIDED:
+            if part["outcome"] in JUDGED:
                 assert rejudged_by_hand(part, part["threshold"]) == part["outcome"], verdict["id"]
                 for tried in part["robustness"]["thresholds"]:
                     assert rejudged_by_hand(part, tried["threshold"]) == tried["outcome"], verdict["id"]
@@ -160,7 +161,7 @@ def test_the_page_is_given_every_claim_and_a_form_for_those_that_are_decided(jud
         assert len(claim["parts"]) == len(verdict["parts"])
         if can_be_tried(verdict):
             assert any("before" in part for part in claim["parts"])
-        if verdict["verdict"] not in DECIDED:
+        if verdict["verdict"] not in JUDGED:
             assert not can_be_tried(verdict)
     n = sum(map(can_be_tried, verdicts))
     assert 10 < n < len(verdicts)

@@ -17,7 +17,7 @@ from report.render.measurements.base import Table, View
 from report.render.measurements.offload import OPS
 from report.render.measurements.predicted import foretold
 from report.render.words import LEVEL
-from report.wording import count, exactly, several, with_unit
+from report.wording import capital, count, exactly, several, with_unit
 
 MOST_MACHINES = 2
 MOST_MODELS = 6  # and of several machines less, for the figure to fit a page
@@ -147,7 +147,7 @@ def _reading(races: Sequence[Race], sides: Any, known: bool) -> list[str]:
         "Too close to call": [one for one in races if one.outcome == "open"],
     }
     told = [f"{label}: {several(list(dict.fromkeys(map(_said, group))))}" for label, group in groups.items() if group]
-    lines = [f"{'. '.join(f'{text[0].upper()}{text[1:]}' for text in told)}."] if told else []
+    lines = [f"{'. '.join(map(capital, told))}."] if told else []
     if not known:
         lines.append(_NO_GPU)
     elif sides is _CORES:

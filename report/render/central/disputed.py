@@ -6,14 +6,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.render import words
 from report.render.central import sides
 from report.render.central.base import Central, Shown
-from report.render.contradictions import contradictions, counts
+from report.render.contradictions import ONLY_WORDS, contradictions, counts
 from report.render.figures import Drawing
 from report.render.measurements.base import View
 from report.standing import OUTCOMES, STANDINGS
-from report.wording import count, several
+from report.wording import capital, count, several
 
 # Outcomes that nothing still to come could change.
 _SETTLED = tuple(kind for kind in OUTCOMES if kind not in ("open", "undecided"))
@@ -40,10 +39,11 @@ def show(_: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     found = contradictions(document)
     if not found:
         return None
-    settled = [one for one in found if one["outcome"] in _SETTLED]
+    real = [one for one in found if one["conflict"] != ONLY_WORDS]
+    settled = [one for one in real if one["outcome"] in _SETTLED]
     title = (
-        f"The articles contradict one another, or themselves, {_times(len(found))}; "
-        f"{len(settled)} of these are settled by now"
+        f"The articles contradict one another, or themselves, {_times(len(real))}; "
+        f"{len(settled)} of these {'is' if len(settled) == 1 else 'are'} settled by now"
     )
     told = [
         f"{text}: {several([one['title'] for one in settled if one['outcome'] == kind])}"
@@ -54,7 +54,7 @@ def show(_: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
 
 
 def _times(n: int) -> str:
-    return "once" if n == 1 else f"{n} times"
+    return {0: "never", 1: "once"}.get(n, f"{n} times")
 
 
 def _drawing(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Drawing:
@@ -67,12 +67,13 @@ def _drawing(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) ->
         groups.setdefault(one["kind"], []).append(_row(one, standing, articles, columns))
     shows = {
         "columns": columns,
-        "groups": [{"title": f"{kind[0].upper()}{kind[1:]}", "rows": rows} for kind, rows in groups.items()],
+        "groups": [{"title": f"{capital(kind)}", "rows": rows} for kind, rows in groups.items()],
     }
     caption = (
         "Contradictions between the articles and inside them, by whether both sides can be true. A large mark is a "
         "side of the contradiction in the column of the article that takes it, with the claims that carry it; small "
-        "marks under these are their verdicts, where there are several. At the right what stands"
+        "marks under these are the claims' own verdicts, where they are several or differ "
+        "from the side's. At the right what stands"
     )
     return sides.drawing(FIGURE.name, shows, f"{caption}.", f"Map of {count(len(found), 'contradiction')}.")
 
@@ -93,19 +94,24 @@ def _row(
 
 def _side(side: Mapping[str, Any], stood: str, claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A side in the column of an article: its mark's words, and those of its claims that are the article's."""
-    told = [f"{claim['id']} {claim['verdict']}" + (f" ({claim['part']})" if claim["part"] else "") for claim in claims]
+    told = [
+        f"{claim['id']} {claim['verdict']}" + (f" ({claim['part']}: {claim['outcome']})" if claim["part"] else "")
+        for claim in claims
+    ]
+    stand = [_STANDING[claim["class"]] for claim in claims]
     return {
         "name": side["name"],
         "standing": stood,
         "words": f"{side['name']}, {_STANDS[stood]}: {side['says']} {several(told)}.",
-        "of": len(side["claims"]),
+        # A lone claim whose verdict is that of its side needs no mark of its own.
+        "marked": len(side["claims"]) > 1 or stand != [stood],
         "claims": [
             {
                 "id": str(claim["id"]),
-                "standing": _STANDING[words.verdict_class(str(claim["verdict"]))],
+                "standing": own,
                 "words": text,
             }
-            for claim, text in zip(claims, told, strict=True)
+            for claim, own, text in zip(claims, stand, told, strict=True)
         ],
     }
 

@@ -38,8 +38,8 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
     """A figure of sides; its text is `about` and how each matter stands.
 
     `shows`: columns, by their names; groups of {title, rows}; a row of {label (lines), told, cells}, a list of sides
-    for each column; a side of {name, standing, words, claims, of (how many it has in all)}; a claim of {id,
-    standing, words}; standing: of LOOKS.
+    for each column; a side of {name, standing, words, claims, marked (whether these have marks of their own)}; a
+    claim of {id, standing, words}; standing: of LOOKS.
     """
     told = []
     for group in shows["groups"]:
@@ -91,7 +91,7 @@ def _height(row: Mapping[str, Any]) -> float:
 
 def _deep(side: Mapping[str, Any]) -> float:
     lines = -(-len(side["claims"]) // _IN_A_LINE)
-    return lines * (_LINE + (_UNDER if side["of"] > 1 else 0.0))
+    return lines * (_LINE + (_UNDER if side["marked"] else 0.0))
 
 
 def _row(
@@ -110,7 +110,7 @@ def _row(
             marks.setdefault((side["standing"], _BIG_MARK), []).append((left + _MARK, y, side["words"]))
             for place_of, text, claims in _lines(side):
                 axes.text(left + place_of, y, text, fontsize=_SMALL, va="center")
-                if side["of"] > 1:
+                if side["marked"]:
                     for number, claim in enumerate(claims):
                         at = left + _FIRST + number * _STEP, y + 0.115
                         marks.setdefault((claim["standing"], _SMALL_MARK), []).append((*at, claim["words"]))

@@ -16,6 +16,7 @@ from report.gathered import read_gathered, read_summary
 from report.quantities import quantities
 from report.reference import REFERENCE, read_reference
 from report.render.figures import Drawing
+from report.wording import within
 
 # A cell of a table that has nothing to say.
 NOTHING = "–"
@@ -139,8 +140,7 @@ class View:
         places = [*([] if self.alone else [self.label]), *([] if device == "cpu" else [device])]
         if not places:
             return text
-        first = text[0].lower() if text[1:2].islower() or text[1:2] == " " else text[0]
-        return f"On {', '.join(places)}, {first}{text[1:]}"
+        return f"On {', '.join(places)}, {within(text)}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated, who
 from report.render.words import LEVEL
-from report.wording import number, several
+from report.wording import capital, number, several
 
 _WHAT = {"rate": "content.speed_ratio", "power": "content.power_ratio"}
 _UNITS = {"rate": "FLOP/s", "power": "W"}
@@ -65,7 +65,7 @@ def _drawing(view: View, device: str, what: str, cells: Cells) -> Drawing:
     }  # fmt: skip
     shape = f"{cells.frame['m'].iloc[0]:,} × {cells.frame['k'].iloc[0]:,} by {cells.frame['n'].iloc[0]:,}"
     caption = (
-        f"{what.capitalize()} of a product ({shape}) by what its matrices hold, over that on random {BASE} data, with "
+        f"{capital(what)} of a product ({shape}) by what its matrices hold, over that on random {BASE} data, with "
         f"{LEVEL} intervals; {view.where(device)}."
     )
     return dots.drawing(view.name(f"content-{what}", device), shows, caption, caption)

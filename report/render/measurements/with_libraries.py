@@ -12,7 +12,7 @@ from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import number, several, with_unit
+from report.wording import capital, number, several, with_unit
 
 _LAYERS = {"convolution": "Convolution", "lstm": "LSTM", "product": "Product"}
 _USED = {"library": "as PyTorch calls it", "searched": "after a search for the fastest algorithm"}
@@ -135,7 +135,7 @@ def _own_reading(view: View, device: str) -> list[str]:
             low, high = (end(float(cell["estimate"]) for cell in shares) for end in (min, max))
             span = f"{number(100 * low)}%" if low == high else f"{number(100 * low)}% to {number(100 * high)}%"
             parts.append(f"the {_PRODUCTS[variant]} reaches {span}")
-    return [f"{several(parts).capitalize()} of the library's rate in float32."] if parts else []
+    return [f"{capital(several(parts))} of the library's rate in float32."] if parts else []
 
 
 def _sums_reading(view: View, device: str) -> list[str]:

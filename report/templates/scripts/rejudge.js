@@ -100,6 +100,7 @@
     return made;
   }
 
+  const badgeOf = (verdict) => make("span", { class: `badge v-${own(data().classes, verdict) || "awaiting"}` }, verdict);
   const said = (verdict) => (verdict === "depends" ? "\u2018depends\u2019" : verdict);
   const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
@@ -157,6 +158,11 @@
         inputs[place].setAttribute("aria-invalid", "true");
         return text ? `\u201c${text}\u201d is not a number: write it like 1000, 0.5 or 2e9.` : "Type a number.";
       }
+      const below = part.signed ? -1 : values.findIndex((value) => value < 0);
+      if (below >= 0) {
+        inputs[below].setAttribute("aria-invalid", "true");
+        return `\u201c${inputs[below].value.trim()}\u201d is below zero: what is counted here never is.`;
+      }
       if (values.length === 2 && values[0] > values[1]) {
         inputs.forEach((input) => input.setAttribute("aria-invalid", "true"));
         return "The range ends before it begins: the smaller number comes first.";
@@ -213,7 +219,13 @@
     function update() {
       const thresholds = {};
       for (const { part, threshold } of fields) thresholds[part.name] = threshold();
-      if (Object.values(thresholds).includes(undefined)) return;
+      if (Object.values(thresholds).includes(undefined)) {
+        last = "";
+        asked.hidden = true;
+        const text = "is the published verdict, which stands: what is typed is no threshold.";
+        output.replaceChildren(make("span", {}, badgeOf(claim.verdict), ` ${text}`));
+        return;
+      }
       const baseline = against ? against.select.value : "";
       const changed = Boolean(baseline) || fields.some(({ part }) => !same(thresholds[part.name], part.threshold));
       const { verdict, weighed } = judge(claim, thresholds, baseline);
@@ -228,10 +240,9 @@
       const now = [verdict, moved, changed, ...lines].join("\n");
       if (now === last) return;
       last = now;
-      const badge = make("span", { class: `badge v-${own(data().classes, verdict) || "awaiting"}` }, verdict);
       const stays = changed ? " as with the declared threshold" : " as declared";
       const sentences = lines.map((line) => make("span", {}, ` ${line}`));
-      output.replaceChildren(make("span", {}, badge, `${moved || stays}.`), ...sentences);
+      output.replaceChildren(make("span", {}, badgeOf(verdict), `${moved || stays}.`), ...sentences);
     }
     form.addEventListener("input", update);
     form.addEventListener("submit", (event) => event.preventDefault());

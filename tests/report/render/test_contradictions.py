@@ -145,8 +145,28 @@ def test_counts_add_up(told: list[dict[str, Any]]) -> None:
 def test_every_standing_has_its_words(document: dict[str, Any]) -> None:
     (one, *_) = document["contradictions"]
     for kind in STANDINGS:
-        (shown,) = contradictions({"contradictions": [one | {"sides": [one["sides"][0] | {"standing": kind}]}]})
+        side = one["sides"][0] | {"standing": kind}
+        (shown,) = contradictions(document | {"contradictions": [one | {"sides": [side]}]})
         assert shown["sides"][0]["stands"]
+
+
+def test_what_both_can_be_true_is_counted_apart(told: list[dict[str, Any]]) -> None:
+    text = counts([told[0], *(one | {"conflict": "wording"} for one in told[1:])])
+    assert text.startswith("1 contradiction between")
+    assert text.endswith("2 more only seem to be one: both sides can be true.")
+    assert sum(map(int, re.findall(r" in (\d+)", text))) == 1
+
+
+def test_a_claim_that_carries_with_one_part_keeps_its_own_verdict(document: dict[str, Any]) -> None:
+    one = document["contradictions"][0]
+    side = one["sides"][0]
+    claim = side["claims"][0] | {"part": "one core", "verdict": "challenged"}
+    verdicts = [v | {"verdict": "depends"} if v["id"] == claim["id"] else v for v in document["verdicts"]]
+    (told,) = contradictions(
+        document | {"verdicts": verdicts, "contradictions": [one | {"sides": [side | {"claims": [claim]}]}]}
+    )
+    (shown,) = told["sides"][0]["claims"]
+    assert (shown["verdict"], shown["class"], shown["outcome"]) == ("depends", "depends", "challenged")
 
 
 def test_a_claim_knows_what_contradicts_it(told: list[dict[str, Any]]) -> None:

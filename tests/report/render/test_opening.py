@@ -26,6 +26,7 @@ from report.render.answer import DECLARED, SCHEMA, answer, plain, read_answer
 from report.render.opening import number, opening, tally
 from report.render.surprises import FAR, surprises
 from report.render.words import VERDICTS, with_interval
+from report.verdicts import DECIDED
 from tests.report.test_claim_files import copied
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -140,7 +141,11 @@ def test_the_answer_says_what_is_enough_what_is_not_and_what_was_not_measured() 
 def test_another_verdict_makes_another_sentence(changed: dict[str, Any], told: str, not_told: str) -> None:
     first, second = said(document(*(of_a_cpu() | changed).values()))
     assert told in first and not_told not in first
-    assert second.startswith("Of the 7 claims")
+    assert "of the 7 claims that the articles make" in second.lower()
+    near = sum(one["verdict"] == "undecided" for one in (of_a_cpu() | changed).values())
+    decided = sum(one["verdict"] in DECIDED for one in (of_a_cpu() | changed).values())
+    assert (f" {near or 'No'} {'is' if near == 1 else 'are'} too close to call." in second) == bool(near)
+    assert f", {decided} could be decided: " in second or not decided
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_where_nothing_can_be_told_the_tally_is() -> None:
     raw = read_answer()
     never = {**raw, "sentences": [{**one, "parts": one["parts"][:1]} for one in raw["sentences"]]}
     assert [plain(sentence) for sentence in answer(document(waits), never)] == [
-        "None of the 1 claims can be decided on the evidence gathered so far.",
+        "None of the 1 claim can be decided on the evidence gathered so far.",
         "Of the others, 1 waits for a source.",
     ]
     assert said(document(waits))[1] == "None of the 1 claim that the articles make could be decided so far."
@@ -270,7 +275,7 @@ def test_no_statement_is_the_articles_own() -> None:
         ("{fares}", "{fare}", r"line \d+: \{fare\} names nothing.*mean 'fares'"),
         ("{N04 supports}", "{N04 nearest}", r"line \d+: \{N04 nearest\} names nothing"),
         ("head: For part of it", "haed: For part of it", r"line \d+: .*unknown key.*mean 'head'"),
-        ("version: 1", "version: 2", r"line \d+: version 2 has no reason under 'changes'"),
+        ("version: 2", "version: 3", r"line \d+: version 3 has no reason under 'changes'"),
         ("gpu: measured", "gpu: measure", r"line \d+: .*'measure' is not allowed"),
     ],
 )  # fmt: skip
@@ -328,11 +333,16 @@ def test_what_is_not_far_or_not_decided_surprises_nobody() -> None:
     assert ids(against("W01", 7.0, part={"rule": "within", "threshold": [5, 9]})) == []
 
 
-def test_of_a_claim_that_depends_the_result_is_where_it_turns() -> None:
-    cells = [cell(0.01, "challenges"), cell(2.0, "challenges"), cell(11.0, "undecided"), cell(90.0, "supports")]
+def test_a_result_is_the_number_that_its_claim_is_told_with() -> None:
+    cells = [cell(2.0, "challenges"), cell(0.01, "challenges"), cell(11.0, "undecided"), cell(90.0, "supports")]
     (found,) = surprises([claim("W01", "depends", cells)])
     assert found.cell["estimate"] == 2.0
     assert found.beyond == pytest.approx(10 / 2.2)
+    # Nearest to the threshold is a cell that supports: what challenges elsewhere is not the claim's number.
+    assert surprises([claim("W01", "depends", [cells[3], *cells[:3]])]) == []
+    two = [part("challenged", cells[:1], "one"), part("challenged", cells[1:2], "other")]
+    (found,) = surprises([claim("W01", "challenged", cells, parts=two)])
+    assert found.cell["estimate"] == 2.0, "the first part speaks, not the furthest"
     # A part that is refuted beside one that holds says that the article is half right, which is no surprise.
     parts = [part("challenged", cells[:1]), part("supported", cells[3:], "other")]
     assert surprises([claim("W01", "depends", cells, parts=parts)]) == []

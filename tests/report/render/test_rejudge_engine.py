@@ -19,7 +19,8 @@ from report.judge import whole_verdict
 from report.reference import REFERENCE, read_reference
 from report.render import TEMPLATES
 from report.render.rejudged import as_script, can_be_tried, rejudged
-from report.weigh import AWAITING, DECIDED, Weighed
+from report.verdicts import JUDGED
+from report.weigh import AWAITING, Weighed
 from report.whatif import what_if
 from tests.report import rejudging
 from tests.report.rejudging import BASELINES, Bench, bench, judged_fleet
@@ -219,7 +220,7 @@ def test_all_counts_of_few_cells_come_out_as_the_engine_says(alone: Page) -> Non
     assert found == expected
 
 
-@given(st.lists(st.lists(st.sampled_from([*DECIDED, *AWAITING]), min_size=1, max_size=5), min_size=1))
+@given(st.lists(st.lists(st.sampled_from([*JUDGED, *AWAITING]), min_size=1, max_size=5), min_size=1))
 @settings(deadline=None, max_examples=60)
 def test_parts_combine_as_the_engine_says(alone: Page, cases: list[list[str]]) -> None:
     found = alone.evaluate(

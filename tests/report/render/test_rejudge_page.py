@@ -143,19 +143,27 @@ def test_parts_are_tried_one_by_one(visit: Any, study: Study) -> None:
         ("W01", ["many"], "is not a number"),
         ("W01", ["1e999"], "is not a number"),
         ("W01", ["0,5"], "is not a number"),
+        ("W01", ["-3"], "is below zero"),
+        ("W02", ["-1", "100"], "is below zero"),
         ("W02", ["200"], "ends before it begins"),
         ("W02", ["10", "9"], "ends before it begins"),
     ],
 )
-def test_what_makes_no_sense_is_said_and_changes_nothing(visit: Any, claim: str, typed: list[str], said: str) -> None:
+def test_what_makes_no_sense_is_said_and_the_published_verdict_stands(
+    visit: Any, claim: str, typed: list[str], said: str
+) -> None:
     page = visit(claim)
-    before = page.locator(f"#{claim} output").inner_text()
     fields = page.locator(f"#{claim} details.rejudge input")
+    # Of what was typed before nothing is left.
+    fields.last.fill("5000")
+    expect(page.locator(f"#{claim} .rejudge-command")).to_be_visible()
     for place, text in enumerate(typed):
         fields.nth(place).fill(text)
     expect(page.locator(f"#{claim} .rejudge-fault")).to_contain_text(said)
     expect(fields.nth(len(typed) - 1)).to_have_attribute("aria-invalid", "true")
-    assert page.locator(f"#{claim} output").inner_text() == before
+    expect(badge(page, claim)).to_have_text(card(page, claim).inner_text())
+    expect(page.locator(f"#{claim} output")).to_contain_text("is the published verdict, which stands")
+    expect(page.locator(f"#{claim} .rejudge-command")).to_be_hidden()
     page.get_by_role("button", name="As declared", exact=True).click()
     expect(page.locator(f"#{claim} .rejudge-fault")).to_be_empty()
     expect(page.locator(f"#{claim} [aria-invalid]")).to_have_count(0)

@@ -24,7 +24,7 @@ from report.site.build import build
 from report.site.editions import read_editions
 from report.site.sitemap import address
 from report.spans import unspan
-from report.weigh import DECIDED
+from report.verdicts import JUDGED
 from tests.report.render.pdf_words import text_of
 
 from .conftest import URL, Judged
@@ -84,7 +84,7 @@ def test_every_relative_link_leads_to_a_file_or_a_place(site: Path, page: Beauti
 
 def test_every_verdict_is_three_clicks_from_its_samples(site: Path, page: BeautifulSoup, second: Judged) -> None:
     """Table, card, samples; and the samples hold the rows that the verdict names."""
-    decided = [one for one in second.document["verdicts"] if one["verdict"] in DECIDED]
+    decided = [one for one in second.document["verdicts"] if one["verdict"] in JUDGED]
     measured = [one for one in decided if any(cell["node"] for cell in one["cells"])]
     assert measured
     for verdict in measured:

@@ -14,7 +14,19 @@ from PIL import Image
 
 from contract.errors import StudyError
 from report.site import release
-from report.site.release import BEGIN, EDITIONS, END, README, ROOT, digest, in_words, newest, read_record, write_readme
+from report.site.release import (
+    BEGIN,
+    EDITIONS,
+    END,
+    README,
+    ROOT,
+    digest,
+    in_words,
+    newest,
+    read_record,
+    said_now,
+    write_readme,
+)
 
 from .conftest import Judged
 
@@ -142,7 +154,7 @@ def last() -> dict[str, Any]:
     """The newest edition of the project."""
     number = newest()
     assert number is not None
-    return read_record(EDITIONS / str(number))
+    return said_now(EDITIONS / str(number))
 
 
 def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
@@ -152,7 +164,7 @@ def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
 
 
 def test_the_readme_says_what_the_newest_edition_says(last: dict[str, Any]) -> None:
-    assert in_words(last) in README.read_text(encoding="utf-8"), "run `make edition`, or restore the README"
+    assert in_words(last) in README.read_text(encoding="utf-8"), "run `python -m report edition --readme`"
 
 
 def test_the_readmes_picture_is_of_the_newest_edition(last: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ def test_the_title_counts_what_is_settled(judged: dict[str, Any]) -> None:
     for outcome, settled in (("open", 0), ("undecided", 0), ("none stands", 1), ("in part", 1)):
         shown = FIGURE.show([], judged | {"contradictions": [one | {"outcome": outcome}]})
         assert shown is not None
-        assert f"once; {settled} of these" in shown.title
+        assert f"once; {settled} of these {'is' if settled == 1 else 'are'} settled" in shown.title
         assert (one["title"] in shown.reading[0]) == bool(settled)
 
 
@@ -78,6 +78,24 @@ def test_sides_that_fare_differently_are_told_apart(judged: dict[str, Any]) -> N
     shown = FIGURE.show([], judged | {"contradictions": [one]})
     assert shown is not None
     assert rows(shown)["Many"]["told"] == "A, C stand; D does not; B open"
+
+
+@pytest.mark.parametrize("verdict", ["not testable", "depends", "awaiting hardware"])
+def test_a_lone_claim_that_fares_otherwise_than_its_side_shows_its_own_verdict(
+    judged: dict[str, Any], verdict: str
+) -> None:
+    one = copy.deepcopy(judged["contradictions"][0])
+    side = one["sides"][0]
+    side["standing"] = "holds"
+    (carrier,) = side["claims"]
+    verdicts = [one | {"verdict": verdict} if one["id"] == carrier["id"] else one for one in judged["verdicts"]]
+    shown = FIGURE.show([], judged | {"verdicts": verdicts, "contradictions": [one]})
+    assert shown is not None
+    (row,) = rows(shown).values()
+    (drawn,) = [each for cell in row["cells"] for each in cell if each["name"] == side["name"]]
+    (claim,) = drawn["claims"]
+    assert drawn["marked"] and claim["standing"] not in ("holds", "fails")
+    assert f"{carrier['id']} {verdict}" in claim["words"]
 
 
 def test_many_claims_and_long_names_stay_within_the_figure(judged: dict[str, Any], tmp_path: Path) -> None:
