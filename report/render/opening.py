@@ -152,12 +152,15 @@ def _nodes(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for place, node in enumerate(nodes, 1):
         gpus = any(device.get("kind") == "gpu" for device in node["devices"])
         day = re.match(r"\d{4}-\d\d-\d\d", str(node.get("started_utc") or ""))
+        label = str(node.get("label") or node["id"])
+        # A node that shares its name with others may bear its day already.
+        when = day[0] if day and day[0] not in label else ""
         listed.append(
             {
                 "anchor": identifier(f"node-{place}"),
                 # With its GPUs, where it has any.
-                "label": str(node.get("label") or node["id"]),
-                "about": ", ".join(filter(None, ("" if gpus else "no GPU", day[0] if day else ""))),
+                "label": label,
+                "about": ", ".join(filter(None, ("" if gpus else "no GPU", when))),
                 "gpus": gpus,
             }
         )
