@@ -3,7 +3,6 @@
 import fcntl
 
 WORKFLOW = Path(str(workflow.current_basedir)).parent
-sys.path.insert(0, str(WORKFLOW.parent))
 
 from contract.errors import StudyError
 from contract.files import check, read_json

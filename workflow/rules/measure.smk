@@ -41,7 +41,7 @@ rule measure:
     shell:
         "python -m experiments run {wildcards.experiment} --device {params.device} "
         "--round {wildcards.round} --preset {params.preset} --plan {input.plan} --seed {params.seed} "
-        "--out {output} --log {log}"
+        "--out {output} 2> {log}"
 
 
 rule finish_round:
