@@ -26,7 +26,7 @@ STAGES = {
     "judge": ("judging the claims", 15),
     "report": ("rendering the report, page and PDF", 60),
     "site": ("adding the site's files: verdicts, data, a picture", 8),
-    "lint": ("checking that every number has its source, unit and interval", 8),
+    "lint": ("checking that every number has its source, unit and interval (lint.txt)", 8),
 }
 # What their logs' last lines say is told; the site's is of no interest to who looks on.
 TOLD = ("discover", "measure", "preliminary", "gather", "judge", "lint")
