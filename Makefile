@@ -10,7 +10,6 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 study: .venv/study.stamp
 	@snakemake --cores all
 	@python -m report summary --verdicts results/verdicts.json
-	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 
 # Whole studies after the rest, one at a time: they measure.
 test: .venv/test.stamp check

@@ -3,7 +3,6 @@
 import fcntl
 
 WORKFLOW = Path(str(workflow.current_basedir)).parent
-sys.path.insert(0, str(WORKFLOW.parent))
 
 from contract.errors import StudyError
 from contract.files import bounded, check, read_json
@@ -116,13 +115,13 @@ def hold_run_lock():
 
 def this_node():
     """The record of this machine, once it has been discovered."""
-    with checkpoints.discover.get().output[0].open() as file:
+    with checkpoints.discover.get().output.node.open() as file:
         return json.load(file)
 
 
 def this_plan():
     """Rounds, and what a budget leaves out on this machine."""
-    with checkpoints.plan.get().output[0].open() as file:
+    with checkpoints.discover.get().output.plan.open() as file:
         return json.load(file)
 
 

@@ -1,35 +1,24 @@
-# What this machine is: the DAG expands over the devices that are found here.
+# What this machine is, and what is measured on it within the time that there is: decided before, and told.
 
 
+# One checkpoint for both: of two in a chain, a job that asks the first is not asked again after the second, so that a
+# run which was stopped between them could never go on.
 checkpoint discover:
     output:
         # Not removed before it is written again: a machine keeps its name.
-        update(f"{RESULTS}/node.json"),
+        node=update(f"{RESULTS}/node.json"),
+        plan=f"{RESULTS}/plan.json",
     log:
-        f"{RESULTS}/logs/discover.log",
+        probe=f"{RESULTS}/logs/discover.log",
+        plan=f"{RESULTS}/logs/plan.log",
     conda:
         "../envs/study.yaml"
     params:
         preset=config["preset"],
         seed=config["seed"],
-    shell:
-        "python -m experiments probe --option preset={params.preset} --option seed={params.seed} "
-        "--out {output} 2> {log}"
-
-
-# What is measured within the time that there is: decided before, and told.
-checkpoint plan:
-    input:
-        f"{RESULTS}/node.json",
-    output:
-        f"{RESULTS}/plan.json",
-    log:
-        f"{RESULTS}/logs/plan.log",
-    conda:
-        "../envs/study.yaml"
-    params:
         words=PLAN_WORDS,
         sweeps=SWEEPS["digests"],
     shell:
-        "python -m experiments plan {params.words} --node {input} --out {output} "
-        "2>&1 | tee {log} >&2"
+        "python -m experiments probe --option preset={params.preset:q} --option seed={params.seed} "
+        "--out {output.node:q} 2> {log.probe:q} && "
+        "python -m experiments plan {params.words:q} --node {output.node:q} --out {output.plan:q} 2> {log.plan:q}"

@@ -40,9 +40,9 @@ rule measure:
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment} --device {params.device} "
-        "--round {wildcards.round} --preset {params.preset} --node {input.node} --plan {input.plan} "
-        "--seed {params.seed} "
-        "--out {output} --log {log}"
+        "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
+        "--round {wildcards.round:q} --preset {params.preset:q} --node {input.node:q} --plan {input.plan:q} "
+        "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
 rule finish_round:

@@ -34,6 +34,9 @@ rule report:
         published=PUBLISHED_WORDS,
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
+        # The report takes its place.
+        preliminary=f"{RESULTS}/preliminary",
     shell:
         "python -m report render --verdicts {input.verdicts} --data {params.data} "
-        "--out {params.out} --renderer {params.renderer} {params.published:q} 2> {log}"
+        "--out {params.out} --renderer {params.renderer} {params.published:q} 2> {log} "
+        "&& rm -rf {params.preliminary:q}"
