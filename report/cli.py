@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(prog="python -m report", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    nodes = argparse.ArgumentParser(add_help=False)
+    nodes = Parser(add_help=False)
     nodes.add_argument(
         "--nodes",
         nargs="+",
@@ -37,10 +37,10 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     judge.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
 
-    verdicts = argparse.ArgumentParser(add_help=False)
+    verdicts = Parser(add_help=False)
     verdicts.add_argument("--verdicts", required=True, type=Path, metavar="FILE", help="what judge wrote")
 
-    published = argparse.ArgumentParser(add_help=False)
+    published = Parser(add_help=False)
     published.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
     published.add_argument(
         "--previous", type=Path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
