@@ -493,3 +493,22 @@ def test_who_draws_besides_strokes_is_found(tmp_path: Path) -> None:
     lines, saved = in_program("own-strokes", tmp_path, "a.py", text)
     assert "report/a.py, line 2: axes.plot draws by itself" in lines
     assert "line 3: saves a figure by itself" in saved
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('<table class="claims"', "<table", "1 of 1 table.claims of its source"),
+        ("</caption>", " {.claims widths=“6 28”}</caption>", "'{.claims widths=“6 28”}' stands in it as text"),
+        ("<h2>", "<h2>See ?@tbl-one: ", "'?@tbl-one' stands in it as text"),
+        ('class="table-frame', 'class="frame', "div.table-frame of its source"),
+        ("<figure", "<div", "figure of its source"),
+        ('<form class="filter"', "<form", "1 of 1 form.filter of its source"),
+        ("script-src 'sha256-", "script-src 'none", "its scripts may not run"),
+        ("script-src", "x-src", "its scripts may not run"),
+    ],
+)
+def test_a_page_that_a_renderer_broke_is_found(study: Study, broken: Broken, old: str, new: str, told: str) -> None:
+    assert old in study.page
+    found = broken("page-whole", page=study.page.replace(old, new, 1))
+    assert any(told in line for line in found), found
