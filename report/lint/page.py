@@ -135,11 +135,11 @@ def page_number(study: Study) -> Found:
         for where, place in (
             ("the opening", re.search(rf"^\[{name}\]\(.*\n\n(Found: .*)", opening, flags=re.MULTILINE)),
             ("the table", re.search(rf"^\| \[{name}\]\(#{name}\) \|(.*)", study.source, flags=re.MULTILINE)),
-            ("its card", re.search(rf"^#### \[{name}\].*?\nNumber\n: +(.*?)\n", study.source, flags=re.M | re.S)),
+            ("its card", re.search(rf"^#### \[{name}\](?:.*\n(?!#))*?Number\n: +(.*)", study.source, flags=re.M)),
         ):
-            if place is None and where != "the opening":
+            if place is None and where == "the table":
                 yield f"claim {name}", f"has no number in {where}", _RENDER
-            elif place is not None and f"[{text}]" not in place[1]:
+            elif place is not None and not re.search(rf"(?<![\w.,]){re.escape(text)}(?![\w,])", place[1]):
                 yield f"claim {name}", f"{where} does not tell {text}, which decides it", _RENDER
 
 
