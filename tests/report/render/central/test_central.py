@@ -81,7 +81,7 @@ def test_labels_lie_within_the_panel_and_on_nothing() -> None:
 
 def seen(node: str, label: str, card: str = "") -> Any:
     devices = [{"id": "cpu", "name": "a processor"}, *([{"id": "cuda:0", "name": card}] if card else [])]
-    return SimpleNamespace(node=node, label=label, record={"devices": devices})
+    return SimpleNamespace(node=node, make=label, record={"devices": devices})
 
 
 def test_unlike_machines_come_before_those_that_are_alike() -> None:
