@@ -339,4 +339,4 @@ def _shown(text: str) -> str:
     return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
 
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}

@@ -58,6 +58,8 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
             for sample in range(some(1, 3, 4, 6, 9, 30)):
                 status = some("ok", "wrong", "oom", "timeout") if failing else "ok"
                 value = centre * shift * math.exp(noise * random.normal())
+                if metric.endswith("_share"):
+                    value = min(value, 1.0)
                 if metric == "energy" and key[1] == "gemm" and still:
                     value = 0.0
                 rows.append(
@@ -70,7 +72,7 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
                         "status": status,
                         "reason": "" if status == "ok" else some("too large", "too slow", "odd; very"),
                         "stop_reason": some("", "converged", "plateau", "budget"),
-                        "error": some(0.0, 1e-9, 1e-7, math.nan), "tolerance": 1e-6,
+                        "error": some(0.0, 1e-9, 1e-7), "tolerance": some(1e-6, math.nan),
                         "elapsed_s": 1.0, "clock_mhz": math.nan, "memory_clock_mhz": math.nan,
                         "temperature_c": math.nan, "power_w": math.nan, "utilisation": math.nan,
                         "other_load": some(0.02, 0.4, math.nan), "steal": some(0.0, 0.07, math.nan),
