@@ -40,9 +40,7 @@ edition: .venv/test.stamp
 define install
 @touch .venv/unfinished
 $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
-endef
-define installed
-@touch $@ && rm .venv/unfinished
+@rm .venv/unfinished
 endef
 
 .venv/study.stamp: pyproject.toml constraints.txt $(wildcard .venv/unfinished)
@@ -53,16 +51,16 @@ endef
 	@touch .venv/unfinished
 	$(PYTHON) -m venv .venv
 	$(call install,.)
-	$(installed)
+	@touch $@
 
 .venv/test.stamp: .venv/study.stamp
 	$(call install,.[dev])
 	@python -m tests.browser
-	$(installed)
+	@touch $@
 
 .venv/bench.stamp: .venv/study.stamp
 	$(call install,.[bench])
-	$(installed)
+	@touch $@
 
 clean:
 	rm -rf .venv results .snakemake
