@@ -302,7 +302,7 @@ def test_quarto_is_used_where_it_is_found(make_document, tmp_path: Path, monkeyp
     ]
     # Quarto would look for an absolute path within the project.
     (fonts,) = json.loads((tmp_path / "local").read_text())["font-paths"]
-    assert not os.path.isabs(fonts)
+    assert not Path(fonts).is_absolute()
     assert os.path.normpath(Path(calls[0][0], fonts)) == str(pandoc.FONTS)
     assert all(Path(call[0]).parent == out and not Path(call[0]).exists() for call in calls), "in a scratch folder"
     needed = {"index.qmd", "figures", "page.html", "report.css", "report.lua", "report.typ", "report-script.html"}
