@@ -16,8 +16,8 @@ from report.render.packed import pack
 from report.render.pandoc import FONTS, STANDARD
 
 NEEDED = (1, 9)
-# The project's settings, and the line in them that asks for a standard of the PDF.
-_SETTINGS = "_quarto.yml"
+# The project's settings, those of this machine beside them, and the line that asks for a standard of the PDF.
+_SETTINGS, _LOCAL = "_quarto.yml", "_quarto.yml.local"
 _ASKED = re.compile(rf"^ *pdf-standard: *{STANDARD}\n", flags=re.MULTILINE)
 
 
@@ -78,20 +78,20 @@ def render(folder: Path, program: str) -> str:
 
 
 def clear(folder: Path) -> None:
-    """Take away what Quarto leaves beside what it makes."""
+    """Take away what was needed to run Quarto and what it leaves beside what it makes."""
     for debris in (folder / "index_files", folder / ".quarto"):
         shutil.rmtree(debris, ignore_errors=True)
-    for name in ("index.typ", ".gitignore"):
+    for name in ("index.typ", ".gitignore", _LOCAL):
         (folder / name).unlink(missing_ok=True)
 
 
 def _render(folder: Path, program: str, target: str, made: str) -> None:
     """Render the project to one format, as `folder`/`made`. Raises StudyError."""
     # Quarto's typst has fonts of its own and those of the system; the signs of the verdicts need ours. Quarto takes
-    # an absolute path for one within the project; TYPST_FONT_PATHS would replace its own.
-    fonts = f"font-paths:{json.dumps(os.path.relpath(FONTS, folder))}"
+    # an absolute path for one within the project, and no notice of -M; TYPST_FONT_PATHS would replace its own.
+    (folder / _LOCAL).write_text(json.dumps({"font-paths": [os.path.relpath(FONTS, folder)]}), encoding="utf-8")
     ran = subprocess.run(
-        [program, "render", ".", "--to", target, "--no-execute", "-M", fonts],
+        [program, "render", ".", "--to", target, "--no-execute"],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -257,7 +257,7 @@ def test_what_is_no_file_of_verdicts_is_refused(tmp_path: Path, content: str, co
     assert not (tmp_path / "out").exists()
 
 
-DEBRIS = ("index_files", "index.typ", ".gitignore", ".quarto")
+DEBRIS = ("index_files", "index.typ", ".gitignore", ".quarto", "_quarto.yml.local")
 # What went wrong stands before a stack of any depth.
 FAILS = r"touch index.typ; printf 'Starting\nERROR: no such engine\n\n at a\n at b\n at c\n at d\n at e\n' >&2; exit 3"
 
@@ -276,7 +276,7 @@ def fake_quarto(folder: Path, version: str = "1.9.1", fails: bool = False, refus
 [ -n "$NO_COLOR" ] || [ "$1" = --version ] || exit 9
 if [ "$1" = --version ]; then echo {version}; exit 0; fi
 echo "$PWD" "$@" >> "{folder}/calls"
-ls >> "{folder}/saw"
+ls >> "{folder}/saw"; cp _quarto.yml.local "{folder}/local"
 mkdir -p index_files .quarto && touch index_files/debris .quarto/cache .gitignore
 {FAILS if fails else ""}
 {"grep -q pdf-standard _quarto.yml && [ $4 = typst ] && { echo no font >&2; exit 1; }" if refuses else ""}
@@ -296,15 +296,14 @@ def test_quarto_is_used_where_it_is_found(make_document, tmp_path: Path, monkeyp
     out = tmp_path / "out"
     render(save(few(make_document(), 2), tmp_path), out, renderer=renderer)
     calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
-    assert [call[1:6] for call in calls] == [
+    assert [call[1:] for call in calls] == [
         ["render", ".", "--to", "html", "--no-execute"],
         ["render", ".", "--to", "typst", "--no-execute"],
     ]
-    for scratch, *_, flag, fonts in calls:
-        # Quarto would look for an absolute path within the project.
-        told = fonts.removeprefix("font-paths:").strip('"')
-        assert (flag, told[0]) == ("-M", ".")
-        assert os.path.normpath(Path(scratch, told)) == str(pandoc.FONTS)
+    # Quarto would look for an absolute path within the project.
+    (fonts,) = json.loads((tmp_path / "local").read_text())["font-paths"]
+    assert not Path(fonts).is_absolute()
+    assert os.path.normpath(Path(calls[0][0], fonts)) == str(pandoc.FONTS)
     assert all(Path(call[0]).parent == out and not Path(call[0]).exists() for call in calls), "in a scratch folder"
     needed = {"index.qmd", "figures", "page.html", "report.css", "report.lua", "report.typ", "report-script.html"}
     assert needed <= set((tmp_path / "saw").read_text().split())
