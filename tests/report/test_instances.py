@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,9 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
     claims = out / "claims"
     claims.mkdir(parents=True)
     for name in CLAIMS:
-        shutil.copy(ROOT / "report" / "claims" / f"{name}.yaml", claims)
+        text = (ROOT / "report" / "claims" / f"{name}.yaml").read_text(encoding="utf-8")
+        # The claims that it points to are not here.
+        (claims / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
     return judge(data, out / "verdicts.json", claims, allow_synthetic=True)
 
 
@@ -106,8 +108,8 @@ def test_they_are_told_apart_wherever_they_are_named(published_and_more: tuple[d
             rows = [row["name"] for row in panel["rows"]]
             assert len(set(rows)) == len(rows), verdict["id"]
     server = {"server": "192 cores", "evidence": "measured"}
-    results = [{"name": "cost", "labels": {**server, "node": node}, "value": 1.0, "low": None, "high": None, "unit": "USD"}
-               for node in machines]  # fmt: skip
+    result = {"name": "cost", "value": 1.0, "low": None, "high": None, "unit": "USD"}
+    results = [{**result, "labels": {**server, "node": node}} for node in machines]
     assert [row["cell"] for row in _beside(results, machines)] == [
         f"192 cores (measured); {label}" for label in machines.values()
     ]
