@@ -1,4 +1,5 @@
 # `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv.
+# `make study CONFIG='preset=full budget_min=30'` changes settings of workflow/config/study.yaml.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: study test check bench edition clean
 
 study: .venv/study.stamp
-	@snakemake --cores all
+	@STUDY_MAKE_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts results/verdicts.json
 	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import glob
 import json
 import os
 import pickle
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,40 @@ from typing import Any
 from contract.errors import StudyError
 
 
+def held_lock(path: Path | str) -> int | None:
+    """An open file that holds a kernel lock until it is closed, or None if another process holds it.
+
+    The file is neither followed, if it is a link, nor written. Raises OSError.
+    """
+    import fcntl  # not on every system
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
 @contextmanager
 def atomic(path: Path | str) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends well.
 
-    A reader, or a run that is killed, sees the old file or the whole new one.
+    A reader, or a run that is killed, sees the old file or the whole new one; what killed runs left is removed.
     Raises OSError if the place cannot be written.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"):
+        with suppress(OSError):
+            # Whoever still writes holds it.
+            if (unheld := held_lock(left)) is not None:
+                left.unlink()
+                os.close(unheld)
+    made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(made)
+    handle = held_lock(name)
     # mkstemp makes private files; a result is as readable as the umask says.
     umask = os.umask(0)
     os.umask(umask)
@@ -37,6 +61,8 @@ def atomic(path: Path | str) -> Iterator[Path]:
         Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def write_text(path: Path | str, text: str) -> None:

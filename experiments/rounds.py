@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import selectors
 import shutil
@@ -14,14 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 from tqdm import tqdm
 
-from contract.errors import StudyError
 from contract.tables import SAMPLES
 from experiments import environment
 from experiments.sweep import Point, Sweep
@@ -30,12 +27,6 @@ from experiments.sweep import Point, Sweep
 # for building its data, hangs.
 HANG_FACTOR = 5.0
 HANG_CONSTANT_S = 60.0
-# Set by the workflow to its own process: when that is gone, nobody waits for this round.
-COORDINATOR = "STUDY_COORDINATOR_PID"
-
-
-class Abandoned(StudyError):  # noqa: N818 - what happened, not what is wrong
-    """The workflow that asked for this round is gone."""
 
 
 @dataclass
@@ -60,17 +51,12 @@ class Round:
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points. Raises Abandoned when the workflow that asked has been killed."""
+        """Measure all points."""
         points = [point for point in self.sweep.points(self.device_kind) if self.number <= point.rounds]
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
-        present = _coordinator()
         workers = _Workers(self.command, self.log)
         title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
-
-        def wanted() -> None:
-            if not present():
-                raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
 
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
@@ -87,7 +73,6 @@ class Round:
                 nrows=size.lines,
             ) as bar:
                 for point in bar:
-                    wanted()
                     if point in self.left_out:
                         self._note(point, {"status": "skipped", "reason": self.why_left_out})
                         continue
@@ -97,7 +82,6 @@ class Round:
                         continue
                     worker = workers.started_with(self.sweep.experiment.environment(dict(point.params)))
                     self._note(point, worker.measure(self._order(point), point.point_s))
-            wanted()
         finally:
             self.workers = workers.stop()
             self.environments = workers.environments
@@ -264,18 +248,6 @@ def _death(code: int) -> str:
     return f"the measuring process ended with exit code {code}"
 
 
-def _coordinator() -> Any:
-    """A function that says whether the workflow that asked for this round still runs."""
-    try:
-        workflow = psutil.Process(int(os.environ[COORDINATOR]))
-    except (KeyError, ValueError):
-        return lambda: True
-    except psutil.NoSuchProcess:
-        return lambda: False
-    # psutil compares start times: another process with the same number does not pass for it.
-    return lambda: workflow.is_running() and workflow.status() != psutil.STATUS_ZOMBIE
-
-
 def _tally(statuses: list[str]) -> str:
     counts = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
     return ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -289,9 +261,9 @@ def table(measured: Round, node: str, run: str) -> Any:
     return frame.astype({name: str(column.dtype) for name, column in SAMPLES.columns.items()})
 
 
-def utc() -> str:
-    """Now, in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def utc(ago_s: float = 0.0) -> str:
+    """So many seconds ago, in UTC, to the second."""
+    return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def round_seed(base: int, experiment: str, device: str, number: int) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from contract import ending
 from contract.errors import StudyError
 from report.render.packed import pack
 from report.render.pandoc import FONTS, STANDARD
@@ -78,12 +79,9 @@ def render(folder: Path, program: str) -> str:
 
 def _render(folder: Path, program: str, target: str, made: str, wanted: str) -> None:
     """Render the project to one format and move what came of it into `folder`. Raises StudyError."""
-    ran = subprocess.run(
+    ran = ending.run(
         [program, "render", ".", "--to", target, "--no-execute"],
         cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
         # Quarto's typst has fonts of its own and those of the system; the signs of the verdicts need ours.
         env={**os.environ, "TYPST_FONT_PATHS": str(FONTS)},
     )

@@ -23,4 +23,4 @@ rule gather:
         nodes=[f"{RESULTS}/nodes", config["published"]],
         out=subpath(output.samples, parent=True),
     shell:
-        "python -m report gather --nodes {params.nodes} --out {params.out} 2> {log}"
+        "python -m report gather --nodes {params.nodes:q} --out {params.out:q} 2> {log:q}"

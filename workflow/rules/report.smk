@@ -35,5 +35,5 @@ rule report:
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
     shell:
-        "python -m report render --verdicts {input.verdicts} --data {params.data} "
-        "--out {params.out} --renderer {params.renderer} {params.published:q} 2> {log}"
+        "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} "
+        "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q}"
