@@ -10,7 +10,6 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 study: .venv/study.stamp
 	@STUDY_MAKE_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts results/verdicts.json
-	@printf '\nreport: %s\n        %s\n' results/report/index.html results/report/report.pdf
 
 # Whole studies after the rest, one at a time: they measure.
 test: .venv/test.stamp check

@@ -109,7 +109,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     for name in environment.inherited():
         del os.environ[name]
     from contract.node import write_node
-    from experiments.probe import fingerprint, require
+    from experiments.probe import described, fingerprint, require
 
     options = dict(option.partition("=")[::2] for option in arguments.option)
     record = fingerprint(options)
@@ -117,6 +117,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         require(record, arguments.require)
     if arguments.out:
         write_node(arguments.out, record)
+        print(described(record), file=sys.stderr)
     else:
         print(json.dumps(record, indent=1, ensure_ascii=False))
     return 0

@@ -138,14 +138,26 @@ def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) 
 
 
 def record(plan: Plan, minutes: float | None) -> dict[str, Any]:
-    """The plan as JSON: rounds, and by experiment and device the parameters of the points that are left out."""
+    """The plan as JSON: rounds, and by experiment and device each round's seconds and the points that are left out."""
     left_out = {
         f"{job.sweep.experiment.name}.{job.device}": [
             dict(point.params) for point in job.points if (job.device, point) in plan.left_out
         ]
         for job in plan.jobs
     }
-    return {"rounds": plan.rounds, "budget_min": minutes, "predicted_s": round(plan.seconds), "left_out": left_out}
+    seconds = {
+        f"{job.sweep.experiment.name}.{job.device.replace(':', '-')}": [
+            round(job.seconds(number, plan.left_out), 1) for number in range(1, plan.rounds + 1)
+        ]
+        for job in plan.jobs
+    }
+    return {
+        "rounds": plan.rounds,
+        "budget_min": minutes,
+        "predicted_s": round(plan.seconds),
+        "seconds": seconds,
+        "left_out": left_out,
+    }
 
 
 def left_out(path: Path | None, experiment: str, device: str) -> tuple[frozenset[Point], str]:
@@ -171,5 +183,10 @@ def told(plan: Plan, minutes: float | None) -> str:
             f"{sum(every) / len(every):9.0f} {sum(every) / 60:10.1f}"
         )
     given = f" of {minutes:g}" if minutes else ""
-    lines.append(f"in all about {plan.seconds / 60:.1f}{given} min in {plan.rounds} rounds, predicted from data sheets")
+    measured = sum((job.device, point) not in plan.left_out for job in plan.jobs for point in job.points)
+    experiments = len({job.sweep.experiment.name for job in plan.jobs})
+    lines.append(
+        f"{experiments} experiments, {measured:,} points: in all about {plan.seconds / 60:.1f}{given} min in "
+        f"{plan.rounds} rounds, predicted from data sheets"
+    )
     return "\n".join(lines)

@@ -68,6 +68,15 @@ def fingerprint(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def described(record: dict[str, Any]) -> str:
+    """A node record in one sentence: its processor, memory and accelerators."""
+    cpu, others = record["hardware"]["cpu"], [one["name"] for one in record["devices"] if one["kind"] != "cpu"]
+    return (
+        f"{cpu['model']}, {cpu['usable_cores']} cores, {record['hardware']['memory_bytes'] / 1e9:.0f} GB; "
+        f"{' and '.join(others) or 'no GPU'}"
+    )
+
+
 def require(record: dict[str, Any], kind: str) -> None:
     """Raise StudyError, in one line, if the node has no device of this kind."""
     if any(device["kind"] == kind for device in record["devices"]):

@@ -8,10 +8,12 @@ import random
 import selectors
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,8 +88,10 @@ class Round:
             self.workers = workers.stop()
             self.environments = workers.environments
         if not sys.stderr.isatty():
+            counted = f"{len(points)} point" + "s" * (len(points) != 1)
             print(
-                f"{title}: {len(points)} points in {time.perf_counter() - begun:.0f} s ({_tally(self.outcomes)})",
+                f"{title}: {counted} in {time.perf_counter() - begun:.0f} s "
+                f"({_tally(self.outcomes)}{_fastest(self.rows)})",
                 file=sys.stderr,
             )
 
@@ -246,6 +250,19 @@ def _death(code: int) -> str:
         name = signal.Signals(-code).name
         return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
     return f"the measuring process ended with exit code {code}"
+
+
+def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
+    points = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
+            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
+            points[kind].append(row["value"])
+    for index, unit in enumerate(("GFLOP/s", "GB/s")):
+        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
+            return f", at most {fastest / 1e9:.3g} {unit}"
+    return ""
 
 
 def _tally(statuses: list[str]) -> str:

@@ -49,6 +49,10 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
     render.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
 
+    early = commands.add_parser("preliminary", parents=[nodes], help="a first page while rounds are still measured")
+    early.add_argument("--out", required=True, type=Path, metavar="DIR")
+    early.add_argument("--rounds", required=True, type=int, metavar="N", help="how many there will be")
+
     site = commands.add_parser("site", parents=[verdicts, published], help="what a site needs beside the page")
     site.add_argument("--report", required=True, type=Path, metavar="DIR", help="what render wrote; it is added to")
     site.add_argument("--data", required=True, type=Path, metavar="DIR", help="what gather wrote")
@@ -155,6 +159,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         made = build(given.report, given.verdicts, given.data, given.url, given.previous)
         print(f"{len(made)} files beside the page: {given.report}", file=sys.stderr)
+    elif given.command == "preliminary":
+        from report.render.preliminary import preliminary
+
+        print(f"a preliminary page: {preliminary(given.nodes, given.out, given.rounds)}", file=sys.stderr)
     elif given.command == "edition":
         from report.site import release
 

@@ -77,6 +77,42 @@ def test_points_are_measured_in_three_processes_in_different_orders(study: Clone
     assert len({tuple(sorted(order)) for order in runs}) == 1
 
 
+def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Clone) -> None:
+    said = (study.path / "said").read_text()
+    order = [
+        "discovering what this machine is",
+        "points: in all about",
+        "measuring, round 1 of 3",
+        "preliminary page: results/preliminary/index.html",
+        "measuring, round 2 of 3",
+        "measuring, round 3 of 3",
+        "gathering the samples",
+        "judging the claims",
+        "88 claims: ",
+        "rendering the report",
+        "report: results/report/index.html",
+    ]
+    places = [said.find(words) for words in order]
+    assert -1 not in places and places == sorted(places), said
+    told = re.findall(r"^\[.+ left\]   (\S+) on cpu, round (\d): \d+ points? in", said, re.MULTILINE)
+    assert sorted(told) == sorted((name.split(".")[0], name.split(".")[2]) for name in study.rounds)
+    for noise in ("rule measure:", "jobid", "steps (", "Traceback", "\r"):
+        assert noise not in said
+    lines = [line.partition("] ")[2] for line in said.splitlines() if "note: " in line]
+    assert len(lines) == len(set(lines)), "a note was repeated"
+
+
+def test_the_page_after_round_1_is_marked_as_preliminary_and_gives_way_to_the_report(study: Clone) -> None:
+    page = BeautifulSoup((study.path / "preliminary.html").read_text(encoding="utf-8"), "html.parser")
+    assert "Preliminary: after 1 of 3 rounds; intervals are not known yet" in page.get_text(" ", strip=True)
+    verdicts = [row.find_all("td")[2].get_text() for row in page.select("table.claims tbody tr")]
+    assert len(verdicts) == len(list((study.path / "report" / "claims").glob("*.yaml")))
+    assert "challenged" in verdicts
+    assert not (study.path / "results/preliminary").exists()
+    final = (study.path / "results/report/index.html").read_text(encoding="utf-8")
+    assert "after 1 of 3 rounds" not in final
+
+
 def test_a_second_run_has_nothing_to_do(study: Clone) -> None:
     before = study.rounds
     again = study.snakemake(*TINY)

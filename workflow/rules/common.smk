@@ -1,7 +1,6 @@
 # Settings, and what has to be true before anything is measured.
 
 WORKFLOW = Path(str(workflow.current_basedir)).parent
-sys.path.insert(0, str(WORKFLOW.parent))
 
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, pass_on

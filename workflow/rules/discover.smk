@@ -20,5 +20,4 @@ checkpoint discover:
     shell:
         "python -m experiments probe --option preset={params.preset:q} --option seed={params.seed} "
         "--out {output.node:q} 2> {log.probe:q} && "
-        "python -m experiments plan {params.words:q} --node {output.node:q} --out {output.plan:q} "
-        "2>&1 | tee {log.plan:q} >&2"
+        "python -m experiments plan {params.words:q} --node {output.node:q} --out {output.plan:q} 2> {log.plan:q}"

@@ -21,4 +21,4 @@ rule lint:
         report=subpath(input.html, parent=True),
     shell:
         "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
-        "> {output:q} 2> {log:q} || test -s {output:q}; cat {output:q} >&2"
+        "> {output:q} 2> {log:q} || test -s {output:q}; test -s {log:q} || cp {output:q} {log:q}"

@@ -41,7 +41,7 @@ rule measure:
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
         "--round {wildcards.round:q} --preset {params.preset:q} --plan {input.plan:q} --seed {params.seed} "
-        "--out {output:q} --log {log:q}"
+        "--out {output:q} 2> {log:q}"
 
 
 rule finish_round:

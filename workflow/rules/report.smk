@@ -34,6 +34,9 @@ rule report:
         published=PUBLISHED_WORDS,
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
+        # The report takes its place.
+        preliminary=f"{RESULTS}/preliminary",
     shell:
         "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} "
-        "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q}"
+        "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
+        "&& rm -rf {params.preliminary:q}"

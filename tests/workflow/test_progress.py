@@ -1,0 +1,158 @@
+"""What a person sees of a run, from the events that Snakemake logs of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from workflow.progress import Progress
+
+NOTE = "note: left out of the environment: OMP_NUM_THREADS"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Run:
+    """A run of two experiments in two rounds, whose jobs take ten seconds each where five were predicted."""
+
+    def __init__(self, folder: Path, stream: io.StringIO) -> None:
+        self.stream, self.folder, self.now, self.jobs = stream, folder, 0.0, 0
+        (folder / "plan.json").write_text(
+            json.dumps({"rounds": 2, "seconds": {"gemm.cpu": [5, 5], "peak.cpu": [5, 5]}})
+        )
+        self.left = [self._job("measure", name, number) for number in (1, 2) for name in ("gemm", "peak")]
+        self.left += [self._job("judge"), self._job("study")]
+        self.console = logging.StreamHandler(stream)
+        self.shown = Progress(
+            self.console, lambda: str(folder), lambda: self.left, lambda: ["own.log"], clock=lambda: self.now
+        )
+
+    def _job(self, rule: str, experiment: str = "", number: int = 0) -> Any:
+        self.jobs += 1
+        labels = {"experiment": experiment, "device": "cpu", "round": str(number)} if experiment else {}
+        return SimpleNamespace(jobid=self.jobs, rule=SimpleNamespace(name=rule), wildcards_dict=labels)
+
+    def log(self, event: LogEvent | None, message: str = "", level: int = logging.INFO, **fields: Any) -> None:
+        record = logging.makeLogRecord({"msg": message, "levelno": level, "event": event, **fields})
+        self.shown.handle(record)
+
+    def start(self, job: Any) -> Path:
+        log = self.folder / f"{job.jobid}.log"
+        fields = {"jobid": job.jobid, "rule_name": job.rule.name, "wildcards": job.wildcards_dict, "log": [str(log)]}
+        self.log(LogEvent.JOB_INFO, " Rule: x", input=[], **fields)
+        self.log(LogEvent.SHELLCMD, "Shell command: python …")
+        return log
+
+    def do(self, job: Any, says: str) -> None:
+        log = self.start(job)
+        log.write_text(f"{NOTE}\nchatter of a library\n{says}\n" if says else "")
+        self.now += 10
+        self.log(LogEvent.JOB_FINISHED, "Finished jobid", job_id=job.jobid)
+        self.left.remove(job)
+        self.log(LogEvent.PROGRESS, "1 of 6 steps")
+
+    def begin(self) -> None:
+        self.log(None, "Config file is extended.")
+        self.log(LogEvent.WORKFLOW_STARTED, "SNAKEMAKE")
+        self.log(LogEvent.RUN_INFO, "Job stats:\njob count")
+
+    def whole(self) -> str:
+        self.begin()
+        for job in list(self.left):
+            words = f"{job.wildcards_dict['experiment']} found" if job.wildcards_dict else f"{job.rule.name} said"
+            self.do(job, "" if job.rule.name == "study" else f"{words}, job {job.jobid}")
+        self.shown.close()
+        return self.stream.getvalue()
+
+
+def test_a_log_file_has_a_line_for_each_stage_and_finding_with_the_time_left(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").touch()
+    (tmp_path / "report" / "report.pdf").touch()
+    said = Run(tmp_path, io.StringIO()).whole().splitlines()
+    words = [line.partition("] ")[2].strip() for line in said]
+    assert words == [
+        "measuring, round 1 of 2",
+        NOTE,
+        "gemm found, job 1",
+        "peak found, job 2",
+        "measuring, round 2 of 2",
+        "gemm found, job 3",
+        "peak found, job 4",
+        "judging the claims",
+        "judge said, job 5",
+        f"report: {tmp_path}/report/index.html",
+        f"{tmp_path}/report/report.pdf",
+    ]
+    # 4 x 5 s of measuring and 15 s of judging are predicted; after the first job, measuring takes twice that.
+    assert said[0].startswith("[  0%, 35 s left] ")
+    assert said[2].startswith("[ 18%, 45 s left] ")
+    assert said[-1].startswith("[100%, 0 s left] ")
+    assert "\r" not in "".join(said)
+
+
+def test_a_terminal_has_one_bar_that_is_cleared_for_each_line(tmp_path: Path) -> None:
+    raw = Run(tmp_path, Terminal()).whole()
+    lines = [line.rpartition("\r")[2] for line in raw.split("\n")]
+    assert "measuring, round 2 of 2" in lines
+    assert "  peak found, job 4" in lines
+    drawn = [part for part in raw.split("\r") if "% " in part]
+    assert len(drawn) >= 6 and all(" left, until " in part for part in drawn)
+    assert "measure gemm on cpu, round 2" in raw
+    assert not any("%" in line for line in lines), "the bar was left standing"
+
+
+def test_a_failure_shows_the_jobs_own_words_and_where_the_logs_are(tmp_path: Path) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.begin()
+    job = run.left[0]
+    log = run.start(job)
+    log.write_text("\n".join(f"line {number}" for number in range(99)) + "\nerror: no such preset\n")
+    run.log(LogEvent.ERROR, "RuleException:\nCalledProcessError in file …", logging.ERROR, exception="RuleException")
+    run.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
+    run.log(None, "Exiting because a job execution failed. Look above for error messages", logging.ERROR)
+    message = "WorkflowError:\nAt least one job did not complete successfully."
+    run.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+    said = run.stream.getvalue()
+    assert f"failed: measure gemm on cpu, round 1; the end of its log, {log}:" in said
+    assert "  error: no such preset\n" in said and "line 98" in said and "line 2\n" not in said
+    assert f"Logs: {tmp_path}/logs and own.log" in said and "the same command goes on" in said
+    assert "RuleException" not in said and "WorkflowError" not in said and "Exiting" not in said
+
+
+def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.begin()
+    log = run.start(run.left[0])
+    run.log(None, "Terminating processes on user request, this might take some time.")
+    run.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
+    message = "WorkflowError:\nAt least one job did not complete successfully."
+    run.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+    (line,) = run.stream.getvalue().splitlines()[1:]
+    assert "interrupted: what was finished is kept; the same command goes on from there" in line
+
+
+@pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
+def test_what_is_no_run_speaks_in_snakemakes_words(tmp_path: Path, level: int) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.log(None, "Congratulations, your workflow is in a good condition!", level)
+    run.shown.close()
+    assert run.stream.getvalue() == "Congratulations, your workflow is in a good condition!\n"
+
+
+def test_a_record_that_cannot_be_told_is_shown_as_it_is(tmp_path: Path) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.begin()
+    run.log(LogEvent.JOB_INFO, "a job of a later Snakemake")
+    run.log(None, "no space left\n", logging.ERROR)
+    assert run.stream.getvalue() == "a job of a later Snakemake\nno space left\n"

@@ -1,0 +1,39 @@
+# A first page after round 1, before the others are measured. Only the default target asks for it, and it costs the study
+# nothing but its time: where it fails, its log says so in one line.
+
+
+# Made and tried is the same here: the marker says that it need not be tried again.
+rule preliminary:
+    input:
+        node=ancient(f"{RESULTS}/node.json"),
+        rounds=lambda wildcards: jobs(1),
+        finished=f"{RESULTS}/nodes/{{node}}/.round.1",
+    output:
+        touch(f"{RESULTS}/nodes/{{node}}/.preliminary"),
+    log:
+        f"{RESULTS}/logs/{{node}}/preliminary.log",
+    # Before any job of round 2, and never beside one.
+    priority: 1
+    conda:
+        "../envs/study.yaml"
+    threads: workflow.cores
+    resources:
+        quiet=100,
+    params:
+        out=f"{RESULTS}/preliminary",
+        nodes=lambda wildcards: f"{RESULTS}/preliminary/nodes/{wildcards.node}",
+        published=config["published"],
+        total=lambda wildcards: rounds()[-1],
+    shell:
+        "( rm -rf {params.out:q} && mkdir -p {params.nodes:q} && cp {input.rounds:q} {params.nodes:q} && "
+        "python -m experiments seal --probe {input.node:q} --rounds {input.rounds:q} --out {params.nodes:q}/node.json && "
+        "python -m report preliminary --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q} "
+        "--rounds {params.total} ) 2> {log:q} || echo 'no preliminary page; the study goes on' >> {log:q}"
+
+
+def first_page(wildcards):
+    """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
+    folder = f"{RESULTS}/nodes/{this_node()['id']}"
+    if len(rounds()) == 1 or Path(f"{folder}/.round.2").exists():
+        return []
+    return f"{folder}/.preliminary"
