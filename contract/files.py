@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import glob
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -24,17 +25,40 @@ from contract.errors import StudyError
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
 
 
+def held_lock(path: Path | str) -> int | None:
+    """An open file that holds a kernel lock until it is closed, or None if another process holds it.
+
+    The file is neither followed, if it is a link, nor written. Raises OSError.
+    """
+    import fcntl  # not on every system
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
 @contextmanager
 def atomic(path: Path | str) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends well.
 
-    A reader, or a run that is killed, sees the old file or the whole new one.
+    A reader, or a run that is killed, sees the old file or the whole new one; what killed runs left is removed.
     Raises OSError if the place cannot be written.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"):
+        with suppress(OSError):
+            # Whoever still writes holds it.
+            if (unheld := held_lock(left)) is not None:
+                left.unlink()
+                os.close(unheld)
+    made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(made)
+    handle = held_lock(name)
     # mkstemp makes private files; a result is as readable as the umask says.
     umask = os.umask(0)
     os.umask(umask)
@@ -44,6 +68,8 @@ def atomic(path: Path | str) -> Iterator[Path]:
         Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def write_text(path: Path | str, text: str) -> None:

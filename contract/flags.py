@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 FLAGS = {
     "busy": "other processes took a share of all cores",
+    "stopped": "the measuring process was stopped from outside, and went on",
     "queued": "the measuring process, or another, waited for a core",
     "steal": "the hypervisor withheld CPU time",
     "throttled": "heat, a power limit or a quota held the device back",

@@ -18,9 +18,9 @@ from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, write_json
 
-# How long a round waits for another that measures on this node: one orphaned by a
-# killed run ends itself within a point.
-PATIENCE_S = 90.0
+# How long a round waits for another that measures on this node: one whose workflow was killed
+# ends within seconds.
+PATIENCE_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -167,12 +167,13 @@ def _run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     with node_lock(PATIENCE_S):
-        started, begun = rounds.utc(), time.perf_counter()
+        begun = time.perf_counter()
         round_.run()
         wall = time.perf_counter() - begun
         about = {
             "seed": seed,
-            "started_utc": started,
+            # Both by the clock at the end: one that is set in mid-round would have the end before the start.
+            "started_utc": rounds.utc(wall),
             "ended_utc": rounds.utc(),
             "wall_s": wall,
             "warmup_s": round_.warmup_s,
@@ -195,6 +196,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         devices = [one for one in devices if one["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
+    if arguments.cores is not None and arguments.cores < 1:
+        raise StudyError(f"--cores {arguments.cores}: a machine has at least 1")
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
     made = plan.full_plan(preset, source, devices, cores)

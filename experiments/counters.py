@@ -6,6 +6,7 @@ Each reading is a few small files of the kernel (under a millisecond in all), ma
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class Totals:
     where the kernel has no pressure stall information (PSI). paged: pages moved to
     and from the disk for want of memory. periods, quota_hits: periods of cgroup quotas,
     and those in which one stopped its tasks. hot: times that heat lowered the processor's clock.
+    stops: times that this process went on after it had been stopped (SIGSTOP), once `count_stops` was called.
     """
 
     at: float
@@ -48,6 +50,21 @@ class Totals:
     periods: float = 0.0
     quota_hits: float = 0.0
     hot: float = 0.0
+    stops: float = 0.0
+
+
+_stops = 0
+
+
+def count_stops() -> None:
+    """From now on, count how often this process goes on after having been stopped: no other counter shows that."""
+
+    def went_on(*_: object) -> None:
+        global _stops
+        _stops += 1
+
+    if hasattr(signal, "SIGCONT"):
+        signal.signal(signal.SIGCONT, went_on)
 
 
 def read_totals(process: psutil.Process) -> Totals:
@@ -69,6 +86,7 @@ def read_totals(process: psutil.Process) -> Totals:
         periods=periods,
         quota_hits=hits,
         hot=heat_stops(),
+        stops=_stops,
     )
 
 

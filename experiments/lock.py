@@ -1,21 +1,33 @@
-"""One measuring process per node, whoever started it."""
+"""One measuring process per node and user, whichever folder it was started in."""
 
 from __future__ import annotations
 
-import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import StudyError
+from contract.files import held_lock
+
+# Not TMPDIR or XDG_RUNTIME_DIR: they differ between the sessions of one user, the node does not.
+PLACE = Path("/tmp")
 
 
 def lock_path() -> Path:
-    """Where the lock of this node lies: the same for every user and working directory."""
-    # Not tempfile.gettempdir(): TMPDIR differs between users, the node does not.
-    return Path("/tmp/does-ai-need-a-gpu.node.lock")
+    """Where the lock of this user on this node lies, in a folder that nobody else can write to.
+
+    Raises StudyError if there is another thing in the folder's place.
+    """
+    folder = PLACE / f"does-ai-need-a-gpu-{os.geteuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    seen = folder.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
+        raise StudyError(f"{folder}: not a folder that only you can write to: remove it, and try again")
+    return folder / "node.lock"
 
 
 @contextmanager
@@ -24,37 +36,18 @@ def node_lock(patience_s: float) -> Iterator[None]:
 
     A kernel lock: it vanishes with the process that holds it, however that ends.
     Waits up to `patience_s` seconds for another holder (a round orphaned by a
-    killed run stops by itself within a point). Raises StudyError naming the holder.
+    killed run ends within seconds). Raises StudyError.
     """
     path = lock_path()
-    handle = _open(path)
+    deadline = time.monotonic() + patience_s
+    while (handle := held_lock(path)) is None:
+        if time.monotonic() > deadline:
+            raise StudyError(
+                "this machine is being measured by another process of yours: two measurements at once would spoil "
+                "each other. Wait for it, or stop it, and try again."
+            )
+        time.sleep(0.2)
     try:
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    holder = os.pread(handle, 200, 0).decode(errors="replace").strip()
-                    raise StudyError(
-                        f"this machine is being measured by another process ({holder or 'unknown'}): two "
-                        "measurements at once would spoil each other. Wait for it, or stop it, and try again."
-                    ) from None
-                time.sleep(0.2)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()}".encode(), 0)
         yield
     finally:
         os.close(handle)
-
-
-def _open(path: Path) -> int:
-    """Open the lock file without truncating it: the text inside belongs to the holder."""
-    try:
-        # Not O_CREAT at once: Linux refuses that for another user's file in a sticky folder.
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.fchmod(handle, 0o666)
-        return handle

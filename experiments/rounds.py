@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import selectors
 import shutil
@@ -16,14 +15,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 from tqdm import tqdm
 
-from contract.errors import StudyError
 from contract.tables import SAMPLES
 from experiments import environment
 from experiments.sweep import Point, Sweep
@@ -32,12 +29,6 @@ from experiments.sweep import Point, Sweep
 # for building its data, hangs.
 HANG_FACTOR = 5.0
 HANG_CONSTANT_S = 60.0
-# Set by the workflow to its own process: when that is gone, nobody waits for this round.
-COORDINATOR = "STUDY_COORDINATOR_PID"
-
-
-class Abandoned(StudyError):  # noqa: N818 - what happened, not what is wrong
-    """The workflow that asked for this round is gone."""
 
 
 @dataclass
@@ -62,17 +53,12 @@ class Round:
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points. Raises Abandoned when the workflow that asked has been killed."""
+        """Measure all points."""
         points = [point for point in self.sweep.points(self.device_kind) if self.number <= point.rounds]
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
-        present = _coordinator()
         workers = _Workers(self.command, self.log)
         title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
-
-        def wanted() -> None:
-            if not present():
-                raise Abandoned(f"{title}: the workflow that asked for it is gone; stopped, nothing written")
 
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
@@ -89,7 +75,6 @@ class Round:
                 nrows=size.lines,
             ) as bar:
                 for point in bar:
-                    wanted()
                     if point in self.left_out:
                         self._note(point, {"status": "skipped", "reason": self.why_left_out})
                         continue
@@ -99,7 +84,6 @@ class Round:
                         continue
                     worker = workers.started_with(self.sweep.experiment.environment(dict(point.params)))
                     self._note(point, worker.measure(self._order(point), point.point_s))
-            wanted()
         finally:
             self.workers = workers.stop()
             self.environments = workers.environments
@@ -268,16 +252,17 @@ def _death(code: int) -> str:
     return f"the measuring process ended with exit code {code}"
 
 
-def _coordinator() -> Any:
-    """A function that says whether the workflow that asked for this round still runs."""
-    try:
-        workflow = psutil.Process(int(os.environ[COORDINATOR]))
-    except (KeyError, ValueError):
-        return lambda: True
-    except psutil.NoSuchProcess:
-        return lambda: False
-    # psutil compares start times: another process with the same number does not pass for it.
-    return lambda: workflow.is_running() and workflow.status() != psutil.STATUS_ZOMBIE
+def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
+    points = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
+            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
+            points[kind].append(row["value"])
+    for index, unit in enumerate(("GFLOP/s", "GB/s")):
+        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
+            return f", at most {fastest / 1e9:.3g} {unit}"
+    return ""
 
 
 def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -306,9 +291,9 @@ def table(measured: Round, node: str, run: str) -> Any:
     return frame.astype({name: str(column.dtype) for name, column in SAMPLES.columns.items()})
 
 
-def utc() -> str:
-    """Now, in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def utc(ago_s: float = 0.0) -> str:
+    """So many seconds ago, in UTC, to the second."""
+    return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def round_seed(base: int, experiment: str, device: str, number: int) -> int:

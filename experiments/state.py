@@ -162,6 +162,8 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     flags = []
     if other > BUSY_SHARE:
         flags.append(Flag("busy", f"{other:.0%} other load"))
+    if rise("stops"):
+        flags.append(Flag("stopped", "by a signal, and went on"))
     if queued > QUEUED_SHARE:
         flags.append(Flag("queued", f"waited for a core {min(queued, 1.0):.0%} of the time"))
     if steal > STEAL_SHARE:

@@ -19,7 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contract.ending import end_with_parent
 from contract.errors import StudyError
+from experiments.counters import count_stops
 from experiments.devices import Device, open_device
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
@@ -47,6 +49,8 @@ class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an er
 
 def serve() -> None:
     """Read points from standard input until it closes; answer each on standard output."""
+    end_with_parent()
+    count_stops()
     # Libraries print to descriptor 1 as they like: the answers get a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Sequence
 
+from contract.ending import end_when_told
 from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
     """The command line, loaded here so that an interrupt while it loads is put into words too."""
+    end_when_told()
     from report.cli import main as cli
 
     return cli(argv)

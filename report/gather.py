@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as arrow
 from pyarrow import csv, parquet
 
+from contract import ending
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
 from report.metadata import write_datapackage
@@ -148,7 +149,7 @@ def _parts(folders: Sequence[Folder]) -> Iterator[_Part]:
         return
     with (
         TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as between,
-        ProcessPoolExecutor(workers, get_context("spawn")) as pool,
+        ending.pool(workers, get_context("spawn")) as pool,
     ):
         # A window, so that what is done does not pile up before it is written.
         ahead: deque[Future[_Part]] = deque()

@@ -76,7 +76,7 @@ class Progress(logging.Handler):
         self._spent = {"measure": [0.0, 0.0], "rest": [0.0, 0.0]}
         self._left_s: float | None = None
         self._known: set[str] = set()
-        self._round, self._failed = 0, False
+        self._round, self._failed, self._interrupted = 0, False, False
         self._plan: dict[str, Any] = {}
         # tqdm's own thread would wake up during samples.
         tqdm.monitor_interval = 0
@@ -172,9 +172,11 @@ class Progress(logging.Handler):
     def _fail(self, error: dict[str, Any]) -> None:
         job = self._jobs.get(error["jobid"], {})
         self._failed = True
+        if self._interrupted:
+            return
         self._say(f"failed: {_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
         for log in error["log"]:
-            for line in _lines(log)[-ERROR_LINES:]:
+            for line in _lines(log)[-ERROR_LINES:] or ["(it is empty)"]:
                 self._say(f"  {line}")
 
     def _other(self, message: str, record: logging.LogRecord) -> None:
@@ -182,8 +184,9 @@ class Progress(logging.Handler):
             self._say(message)
             self._say_where()
         elif message.startswith("Terminating processes on user request"):
+            self._interrupted = True
             self._say(f"interrupted: {GO_ON}")
-        elif record.levelno >= logging.WARNING:
+        elif record.levelno >= logging.WARNING and not self._interrupted:
             if "At least one job did not complete successfully" in message and self._failed:
                 own = "".join(f" and {path}" for path in self._own_logs())
                 self._say(f"stopped: {GO_ON}. Logs: {self._results}/logs{own}")

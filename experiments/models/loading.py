@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import io
 import itertools
 import random
-import signal
-import sys
 import time
 import unicodedata
 from abc import abstractmethod
@@ -23,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from contract.ending import end_with_parent
 from experiments.devices import Device
 from experiments.models import data
 from experiments.models.zoo import Entry
@@ -42,7 +40,6 @@ SHIFT, TURN = 1 / 8, 10.0
 LEAST_AREA = 0.08
 # The time of one sample is the mean of so many, taken so many times.
 DECODED, TIMES = 16, 8
-_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
 class Samples(Dataset[Batch]):
@@ -276,9 +273,3 @@ class Feed:
             return 0.0
         batches = [[one.cpu() for one in self.next()] for _ in range(2)]
         return largest(*(self.samples.wrong(inputs, targets) for inputs, targets in batches))
-
-
-def end_with_parent(_: int) -> None:
-    """Have Linux end this process with the one that started it; elsewhere the loader's workers look every 5 s."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,8 +1,6 @@
 """Children that answer in lines of JSON and end with their parent, whatever ends it.
 
-A child is given its orders in one line on standard input, which then stays open: when it
-closes, the parent is gone (the system closes what a killed process held), and the child
-ends itself at once. So no server outlives the process that measures it.
+A child is given its orders in one line on standard input. No server outlives the process that measures it.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ import os
 import selectors
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from contract.ending import end_with_parent
 from experiments import hardware
 from experiments.work import Unsupported
 
@@ -100,7 +98,7 @@ def stop_all() -> None:
 
 
 def orders() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
-    """In a child: its orders, and a function that answers. From now on it ends when its parent does.
+    """In a child: its orders, and a function that answers. It ends when its parent does.
 
     It is held to the logical CPUs `cpus` of its orders.
     """
@@ -117,19 +115,13 @@ def orders() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     asked: dict[str, Any] = json.loads(line)
     # Before there is a second thread, and before PyTorch starts its own: each is held where its maker is.
     pin(asked["cpus"])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
     def answer(told: Mapping[str, Any]) -> None:
         answers.write(json.dumps(told, allow_nan=False) + "\n")
         answers.flush()
 
     return asked, answer
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
 
 
 def wait_until(done: Callable[[], bool], seconds: float) -> bool:

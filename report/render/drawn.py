@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from contract import ending
 from report.processors import processors
 from report.render.figures import Drawing, paint, reuse
 
@@ -29,7 +29,7 @@ def draw(drawings: Sequence[Drawing], folder: Path, earlier: Path | None) -> int
     context = get_context("forkserver" if os.name == "posix" else "spawn")
     if os.name == "posix":
         context.set_forkserver_preload(sorted({drawing.draw.__module__ for drawing, _ in wanted}))
-    with ProcessPoolExecutor(min(processors(), len(wanted)), context) as pool:
+    with ending.pool(min(processors(), len(wanted)), context) as pool:
         drawn = [pool.submit(paint, drawing, folder, key) for drawing, key in wanted]
         for one in drawn:
             one.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import matplotlib
 import pypandoc
 import typst
 
+from contract import ending
 from report.render.packed import pack
 
 # matplotlib brings the font that the figures and signs are set in, so that no system font is needed.
@@ -95,6 +95,6 @@ def _convert(folder: Path, to: str, name: str, *options: str) -> None:
     Its own process has that working folder: pypandoc would change it for all threads of this one.
     """
     words = [pypandoc.get_pandoc_path(), "index.qmd", f"--from={READS}", f"--to={to}", f"--output={name}"]
-    ran = subprocess.run([*words, *_SHARED, *options], cwd=folder, capture_output=True, text=True, check=False)
+    ran = ending.run([*words, *_SHARED, *options], cwd=folder)
     if ran.returncode:
         raise RuntimeError(f"pandoc --to {to} failed (exit {ran.returncode}): {ran.stderr.strip()}")

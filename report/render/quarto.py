@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from contract import ending
 from contract.errors import StudyError
 from report.render.packed import pack
 from report.render.pandoc import FONTS, STANDARD
@@ -90,12 +91,9 @@ def _render(folder: Path, program: str, target: str, made: str) -> None:
     # Quarto's typst has fonts of its own and those of the system; the signs of the verdicts need ours. Quarto takes
     # an absolute path for one within the project, and no notice of -M; TYPST_FONT_PATHS would replace its own.
     (folder / _LOCAL).write_text(json.dumps({"font-paths": [os.path.relpath(FONTS, folder)]}), encoding="utf-8")
-    ran = subprocess.run(
+    ran = ending.run(
         [program, "render", ".", "--to", target, "--no-execute"],
         cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
         # Its words are passed on where colours would be noise.
         env={**os.environ, "NO_COLOR": "1"},
     )

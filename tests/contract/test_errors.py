@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from contract import ending
 from contract.errors import StudyError, run_command
 
 
@@ -54,6 +55,7 @@ def test_an_interrupt_while_a_command_loads_is_put_into_words(
             if name == f"{package}.cli":
                 raise KeyboardInterrupt
 
+    monkeypatch.setattr(ending, "end_when_told", lambda: None)
     monkeypatch.delitem(sys.modules, f"{package}.cli", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
     with pytest.raises(SystemExit) as ended:

@@ -145,6 +145,7 @@ def test_an_unknown_device_names_those_there_are() -> None:
 
 def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "lock"
+    path.write_text("whatever")
     monkeypatch.setattr(lock, "lock_path", lambda: path)
     script = (
         "import sys, pathlib; from experiments import lock; "
@@ -157,16 +158,42 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with (
-        pytest.raises(StudyError, match=rf"being measured by another process \(process {holder.pid}\)"),
-        lock.node_lock(0.1),
-    ):
+    with pytest.raises(StudyError, match="being measured by another process of yours"), lock.node_lock(0.1):
         pass
     holder.kill()
     holder.wait()
     # The lock died with its holder: no file has to be removed by hand.
     with lock.node_lock(5):
-        assert path.exists()
+        assert path.read_text() == "whatever"
+
+
+def test_the_lock_follows_no_link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    precious, path = tmp_path / "precious", tmp_path / "lock"
+    precious.write_text("whatever")
+    path.symlink_to(precious)
+    monkeypatch.setattr(lock, "lock_path", lambda: path)
+    with pytest.raises(OSError, match="symbolic links"), lock.node_lock(0):
+        pass
+    assert precious.read_text() == "whatever"
+
+
+@pytest.mark.parametrize("instead", ["a link", "a file", "open to others"])
+def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
+    instead: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lock, "PLACE", tmp_path)
+    assert lock.lock_path().parent.stat().st_mode & 0o777 == 0o700
+    folder = lock.lock_path().parent
+    folder.rmdir()
+    if instead == "a link":
+        folder.symlink_to(tmp_path)
+    elif instead == "a file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(StudyError, match="remove it"):
+        lock.lock_path()
 
 
 def test_run_refuses_what_it_cannot_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One bad point never costs the others, and a round that nobody waits for writes nothing."""
+"""One bad point never costs the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from contract.tables import read_samples, write_samples
 from experiments import rounds
 from experiments.registry import Experiment, _parameters
-from experiments.rounds import Abandoned, Round
+from experiments.rounds import Round
 from experiments.state import Reading
 from experiments.sweep import Sweep
 from tests.experiments import broken_worker
@@ -45,7 +45,6 @@ def make(hows: list[str], **changes: Any) -> Round:
 @pytest.fixture(autouse=True)
 def from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    monkeypatch.delenv(rounds.COORDINATOR, raising=False)
 
 
 def outcomes(measured: Round) -> dict[str, tuple[str, str]]:
@@ -148,18 +147,6 @@ def test_a_block_of_the_first_rounds_is_not_in_later_ones(number: int, expected:
     measured.number = number
     measured.run()
     assert set(by_how(measured)) == expected
-
-
-def test_a_round_whose_workflow_is_gone_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    monkeypatch.setenv(rounds.COORDINATOR, str(gone.pid))
-    with pytest.raises(Abandoned, match="the workflow that asked for it is gone"):
-        make(["right"]).run()
-    monkeypatch.setenv(rounds.COORDINATOR, str(os.getpid()))
-    present = make(["right"])
-    present.run()
-    assert len(present.rows) > 0
 
 
 def test_the_order_is_shuffled_by_the_seed() -> None:

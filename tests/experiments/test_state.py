@@ -37,6 +37,7 @@ def words(**rises: float) -> list[str]:
         ({"periods": 3.0, "quota_hits": 2.0}, ["throttled: cgroup quota in 67% of its periods"]),
         ({"periods": 3.0}, []),
         ({"hot": 1.0}, ["throttled: heat"]),
+        ({"stops": 1.0}, ["stopped: by a signal, and went on"]),
         ({"stalled": 0.12}, ["memory: stalled 12% of the time"]),
         ({"stalled": 0.01}, []),
         ({"paged": 1200.0}, ["memory: 1,200 pages a second from or to the disk"]),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,14 @@ class Clone:
     """A checkout in a folder of its own, whose commands run with this interpreter's environment."""
 
     path: Path
+    extra: dict[str, str] = field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
         own = {key: value for key, value in os.environ.items() if not key.startswith(("STUDY_", "PYTEST_"))}
         own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
         own.pop("PYTHONPATH", None)
-        return own
+        return own | self.extra
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command in a process group of its own; its output goes to `said`."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from contract.tables import read_samples
+from tests.workflow import kills
 from tests.workflow.conftest import Clone
 
 pytestmark = pytest.mark.slow
@@ -41,9 +40,7 @@ def lingering(clone: Clone) -> Clone:
     return clone
 
 
-def command(clone: Clone) -> tuple[str, ...]:
-    node = clone.run(sys.executable, "-m", "experiments", "probe", "--id").stdout.strip()
-    return ("snakemake", "--cores", "all", "--config", "preset=mine.yaml", "--", f"results/nodes/{node}/node.json")
+COMMAND = ("snakemake", "--cores", "all", "--config", "preset=mine.yaml", "--", "measured")
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
@@ -63,40 +60,35 @@ def measuring(clone: Clone, number: int) -> list[psutil.Process]:
     return found
 
 
-def test_kill_and_the_same_command_again(lingering: Clone) -> None:
-    words = command(lingering)
-    first = lingering.start(*words)
-    wait_for(lambda: len(lingering.rounds) == 1 and measuring(lingering, 2))
-    orphans = measuring(lingering, 2)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    kept = lingering.rounds
-    again = lingering.run(*words)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert not any(orphan.is_running() and orphan.status() != psutil.STATUS_ZOMBIE for orphan in orphans)
-    assert len(lingering.rounds) == 3
-    for name, written in kept.items():
-        assert lingering.rounds[name] == written, "a finished round was measured twice"
-    (folder,) = {path.parent for path in (lingering.path / "results").glob("nodes/*/*.parquet")}
-    runs = [read_samples(path)[0]["run"].unique().tolist() for path in sorted(folder.glob("*.parquet"))]
-    assert all(len(run) == 1 for run in runs)
-    assert len({run[0] for run in runs}) == 3
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".clock")] == []
+def test_a_study_that_was_ended_goes_on_with_the_same_command(tmp_path: Path) -> None:
+    """A short form of `python -m tests.workflow.kills`."""
+    chain = kills.Chain(kills._clone(tmp_path, 0), *list(kills.COMMANDS.items())[1])
+    chance = random.Random(0)
+    ends = [("run 1", "KILL", False), ("run 2", "INT", True), ("run 3", "TERM", False), ("render", "HUP", False)]
+    for stage, name, whole_group in ends:
+        chain.kill(stage, name, whole_group, chance)
+        assert "Traceback" not in (chain.clone.path / "said").read_text()
+    assert [kill for kill in chain.kills if kill.orphans] == []
+    assert chain.finish() == []
 
 
-def test_an_interrupt_keeps_finished_rounds(lingering: Clone) -> None:
-    words = command(lingering)
-    first = lingering.start(*words)
-    # The log is there once the second round is past the interpreter's own start.
-    wait_for(lambda: list(lingering.path.glob("results/logs/*/clock.cpu.2.log")))
-    os.killpg(first.pid, signal.SIGINT)
-    assert first.wait(timeout=60) != 0
-    kept = lingering.rounds
-    assert len(kept) == 1
-    assert "Traceback" not in (lingering.path / "said").read_text()
-    again = lingering.run(*words)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert {name: lingering.rounds[name] for name in kept} == kept
+@pytest.mark.parametrize("words", [("--cores", "0"), ("--cores", "all", "--config", "results=a{b}")])
+def test_what_cannot_be_is_refused_in_a_line(clone: Clone, words: tuple[str, ...]) -> None:
+    refused = clone.run("snakemake", *words)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith("error: ")
+    assert not (clone.path / "results").exists()
+
+
+def test_the_name_of_the_results_is_no_command(clone: Clone) -> None:
+    (clone.path / "mine.yaml").write_text(kills.PRESET)
+    name = "of $(touch one) 'me; touch two' \"&"
+    done = clone.snakemake(
+        "--config", "preset=mine.yaml", "published=nobody", f"results={name}", "--", f"{name}/verdicts.json"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (clone.path / name / "verdicts.json").is_file()
+    assert not [one for one in ("one", "two") if (clone.path / one).exists()]
 
 
 def test_results_of_the_first_edition_are_gone_on_with_under_their_name(clone: Clone) -> None:
@@ -113,10 +105,9 @@ def test_results_of_the_first_edition_are_gone_on_with_under_their_name(clone: C
 
 
 def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
-    words = command(lingering)
-    first = lingering.start(*words)
+    first = lingering.start(*COMMAND)
     wait_for(lambda: measuring(lingering, 1))
-    second = lingering.run(*words)
+    second = lingering.run(*COMMAND)
     assert second.returncode != 0
     assert "error: another run is at work in results" in second.stderr
     assert first.wait(timeout=120) == 0

@@ -130,6 +130,18 @@ def test_a_failure_shows_the_jobs_own_words_and_where_the_logs_are(tmp_path: Pat
     assert "RuleException" not in said and "WorkflowError" not in said and "Exiting" not in said
 
 
+def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.begin()
+    log = run.start(run.left[0])
+    run.log(None, "Terminating processes on user request, this might take some time.")
+    run.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
+    message = "WorkflowError:\nAt least one job did not complete successfully."
+    run.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+    (line,) = run.stream.getvalue().splitlines()[1:]
+    assert "interrupted: what was finished is kept; the same command goes on from there" in line
+
+
 @pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
 def test_what_is_no_run_speaks_in_snakemakes_words(tmp_path: Path, level: int) -> None:
     run = Run(tmp_path, io.StringIO())

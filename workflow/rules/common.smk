@@ -1,18 +1,19 @@
 # Settings, and what has to be true before anything is measured.
 
-import fcntl
-
 WORKFLOW = Path(str(workflow.current_basedir)).parent
 
 from contract.errors import StudyError
-from contract.files import bounded, check, read_json
+from contract.ending import COORDINATOR, pass_on
+from contract.files import bounded, check, held_lock, read_json
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
     PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
 )
-# A round whose workflow was killed must not go on for nobody: it watches this process.
-os.environ.update(STUDY_COORDINATOR_PID=str(os.getpid()))
+# What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
+# Not inherited further: on another computer it is another process.
+pass_on(int(os.environ.pop("STUDY_MAKE_PID", 0)))
+os.environ[COORDINATOR] = str(os.getpid())
 
 # Raise this when rounds measured before must not be mixed with those measured after.
 PROTOCOL = 2
@@ -61,6 +62,8 @@ def writable(folder):
 
 
 checked_config()
+if workflow.cores is not None and workflow.cores < 1:
+    stop(f"--cores {workflow.cores}: measuring needs at least 1, or all")
 RESULTS = config["results"].rstrip("/")
 # Snakemake keeps its own notes in the working directory.
 for folder in (RESULTS, "."):
@@ -99,10 +102,11 @@ def hold_run_lock():
     """
     global RUN_LOCK
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
-    RUN_LOCK = open(f"{RESULTS}/.run.lock", "w")
     try:
-        fcntl.flock(RUN_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        RUN_LOCK = held_lock(f"{RESULTS}/.run.lock")
+    except OSError as refusal:
+        stop(f"{RESULTS}/.run.lock: cannot be opened ({refusal.strerror}): remove it")
+    if RUN_LOCK is None:
         stop(
             f"another run is at work in {RESULTS}: wait for it, or stop it, and give the same command again"
         )

@@ -24,4 +24,4 @@ rule gather:
         nodes=[config["published"], f"{RESULTS}/nodes"],
         out=subpath(output.samples, parent=True),
     shell:
-        "python -m report gather --nodes {params.nodes} --out {params.out} 2> {log}"
+        "python -m report gather --nodes {params.nodes:q} --out {params.out:q} 2> {log:q}"

@@ -24,4 +24,4 @@ rule judge:
     params:
         data=subpath(input.summary, parent=True),
     shell:
-        "python -m report judge --data {params.data} --out {output.json} 2> {log}"
+        "python -m report judge --data {params.data:q} --out {output.json:q} 2> {log:q}"

@@ -20,5 +20,5 @@ rule lint:
         data=subpath(input.summary, parent=True),
         report=subpath(input.html, parent=True),
     shell:
-        "python -m report lint --verdicts {input.verdicts} --data {params.data} --report {params.report} "
-        "> {output} 2> {log} || test -s {output}; test -s {log} || cp {output} {log}"
+        "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
+        "> {output:q} 2> {log:q} || test -s {output:q}; test -s {log:q} || cp {output:q} {log:q}"

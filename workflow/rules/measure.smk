@@ -39,7 +39,6 @@ rule measure:
         left_out=left_out,
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
-        "python -m experiments run {wildcards.experiment} --device {params.device} "
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
         "--round {wildcards.round:q} --preset {params.preset:q} --node {input.node:q} --plan {input.plan:q} "
         "--seed {params.seed} --out {output:q} 2> {log:q}"
@@ -55,7 +54,7 @@ rule finish_round:
     conda:
         "../envs/study.yaml"
     shell:
-        "echo '{input}' > {log}"
+        "echo {input:q} > {log:q}"
 
 
 rule seal:
@@ -70,7 +69,7 @@ rule seal:
     conda:
         "../envs/study.yaml"
     shell:
-        "python -m experiments seal --probe {input.node} --rounds {input.rounds} --out {output} 2> {log}"
+        "python -m experiments seal --probe {input.node:q} --rounds {input.rounds:q} --out {output:q} 2> {log:q}"
 
 
 # All that a machine has to do which others make the report of.

@@ -37,6 +37,6 @@ rule report:
         # The report takes its place.
         preliminary=f"{RESULTS}/preliminary",
     shell:
-        "python -m report render --verdicts {input.verdicts} --data {params.data} "
-        "--out {params.out} --renderer {params.renderer} {params.published:q} 2> {log} "
+        "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} "
+        "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
         "&& rm -rf {params.preliminary:q}"

@@ -27,5 +27,5 @@ rule site:
         report=subpath(input.html, parent=True),
         published=PUBLISHED_WORDS,
     shell:
-        "python -m report site --verdicts {input.verdicts} --data {params.data} --report {params.report} "
-        "{params.published:q} 2> {log}"
+        "python -m report site --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
+        "{params.published:q} 2> {log:q}"
