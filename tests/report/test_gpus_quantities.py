@@ -47,7 +47,7 @@ def test_spread_is_that_of_arithmetic_of_bandwidth_or_none(synthetic: Factory) -
 
 
 def test_a_model_that_some_gpu_cannot_hold_has_no_number_but_words(synthetic: Factory, tmp_path: Path) -> None:
-    node = model(model(synthetic("node-a"), "large", 1e12, 4e9, 10), "waits", 1e3, 1e3, 1000)
+    node = model(model(synthetic("node-a"), "large", 1e12, 4e9, 10), "waits", 1e3, 2e3, 1000)
     found = evidence(synthetic, node)
     large = of("roofline.spread_over_gpus", found, model="large")
     assert value(large) == math.inf and "NVIDIA L4" in large.frame["detail"].iloc[0]
