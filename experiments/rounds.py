@@ -265,19 +265,6 @@ def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
-    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
-    points = defaultdict(list)
-    for row in rows:
-        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
-            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
-            points[kind].append(row["value"])
-    for index, unit in enumerate(("GFLOP/s", "GB/s")):
-        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
-            return f", at most {fastest / 1e9:.3g} {unit}"
-    return ""
-
-
 def _tally(statuses: list[str]) -> str:
     counts = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
     return ", ".join(f"{count} {status}" for status, count in counts.items())

@@ -150,6 +150,14 @@ def jobs(round):
     ]
 
 
+def first_page(wildcards):
+    """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
+    folder = f"{RESULTS}/nodes/{this_node()['id']}"
+    if len(rounds()) == 1 or Path(f"{folder}/.round.2").exists():
+        return []
+    return f"{folder}/.preliminary"
+
+
 def published():
     """Files of published nodes: inputs only, whatever their checkout's dates say."""
     return [

@@ -29,11 +29,3 @@ rule preliminary:
         "python -m experiments seal --probe {input.node:q} --rounds {input.rounds:q} --out {params.nodes:q}/node.json && "
         "python -m report preliminary --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q} "
         "--rounds {params.total} ) 2> {log:q} || echo 'no preliminary page; the study goes on' >> {log:q}"
-
-
-def first_page(wildcards):
-    """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
-    folder = f"{RESULTS}/nodes/{this_node()['id']}"
-    if len(rounds()) == 1 or Path(f"{folder}/.round.2").exists():
-        return []
-    return f"{folder}/.preliminary"
