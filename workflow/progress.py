@@ -31,6 +31,8 @@ STAGES = {
 # What their logs' last lines say is told; the site's is of no interest to who looks on.
 TOLD = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
+# Fewer bytes than this hold no log.
+FULL = 100_000
 GO_ON = "what was finished is kept; the same command goes on from there"
 
 
@@ -178,6 +180,9 @@ class Progress(logging.Handler):
         for log in error["log"]:
             for line in _lines(log)[-ERROR_LINES:] or ["(it is empty)"]:
                 self._say(f"  {line}")
+        # Then the log could not say it either.
+        if shutil.disk_usage(self._results).free < FULL:
+            self._say(f"  {self._results}: the disk is full: free some space")
 
     def _other(self, message: str, record: logging.LogRecord) -> None:
         if message.startswith("Nothing to be done"):

@@ -63,7 +63,7 @@ def render(
         drawn = _write_source(scratch, told, drawings, out / "figures")
         _write_reviews(scratch, document, url)
         standard, chosen = _rendered(scratch, chosen, renderer)
-        inline(scratch / "index.html", [_joined("scripts/*.js"), *scripts_of(_joined("page.html"))])
+        inline(scratch / "index.html", [joined("scripts/*.js"), *scripts_of(joined("page.html"))])
         head.put(scratch / "index.html", head.head(document, url))
         made = _move(scratch, out)
     finally:
@@ -140,11 +140,11 @@ def _write_source(folder: Path, told: dict, drawings: list[Drawing], earlier: Pa
     (folder / "index.qmd").write_text(source, encoding="utf-8")
     for name in (*_BESIDE, _PANDOCS):
         shutil.copyfile(TEMPLATES / name, folder / name)
-    (folder / "report.css").write_text(_joined("styles/*.css"), encoding="utf-8")
+    (folder / "report.css").write_text(joined("styles/*.css"), encoding="utf-8")
     return drawn
 
 
-def _joined(pattern: str) -> str:
+def joined(pattern: str) -> str:
     """The templates of this kind in one text, in the order of their names."""
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.glob(pattern)))
 
@@ -155,7 +155,7 @@ def _write_reviews(folder: Path, document: dict, url: str) -> None:
     reviews = as_script(claim_reviews(document, url, words.MEANING))
     tried = rejudged.as_script(document["verdicts"])
     # Both renderers put this file at the end of the page.
-    script = f"<script>\n{_joined('scripts/*.js')}</script>\n"
+    script = f"<script>\n{joined('scripts/*.js')}</script>\n"
     (folder / "report-script.html").write_text(reviews + tried + script, encoding="utf-8")
 
 

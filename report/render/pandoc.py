@@ -37,13 +37,13 @@ def render(folder: Path) -> str:
     or typst.TypstError if the source is broken: a defect of ours.
     """
     with ThreadPoolExecutor(1) as beside:
-        page = beside.submit(_page, folder)
+        page = beside.submit(write_page, folder)
         standard = typeset(folder)
         page.result()
     return standard
 
 
-def _page(folder: Path) -> None:
+def write_page(folder: Path) -> None:
     _convert(
         folder,
         "html5",

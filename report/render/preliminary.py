@@ -15,7 +15,7 @@ from report.gather import gather
 from report.gathered import read_gathered
 from report.judge import CLAIMS, judge
 from report.reference import REFERENCE, read_reference
-from report.render import TEMPLATES, _joined, pandoc
+from report.render import TEMPLATES, joined, pandoc
 from report.render.markdown import environment
 from report.render.page import context
 
@@ -35,9 +35,9 @@ def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
         write_text(scratch / "index.qmd", source)
         for name in ("_quarto.yml", "report.lua", "page.html"):
             shutil.copyfile(TEMPLATES / name, scratch / name)
-        write_text(scratch / "report.css", _joined("styles/*.css"))
+        write_text(scratch / "report.css", joined("styles/*.css"))
         write_text(scratch / "report-script.html", "")
-        pandoc._page(scratch)
+        pandoc.write_page(scratch)
         return (scratch / "index.html").replace(out / "index.html")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from contract.tables import read_samples, write_samples
 from experiments import rounds
+from experiments.cli import main
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Round
 from experiments.state import Reading
@@ -219,3 +221,31 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # how Linux says that the other side has been closed
         return b""
+
+
+def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    back_s = 0.0
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(seconds=back_s)
+
+    def set_back(self: Round) -> None:
+        nonlocal back_s
+        measure(self)
+        back_s = 3600.0
+
+    measure = Round.run
+    monkeypatch.setattr(rounds, "datetime", Clock)
+    monkeypatch.setattr(Round, "run", set_back)
+    preset, out = tmp_path / "mine.yaml", tmp_path / "clock.parquet"
+    preset.write_text(
+        "rounds: 1\ntarget: 0.5\npoint_s: 0.05\nround_s: 60\nmax_samples: 6\nexperiments:\n  clock:\n    sweep:\n"
+        "      - grid: {backend: [llvm], threads: [1], chain: [1000000]}\n"
+    )
+    assert main(["run", "clock", "--preset", str(preset), "--out", str(out)]) == 0
+    samples, about = read_samples(out)
+    began, ended = (datetime.strptime(about[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_utc", "ended_utc"))
+    assert abs((ended - began).total_seconds() - about["wall_s"]) <= 2
+    assert samples["value"].gt(0).all() and samples["elapsed_s"].le(about["wall_s"]).all()

@@ -43,7 +43,7 @@ experiments:
 """
 CONFIG = ("preset=mine.yaml", "published=nobody")
 MEASURING = ("probe", "plan", "run 1", "run 2", "run 3", "seal")
-STAGES = (*MEASURING, "gather", "judge", "render", "site", "lint")
+STAGES = (*MEASURING[:3], "preliminary", *MEASURING[3:], "gather", "judge", "render", "site", "lint")
 # The README's commands, and the stages that each of them goes through.
 COMMANDS = {
     # -o: the packages are those of this interpreter.
@@ -161,6 +161,7 @@ class Chain:
             if package in ("experiments", "report"):
                 number = re.search(r"--round (\d+)", rest)
                 told = f"{command} {number[1]}" if number else command
+                told = "preliminary" if "/preliminary/" in rest else told
                 if told in STAGES and "--id" not in rest:
                     return told
         return ""
@@ -186,7 +187,7 @@ class Chain:
         self.finished.update(now)
 
 
-_MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+)")
+_MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary)")
 
 
 def _path(mark: str) -> str:
@@ -210,13 +211,13 @@ def campaign(folder: Path, kills: int, names: Sequence[str], seed: int) -> tuple
     """So many kills by each signal at least; all of them, and every fault that came of them."""
     chance, counted = random.Random(seed), Counter[str]()
     made: list[Kill] = []
-    undisturbed = Chain(_clone(folder, 0), *list(COMMANDS.items())[1])
+    undisturbed = Chain(new_clone(folder, 0), *list(COMMANDS.items())[1])
     faults = [f"undisturbed: {fault}" for fault in undisturbed.finish()]
     expected = undisturbed.files()
     for number, (command, stages) in enumerate(itertools.cycle(COMMANDS.items()), 1):
         if min(counted[name] for name in names) >= kills:
             return made, faults
-        chain = Chain(_clone(folder, number), command, stages, dict(undisturbed.lasts))
+        chain = Chain(new_clone(folder, number), command, stages, dict(undisturbed.lasts))
         for stage in stages:
             fewest = min(counted[name] for name in names)
             name = chance.choice([name for name in names if counted[name] == fewest])
@@ -234,7 +235,7 @@ def campaign(folder: Path, kills: int, names: Sequence[str], seed: int) -> tuple
     raise AssertionError
 
 
-def _clone(folder: Path, number: int) -> Clone:
+def new_clone(folder: Path, number: int) -> Clone:
     (folder / str(number)).mkdir()
     return clone_into(folder / str(number) / "a clone")
 
@@ -256,7 +257,7 @@ def table(kills: Sequence[Kill]) -> str:
 
 def stopped(folder: Path) -> int:
     """Stop the process that measures for 20 s in mid-round, go on, and tell what became of samples and verdicts."""
-    chain = Chain(_clone(folder, 0), *list(COMMANDS.items())[1])
+    chain = Chain(new_clone(folder, 0), *list(COMMANDS.items())[1])
     assert not chain.finish()
     path = chain.clone.path / "results"
     before = _verdicts(path)

@@ -62,9 +62,9 @@ def measuring(clone: Clone, number: int) -> list[psutil.Process]:
 
 def test_a_study_that_was_ended_goes_on_with_the_same_command(tmp_path: Path) -> None:
     """A short form of `python -m tests.workflow.kills`."""
-    chain = kills.Chain(kills._clone(tmp_path, 0), *list(kills.COMMANDS.items())[1])
+    chain = kills.Chain(kills.new_clone(tmp_path, 0), *list(kills.COMMANDS.items())[1])
     chance = random.Random(0)
-    ends = [("run 1", "KILL", False), ("run 2", "INT", True), ("run 3", "TERM", False), ("render", "HUP", False)]
+    ends = [("run 1", "KILL", False), ("preliminary", "INT", True), ("run 2", "TERM", False), ("render", "HUP", False)]
     for stage, name, whole_group in ends:
         chain.kill(stage, name, whole_group, chance)
         assert "Traceback" not in (chain.clone.path / "said").read_text()
@@ -208,6 +208,38 @@ def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> Non
     assert refused.returncode == 74
     assert "the file system is read-only" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in failed.stderr + refused.stderr
+
+
+def test_a_disk_that_fills_up_costs_no_finished_round(clone: Clone) -> None:
+    (clone.path / "mine.yaml").write_text(kills.PRESET)
+    out = clone.path / "small"
+    out.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=320m", "none", str(out)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    words = ("snakemake", "--cores", "all", "--config", "preset=mine.yaml", "results=small/results", "--", "measured")
+
+    def written() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in out.glob("results/nodes/*/*.parquet")}
+
+    try:
+        first = clone.start(*words)
+        wait_for(lambda: written() and measuring(clone, 2))
+        with pytest.raises(OSError, match="No space left"), (out / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(2**20)):
+                pass
+        assert first.wait(timeout=120) != 0
+        said, kept = (clone.path / "said").read_text(), written()
+        (out / "ballast").unlink()
+        again = clone.run(*words)
+        after = written()
+    finally:
+        subprocess.run(["umount", str(out)], check=True)
+    assert "the disk is full: free some space" in said
+    assert "Traceback" not in said
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert list(kept) == ["clock.cpu.1.parquet"]
+    assert len(after) == 3 and after.items() >= kept.items()
 
 
 def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study: Clone, tmp_path: Path) -> None:

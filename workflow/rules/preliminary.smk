@@ -27,5 +27,5 @@ rule preliminary:
     shell:
         "( rm -rf {params.out:q} && mkdir -p {params.nodes:q} && cp {input.rounds:q} {params.nodes:q} && "
         "python -m experiments seal --probe {input.node:q} --rounds {input.rounds:q} --out {params.nodes:q}/node.json && "
-        "python -m report preliminary --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q} "
+        "python -m report preliminary --nodes {params.published:q} {params.out:q}/nodes --out {params.out:q} "
         "--rounds {params.total} ) 2> {log:q} || echo 'no preliminary page; the study goes on' >> {log:q}"
