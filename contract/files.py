@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import math
@@ -12,14 +11,15 @@ import re
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from contract.errors import StudyError
+from contract.schema import check, line_of, plain, refuse, short
 
 # The largest of ours has 60 kB, 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
@@ -118,8 +118,6 @@ def _without(value: Any, key: str, mark: str, lists: list[list[Any]]) -> Any:
 
 # Deeper than anything that this project writes; a parser, or what walks its result, falls over from some hundred on.
 MOST_DEPTH = 50
-# Whole numbers fit eight bytes, as they do in tables.
-_MOST_WHOLE = 2**63
 
 
 def read_json(path: Path | str) -> Any:
@@ -156,13 +154,13 @@ def parse_json(data: bytes, where: Path | str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{_short(text)} is not a finite number")
+        raise ValueError(f"{short(text)} is not a finite number")
     return number
 
 
 def _whole(text: str) -> int:
-    if len(text) > 20 or abs(int(text)) >= _MOST_WHOLE:
-        raise ValueError(f"{_short(text)} is too large a whole number")
+    if len(text) > 300:  # what no fraction could tell either
+        raise ValueError(f"{short(text)} is too large a whole number")
     return int(text)
 
 
@@ -249,7 +247,7 @@ def _parsed(path: str, text: str, schema: str) -> bytes:
     bounded(document, path)
     if schema:
         check(document, _schema(schema), path)
-    return pickle.dumps(_plain(document))
+    return pickle.dumps(plain(document))
 
 
 def _parser() -> Any:
@@ -289,24 +287,17 @@ def bounded(document: Any, path: Path | str) -> None:
             within = list(enumerate(node))
         else:
             if isinstance(node, (int, float)) and not abs(node) <= 1e300:
-                _refuse(document, steps, path, "not a finite number")
+                refuse(document, steps, path, "not a finite number")
             return 1
         if id(node) not in sizes:
             sizes[id(node)] = None
             sizes[id(node)] = 1 + sum(size(value, (*steps, key)) for key, value in within)
         known = sizes[id(node)]
         if known is None or known > YAML_VALUES:
-            _refuse(document, steps, path, f"more than {YAML_VALUES:,} values: write out what its aliases stand for")
+            refuse(document, steps, path, f"more than {YAML_VALUES:,} values: write out what its aliases stand for")
         return known or 0
 
     size(document, ())
-
-
-def _refuse(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
-    """Raise StudyError with the line, if the parser knows it, and the key."""
-    line = _line(document, list(steps))
-    where = ".".join(str(step) for step in steps) or "(top level)"
-    raise StudyError(f"{path}{f', line {line}' if line else ''}: {where}: {message}")
 
 
 @lru_cache(maxsize=16)
@@ -315,115 +306,12 @@ def _schema(text: str) -> Any:
     return json.loads(text)
 
 
-def _plain(node: Any) -> Any:
-    """The document as dicts, lists and scalars of Python's own."""
-    if isinstance(node, Mapping):
-        return {str(key): _plain(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_plain(value) for value in node]
-    for kind in (bool, int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
-
-
-def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
-    """Check a document against a JSON Schema (2020-12).
-
-    `document` may come from `read_yaml`'s parser, whose nodes know their lines.
-    Raises StudyError for the most telling violation.
-    """
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    faults = list(Draft202012Validator(anchored(schema)).iter_errors(document))
-    if not faults:
-        return
-    # A misspelt key is also a missing one: the misspelling is what can be mended.
-    fault = next((fault for fault in faults if fault.validator == "additionalProperties"), best_match(iter(faults)))
-    steps = list(fault.absolute_path)
-    message, word = _say(fault)
-    if word is not None:
-        steps.append(word)
-    _refuse(document, steps, path, message)
-
-
-def anchored(schema: Any) -> Any:
-    """The schema with its patterns as JSON Schema means them: `$` is the end, not also before a last line break."""
-    if isinstance(schema, list):
-        return [anchored(one) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    told: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "pattern" and isinstance(value, str):
-            told[key] = _end(value)
-        elif key == "patternProperties":
-            told[key] = {_end(pattern): anchored(one) for pattern, one in value.items()}
-        else:
-            told[key] = anchored(value)
-    return told
-
-
-def _end(pattern: str) -> str:
-    return re.sub(r"(?<!\\)\$\Z", r"\\Z", pattern)
-
-
-def _short(value: Any, most: int = 200) -> str:
-    text = str(value)
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
-def _say(fault: Any) -> tuple[str, str | None]:
-    """The violation in plain words, and the unknown key if it is about one."""
-    allowed: list[str]
-    if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
-        allowed = [str(key) for key in fault.schema.get("properties", {})]
-        unknown = sorted(str(key) for key in fault.instance if key not in allowed)[0]
-        unknown = _short(unknown)
-        return f"unknown key. Allowed: {', '.join(allowed)}.{did_you_mean(unknown, allowed)}", unknown
-    if fault.validator == "enum":
-        allowed = [str(value) for value in fault.validator_value]
-        return f"{_short(repr(fault.instance))} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
-            str(fault.instance), allowed
-        ), None
-    if fault.validator == "type":
-        return f"{_short(repr(_plain(fault.instance)))} is not of type {fault.validator_value}", None
-    if fault.validator == "required":
-        missing = [key for key in fault.validator_value if key not in fault.instance]
-        return f"missing: {', '.join(missing)}", None
-    if fault.validator == "pattern" and "description" in fault.schema:
-        return f"{_short(repr(fault.instance))} is not {fault.schema['description']}", None
-    return _short(fault.message, 400), None
-
-
 def place(path: Path | str, *steps: str | int) -> str:
     """'claims/W15.yaml, line 9': where the value under `steps` stands in a YAML file; the file alone if nowhere."""
     from ruamel.yaml.error import YAMLError
 
     try:
-        line = _line(_parser().load(Path(path).read_text(encoding="utf-8")), list(steps))
+        line = line_of(_parser().load(Path(path).read_text(encoding="utf-8")), list(steps))
     except (OSError, ValueError, YAMLError):
         line = None
     return f"{path}, line {line}" if line else str(path)
-
-
-def did_you_mean(word: str, allowed: list[str]) -> str:
-    """' Did you mean …?' for the nearest allowed word, or nothing."""
-    near = difflib.get_close_matches(word, allowed, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def _line(document: Any, steps: list[Any]) -> int | None:
-    """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
-    line, node = None, document
-    for step in steps:
-        marks = getattr(node, "lc", None)
-        if marks is None or marks.data is None:
-            return line
-        try:
-            position = marks.key(step) if isinstance(node, Mapping) else marks.item(step)
-            line, node = position[0] + 1, node[step]
-        except (KeyError, IndexError, TypeError):
-            return line
-    return line

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import check, parse_json, read_regular, write_json
+from contract.files import parse_json, read_regular, write_json
+from contract.schema import check
 
 # The largest that was published has 3 kB.
 MOST_BYTES = 2**20
@@ -57,7 +58,8 @@ def named(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
     return {"type": "object", "propertyNames": text(), "additionalProperties": values, "maxProperties": most}
 
 
-OPTIONS = named({"anyOf": [text(1000), {"type": ["boolean", "null"]}, {"type": "number"}]})
+_NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
+OPTIONS = named({"anyOf": [text(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = count(2**53)
 _MAYBE = {"anyOf": [text(), {"type": "null"}]}
 _DEVICE = fields(

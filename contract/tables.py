@@ -20,9 +20,10 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import atomic, check, parse_json, read_regular
+from contract.files import atomic, parse_json, read_regular
 from contract.flags import FLAGS, known
 from contract.node import OPTIONS, UTC, count, fields, named, number, several, text
+from contract.schema import check
 
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
@@ -282,10 +283,9 @@ def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     data = read_regular(path, MOST_BYTES)
     try:
         # Files are small: read in one go, they need no reading ahead. A text that stands in many rows is held once.
-        source, names = (
-            arrow.BufferReader(data),
-            [name for name, one in SAMPLES.columns.items() if str(one.dtype) not in _KINDS],
-        )
+        source = arrow.BufferReader(data)
+        there = parquet.read_schema(source).names
+        names = [name for name in there if name in SAMPLES.columns and str(SAMPLES.columns[name].dtype) not in _KINDS]
         with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=names) as file:
             _check_size(file.metadata, path)
             contents = _spelt_out(file.read(use_threads=False), path)

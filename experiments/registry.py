@@ -12,7 +12,7 @@ from enum import EnumType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from experiments import backends
 from experiments.work import Dtype, Footprint, Threads, Work
 

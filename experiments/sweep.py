@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, read_json, read_yaml
+from contract.files import read_json, read_yaml
+from contract.schema import did_you_mean
 from experiments import backends, hardware
 from experiments.registry import COMMON, Experiment, get
 

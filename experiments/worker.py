@@ -90,6 +90,8 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
         if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
             return _outcome("oom", str(error).splitlines()[0])
+        if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
+            return _outcome("unsupported", f"oneDNN: {str(error).splitlines()[0]}")
         traceback.print_exc()
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = (str(error).splitlines() or [""])[0]

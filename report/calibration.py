@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import check, read_json
+from contract.files import read_json
+from contract.schema import check
 from report import stats
 
 TABLE = Path(__file__).parent.parent / "data" / "calibration.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from report.claims import Claim, Part
 from report.quantities import quantities
 from report.reference import read_entries

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, place, read_yaml
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
 from report.quantities import quantities
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, read_yaml
+from contract.files import read_yaml
+from contract.schema import did_you_mean
 from report.exclusion import exclusions
 from report.reference import source
 from report.standing import Carried, opposed, outcome, said, standing

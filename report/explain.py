@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from report.contradictions import contradicting
 from report.rows import read_rows, row_lines
 from report.spans import unspan

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean, place, read_yaml
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
 from report.quantities import Quantity, quantities
 from report.wording import exactly
 

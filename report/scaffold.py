@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import check, did_you_mean, write_text
+from contract.files import write_text
+from contract.schema import check, did_you_mean
 from report.claims import CLOSED, full_schema, read_claims
 from report.quantities import Quantity, quantities
 from report.reference import REFERENCE, read_reference

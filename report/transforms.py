@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from report import stats
 from report.cells import Cells, exact, together
 from report.wording import exactly

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from report.changes import SWAPS, Changes, check_dtype, swapped
 from report.claims import Claim, Part
 from report.evidence import Data, MissingSourceError

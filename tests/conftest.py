@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.missing import missing
+
+# How long an example takes says nothing of what is tested.
+settings.register_profile("study", deadline=None)
+settings.load_profile("study")
 
 
 @pytest.fixture(scope="session")

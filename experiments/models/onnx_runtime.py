@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments import hardware
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -84,7 +85,14 @@ def _quantised(model: bytes, folder: Path) -> bytes:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     path = folder / "quantised.onnx"
+    instructions = hardware.cpu()["simd"]
     quantize_dynamic(
-        onnx.load_model_from_string(model), path, weight_type=QuantType.QInt8, op_types_to_quantize=list(QUANTISED)
+        onnx.load_model_from_string(model),
+        path,
+        weight_type=QuantType.QInt8,
+        op_types_to_quantize=list(QUANTISED),
+        # An x86 core without VNNI adds pairs of products in 16 bits, which overflow with weights of eight bits:
+        # https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
+        reduce_range="avx2" in instructions and not any("vnni" in name for name in instructions),
     )
     return path.read_bytes()

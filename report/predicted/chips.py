@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import did_you_mean
+from contract.schema import did_you_mean
 from report.evidence import Data
 from report.quantities.memory import GPU_CACHE_BYTES
 from report.wording import several

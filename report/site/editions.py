@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import check, read_json, write_json
+from contract.files import read_json, write_json
+from contract.schema import check
 from report.reference import stated
 
 Record = Mapping[str, Any]

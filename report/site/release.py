@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import check, read_json, write_json, write_text
+from contract.files import read_json, write_json, write_text
+from contract.schema import check
 from report.lint import Study, lint
 from report.reference import REFERENCE
 from report.render.head import told

@@ -43,6 +43,11 @@ sys.exit(run_command(main))
 """
 
 
+def _heed_signals() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """A script at work, and the processes that it has started."""
     head = subprocess.Popen(
@@ -52,6 +57,8 @@ def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[ps
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # `nohup` and a shell's background ignore signals, and so would what they start.
+        preexec_fn=_heed_signals,
     )
     assert head.stdout is not None
     return head, [psutil.Process(int(number)) for number in head.stdout.readline().split()]

@@ -15,8 +15,8 @@ import pytest
 import torch as real
 
 from contract.errors import StudyError
-from contract.files import check
 from contract.node import NODE_SCHEMA
+from contract.schema import check
 from experiments import devices, doctor, environment, hardware, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator

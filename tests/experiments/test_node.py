@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from contract.files import check
 from contract.node import NODE_SCHEMA, node_id, read_node, write_node
+from contract.schema import check
 from experiments import hardware, lock, probe
 from experiments.cli import main
 from experiments.devices import open_device

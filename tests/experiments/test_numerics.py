@@ -19,6 +19,7 @@ from experiments.registry import get, typed
 from experiments.suite import numerics
 from experiments.work import Unsupported, Work
 from tests.experiments.cuda_standin import install, ptx
+from tests.experiments.processor import its_instructions_permitting
 
 CPU = CpuDevice()
 SIZE = {"m": 12, "n": 20, "k": 40}
@@ -167,7 +168,8 @@ POINTS = [
 
 @pytest.mark.parametrize(("method", "dtype", "backend", "threads"), POINTS)
 def test_every_method_observes_right_results(method: str, dtype: str, backend: str, threads: int) -> None:
-    made = work(method, dtype, backend, threads)
+    with its_instructions_permitting():
+        made = work(method, dtype, backend, threads)
     assert right(made)
     found = observed(made)
     json.dumps(found, allow_nan=False)

@@ -10,7 +10,7 @@ import pytest
 
 from experiments import worker
 from experiments.devices.cpu import CpuDevice
-from experiments.models import data, onnx_runtime
+from experiments.models import convergence, data, onnx_runtime
 from experiments.serving.process import Child
 from experiments.state import Watch
 from experiments.work import Unsupported, not_installed
@@ -34,7 +34,7 @@ NEEDED = [
 def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for cached in (data.digits, data.mnist, onnx_runtime.exported):
+    for cached in (data.digits, data.mnist, convergence.split, onnx_runtime.exported):
         cached.cache_clear()
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -43,7 +43,7 @@ def test_a_point_without_its_library_is_unsupported(
     order = {
         "experiment": experiment,
         "params": wanted,
-        "policy": {"target": 0.5, "budget_s": 0.01, "max_samples": 6},
+        "policy": {"target": 0.5, "budget_s": 1.0, "max_samples": 6},
     }
     said = worker.answer_to(order, CpuDevice(), Watch("cpu"))
     assert said["status"] == "unsupported", said["reason"]

@@ -22,6 +22,7 @@ from experiments.registry import get, typed
 from experiments.state import Watch
 from experiments.suite.training import memory, smaller
 from experiments.work import Dtype, Unsupported, Work
+from tests.experiments.processor import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 
 POINT = {"model": "mlp", "batch": 4, "dtype": "float32", "backend": "torch", "threads": 1}
@@ -59,7 +60,8 @@ def right(work: Work) -> bool:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("model", ["resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular"])
 def test_the_gradients_of_every_family_are_right(model: str, dtype: str) -> None:
-    assert right(made(model=model, batch=2, dtype=dtype))
+    with its_instructions_permitting():
+        assert right(made(model=model, batch=2, dtype=dtype))
 
 
 @pytest.mark.usefixtures("torch_compile")

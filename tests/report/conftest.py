@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from contract.node import write_node
-from contract.tables import write_samples
+from contract.tables import unit_of, write_samples
 from report.gather import gather
 from report.gathered import read_gathered
 from report.judge import judge
@@ -80,7 +80,7 @@ class SyntheticNode:
                             "params": json.dumps(dict(params or {}), sort_keys=True),
                             "metric": name, "sample": sample,
                             "value": value if status in ("ok", "wrong") else float("nan"),
-                            "unit": "1" if "share" in name else unit, "calls": 1,
+                            "unit": unit_of(name) or ("1" if "share" in name else unit), "calls": 1,
                             "flop": float(flop), "bytes": float(bytes),
                             "status": status, "reason": reason, "stop_reason": "converged" if status == "ok" else "",
                             "error": 0.0, "tolerance": 1e-6, "elapsed_s": 1.0, "clock_mhz": float("nan"),

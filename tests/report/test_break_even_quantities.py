@@ -44,4 +44,4 @@ def test_serving_overtakes_training_the_later_the_less_is_served(synthetic: Fact
     tokens = sum(figure(f"deepseek-v3.serving_{name}_tokens_per_day") for name in ("input", "output"))
     assert list(cells.frame["traffic"]) == pytest.approx([tokens, tokens / 10, tokens / 100])
     ruling = decide("at_most", cells, 365, "d")
-    assert ruling.outcome == "depends" and str(ruling.boundary).startswith("holds at traffic 776 billion")
+    assert ruling.outcome == "depends" and str(ruling.boundary).startswith("holds at 776 billion tokens a day")

@@ -4,7 +4,8 @@ WORKFLOW = Path(str(workflow.current_basedir)).parent
 
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, pass_on
-from contract.files import bounded, check, held_lock, read_json
+from contract.files import bounded, held_lock, read_json
+from contract.schema import check
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(

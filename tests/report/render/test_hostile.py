@@ -50,15 +50,15 @@ class Hostile(SyntheticNode):
 
     def record(self) -> dict[str, Any]:
         record = super().record()
-        record["hardware"]["cpu"]["model"] = TEXTS["script"]
-        record["hardware"]["cpu"][TEXTS["cells"]] = TEXTS["include"]
-        record["hardware"]["gpus"] = [{"name": TEXTS["right to left"], TEXTS["typst"]: LONG}]
+        record["hardware"]["cpu"] |= {
+            "model": TEXTS["script"], "vendor": TEXTS["cells"], "family": TEXTS["include"], "architecture": LONG[:200],
+        }  # fmt: skip
+        record["hardware"]["gpus"] = [{"name": TEXTS["right to left"]}]
         record["software"].update(
-            os=TEXTS["lines"],
-            packages={TEXTS["link"]: TEXTS["mathematics"], "long": LONG},
-            blas=[{"library": TEXTS["override"]}],
+            os=TEXTS["typst"], packages={TEXTS["link"]: TEXTS["mathematics"]}, blas=[{"library": TEXTS["override"]}]
         )
-        record["left_out"] = [*TEXTS.values(), LONG]
+        # A text of the record is one line, of some length at most.
+        record["left_out"] = [*(text for name, text in TEXTS.items() if name != "lines"), LONG[:4000]]
         record["study"]["commit"] = TEXTS["closing"]
         return record
 
@@ -70,9 +70,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     devices = [{**CPU, "name": TEXTS["script"]}, {**GPU, "id": "cuda:0", "name": TEXTS["right to left"]}]
     node = Hostile(folder / "nodes" / "hostile", devices).clock().peak(2e11)
     for n in (256, 512, 1024):
-        for backend in ("torch", TEXTS["link"], TEXTS["mathematics"], TEXTS["unseen"], TEXTS["arabic"]):
-            node.gemm(20.0, n=n, backend=backend)
-    for model in (TEXTS["cells"], TEXTS["typst"], TEXTS["override"], "x" * 300):
+        node.gemm(20.0, n=n)
+    for model in (*(TEXTS[name] for name in ("cells", "typst", "override", "link", "unseen", "arabic")), "x" * 300):
         for batch in (1, 8, 32):
             node.point("training", {"time": 0.02, "matmul_flop_share": 0.97, "matmul_time_share": 0.8},
                        params={"model": model, "batch": batch}, flop=1e9)  # fmt: skip

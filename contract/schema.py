@@ -1,0 +1,121 @@
+"""Documents against their JSON Schemas, and the mistake in words: where it stands, what is wrong, what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from contract.errors import StudyError
+
+
+def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
+    """Check a document against a JSON Schema (2020-12).
+
+    `document` may come from `read_yaml`'s parser, whose nodes know their lines.
+    Raises StudyError for the most telling violation.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    faults = list(Draft202012Validator(anchored(schema)).iter_errors(document))
+    if not faults:
+        return
+    # A misspelt key is also a missing one: the misspelling is what can be mended.
+    fault = next((fault for fault in faults if fault.validator == "additionalProperties"), best_match(iter(faults)))
+    steps = list(fault.absolute_path)
+    message, word = _say(fault)
+    if word is not None:
+        steps.append(word)
+    refuse(document, steps, path, message)
+
+
+def anchored(schema: Any) -> Any:
+    """The schema with its patterns as JSON Schema means them: `$` is the end, not also before a last line break."""
+    if isinstance(schema, list):
+        return [anchored(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    told: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "pattern" and isinstance(value, str):
+            told[key] = _end(value)
+        elif key == "patternProperties":
+            told[key] = {_end(pattern): anchored(one) for pattern, one in value.items()}
+        else:
+            told[key] = anchored(value)
+    return told
+
+
+def _end(pattern: str) -> str:
+    return re.sub(r"(?<!\\)\$\Z", r"\\Z", pattern)
+
+
+def short(value: Any, most: int = 200) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _say(fault: Any) -> tuple[str, str | None]:
+    """The violation in plain words, and the unknown key if it is about one."""
+    allowed: list[str]
+    if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
+        allowed = [str(key) for key in fault.schema.get("properties", {})]
+        unknown = sorted(str(key) for key in fault.instance if key not in allowed)[0]
+        unknown = short(unknown)
+        return f"unknown key. Allowed: {', '.join(allowed)}.{did_you_mean(unknown, allowed)}", unknown
+    if fault.validator == "enum":
+        allowed = [str(value) for value in fault.validator_value]
+        return f"{short(repr(fault.instance))} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
+            str(fault.instance), allowed
+        ), None
+    if fault.validator == "type":
+        return f"{short(repr(plain(fault.instance)))} is not of type {fault.validator_value}", None
+    if fault.validator == "required":
+        missing = [key for key in fault.validator_value if key not in fault.instance]
+        return f"missing: {', '.join(missing)}", None
+    if fault.validator == "pattern" and "description" in fault.schema:
+        return f"{short(repr(fault.instance))} is not {fault.schema['description']}", None
+    return short(fault.message, 400), None
+
+
+def did_you_mean(word: str, allowed: list[str]) -> str:
+    """' Did you mean …?' for the nearest allowed word, or nothing."""
+    near = difflib.get_close_matches(word, allowed, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def line_of(document: Any, steps: list[Any]) -> int | None:
+    """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
+    line, node = None, document
+    for step in steps:
+        marks = getattr(node, "lc", None)
+        if marks is None or marks.data is None:
+            return line
+        try:
+            position = marks.key(step) if isinstance(node, Mapping) else marks.item(step)
+            line, node = position[0] + 1, node[step]
+        except (KeyError, IndexError, TypeError):
+            return line
+    return line
+
+
+def plain(node: Any) -> Any:
+    """The document as dicts, lists and scalars of Python's own."""
+    if isinstance(node, Mapping):
+        return {str(key): plain(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [plain(value) for value in node]
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def refuse(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
+    """Raise StudyError with the line, if the parser knows it, and the key."""
+    line = line_of(document, list(steps))
+    where = ".".join(str(step) for step in steps) or "(top level)"
+    raise StudyError(f"{path}{f', line {line}' if line else ''}: {where}: {message}")
