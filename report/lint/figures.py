@@ -56,11 +56,13 @@ def figure_axes(study: Study) -> Found:
     for name, root, _ in _figures(study):
         titles: dict[str, list[str]] = {"x": [], "y": []}
         for group in root.iter(_G):
-            found = re.fullmatch(r"title\.([xy])\.\d+", group.get("id", ""))
+            # `name_axis` knows where the words before say the unit already.
+            found = re.fullmatch(r"title\.([xy])\.\d+(\.said)?", group.get("id", ""))
             if found:
-                titles[found[1]].append("".join(text.text or "" for text in group.iter(_TEXT)))
+                text = "".join(text.text or "" for text in group.iter(_TEXT))
+                titles[found[1]].append("" if found[2] else text)
         for which, text in ((which, text) for which, texts in titles.items() for text in texts):
-            if not _TITLE.fullmatch(text):
+            if text and not _TITLE.fullmatch(text):
                 yield f"figure {name}", f"the {which} axis {text!r} has no unit", "Name it with figures.name_axis"
         for which, number in (("x", 1), ("y", 2)):
             # Panels side by side share the title of the first.

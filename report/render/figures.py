@@ -116,10 +116,10 @@ def style() -> Any:
 
 def name_axis(axes: Axes, which: str, what: str, unit: str = "", log: bool = False, **look: Any) -> None:
     """Title an axis: what it counts, in which unit or that it has none, and whether it is logarithmic."""
-    said = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", what) if unit else log
+    said = bool(re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", what)) if unit else log
     titled = what if said else f"{what} ({unit or 'no unit'})"
     label = (axes.set_xlabel if which == "x" else axes.set_ylabel)(f"{titled}, log scale" if log else titled, **look)
-    label.set_gid(f"title.{which}.{len(axes.figure.axes)}")
+    label.set_gid(f"title.{which}.{len(axes.figure.axes)}{'.said' if unit and said else ''}")
 
 
 def log_ticks(

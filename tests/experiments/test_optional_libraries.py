@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments import worker
+from experiments.backends import loops
 from experiments.devices.cpu import CpuDevice
 from experiments.models import convergence, data, onnx_runtime
 from experiments.serving.process import Child
@@ -34,7 +35,7 @@ NEEDED = [
 def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for cached in (data.digits, data.mnist, convergence.split, onnx_runtime.exported):
+    for cached in (data.digits, data.mnist, convergence.split, loops.compiled, onnx_runtime.exported):
         cached.cache_clear()
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
         monkeypatch.setitem(sys.modules, name, None)
