@@ -104,13 +104,13 @@ def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Clone) -> None
 
 def test_the_page_after_round_1_is_marked_as_preliminary_and_gives_way_to_the_report(study: Clone) -> None:
     page = BeautifulSoup((study.path / "preliminary.html").read_text(encoding="utf-8"), "html.parser")
-    assert "Preliminary: after 1 of 3 rounds; intervals are not known yet" in page.get_text(" ", strip=True)
+    assert "Preliminary: after the first of 3 rounds; intervals are not known yet" in page.get_text(" ", strip=True)
     verdicts = [row.find_all("td")[2].get_text() for row in page.select("table.claims tbody tr")]
     assert len(verdicts) == len(list((study.path / "report" / "claims").glob("*.yaml")))
     assert "challenged" in verdicts
     assert not (study.path / "results/preliminary").exists()
     final = (study.path / "results/report/index.html").read_text(encoding="utf-8")
-    assert "after 1 of 3 rounds" not in final
+    assert "after the first of 3 rounds" not in final
 
 
 def test_a_second_run_has_nothing_to_do(study: Clone) -> None:
