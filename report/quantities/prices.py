@@ -20,7 +20,7 @@ from report.quantities import quantity
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
-from report.wording import exactly, several
+from report.wording import count, exactly, several
 from report.worked import Derived, Work, derive, worked
 
 # Machines to hire by what their driver calls the GPU: the first that fits, with others that could stand in its place.
@@ -132,7 +132,7 @@ def cpu_over_gpu_per_request(data: Data) -> Derived:
             held = "held" if sure else "too close to tell whether held"
             told = f"{server['dtype']}, {held} at {exactly(float(server['requests_per_s']))} requests/s"
             inputs = {**priced[0], "c": _cores(server, sure, told), "q": gpu, "f": _whole()}
-            detail = f"{exactly(float(server['cores']))} cores of {priced[1]} against {name}; {told}"
+            detail = f"{count(int(server['cores']), 'core')} of {priced[1]} against {name}; {told}"
             labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": float(load)}
             works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
@@ -245,7 +245,7 @@ def _machines_of(data: Data, cells: Cells) -> dict[tuple[str, str], tuple[dict[s
                 "q": hourly(data, gpu, beside),
                 "g": documented(data, f"{gpu}.gpus"),
             }
-            told = f"{inputs['q'].what} against {exactly(float(cpu['usable_cores']))} cores of {priced[1]}"
+            told = f"{inputs['q'].what} against {count(int(cpu['usable_cores']), 'core')} of {priced[1]}"
             found[node.id, str(device["id"])] = (inputs, told)
     return found
 
