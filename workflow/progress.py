@@ -106,7 +106,7 @@ class Progress(logging.Handler):
         elif self._began is None:
             self._held.append(record)
             if record.levelno >= logging.WARNING:
-                self._release()
+                self.show_held()
         elif event == LogEvent.JOB_INFO:
             self._start(record.__dict__)
         elif event == LogEvent.JOB_FINISHED:
@@ -118,12 +118,13 @@ class Progress(logging.Handler):
 
     def close(self) -> None:
         """Take the bar away; what is held without a run (`--lint`, `--summary`, …) is shown as Snakemake would."""
-        self._release()
+        self.show_held()
         if self._bar is not None:
             self._bar.close()
         super().close()
 
-    def _release(self) -> None:
+    def show_held(self) -> None:
+        """Show what was held back until a run begins, as Snakemake would."""
         for record in self._held:
             self._console.handle(record)
         self._held = []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import gettempdir
 
 from contract import ending
 from report.processors import processors
@@ -26,8 +27,10 @@ def draw(drawings: Sequence[Drawing], folder: Path, earlier: Path | None) -> int
             paint(drawing, folder, key)
         return len(wanted)
     # Not forked from here: libraries that have read the data have threads of their own.
-    context = get_context("forkserver" if os.name == "posix" else "spawn")
-    if os.name == "posix":
+    # The server's socket lies in the temporary folder, and its whole path may have some hundred bytes.
+    served = os.name == "posix" and len(os.fsencode(gettempdir())) < 64
+    context = get_context("forkserver" if served else "spawn")
+    if served:
         context.set_forkserver_preload(sorted({drawing.draw.__module__ for drawing, _ in wanted}))
     with ending.pool(min(processors(), len(wanted)), context) as pool:
         drawn = [pool.submit(paint, drawing, folder, key) for drawing, key in wanted]

@@ -2,6 +2,8 @@
 
 WORKFLOW = Path(str(workflow.current_basedir)).parent
 
+from snakemake.logging import logger
+
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, pass_on
 from contract.files import bounded, held_lock, read_json
@@ -24,6 +26,9 @@ ROOM = 300_000_000
 
 def stop(message):
     """End the run with one line: a WorkflowError would add where in the workflow it was raised."""
+    for handler in logger.handlers:
+        if isinstance(handler, Progress):
+            handler.show_held()  # or it would come after
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
