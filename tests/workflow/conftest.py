@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -34,8 +35,10 @@ class Clone:
         """Start a command in a process group of its own; its output goes to `said`."""
         out = (self.path / "said").open("w")
         return subprocess.Popen(
-            words, cwd=self.path, env=self.env, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+            words, cwd=self.path, env=self.env, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            # `nohup` and a shell's background ignore signals, and so would what they start.
+            preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGHUP)],
+        )  # fmt: skip
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
