@@ -196,8 +196,6 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         devices = [one for one in devices if one["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
-    if arguments.cores is not None and arguments.cores < 1:
-        raise StudyError(f"--cores {arguments.cores}: a machine has at least 1")
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
     made = plan.full_plan(preset, source, devices, cores)

@@ -106,11 +106,11 @@ def get(name: str) -> Experiment:
 
 def _schema(hint: Any) -> dict[str, Any]:
     if hint == Threads:
-        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$(?!\\n)"}
+        return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
     if hint == Footprint:
-        return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}xLLC$(?!\\n)"}
+        return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}xLLC$"}
     if get_origin(hint) is Literal:
         return {"enum": list(get_args(hint))}
     if isinstance(hint, EnumType):

@@ -20,23 +20,10 @@ from tests.workflow.conftest import Clone
 
 pytestmark = pytest.mark.slow
 
-# Rounds of a few seconds each, by the experiment that starts fastest.
-LINGERING = """
-rounds: 3
-target: 0.0001
-point_s: 0.5
-round_s: 60
-max_samples: 1000
-experiments:
-  clock:
-    sweep:
-      - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000, 1400000, 1500000]}
-"""
-
 
 @pytest.fixture
 def lingering(clone: Clone) -> Clone:
-    (clone.path / "mine.yaml").write_text(LINGERING)
+    (clone.path / "mine.yaml").write_text(kills.PRESET)
     return clone
 
 
@@ -167,7 +154,7 @@ def test_a_results_folder_that_cannot_be_made_is_one_error(clone: Clone) -> None
 
 
 def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
-    (clone.path / "mine.yaml").write_text(LINGERING)
+    (clone.path / "mine.yaml").write_text(kills.PRESET)
     words = [sys.executable, "-m", "experiments", "run", "clock", "--preset", "mine.yaml", "--out", out]
     return subprocess.run(
         words, cwd=clone.path, env=clone.env, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=120
