@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,10 +18,9 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     `document` may come from `read_yaml`'s parser, whose nodes know their lines.
     Raises StudyError for the most telling violation.
     """
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    faults = list(Draft202012Validator(anchored(schema)).iter_errors(document))
+    faults = list(_validator()(schema).iter_errors(document))
     if not faults:
         return
     # A misspelt key is also a missing one: the misspelling is what can be mended.
@@ -32,25 +32,17 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     refuse(document, steps, path, message)
 
 
-def anchored(schema: Any) -> Any:
-    """The schema with its patterns as JSON Schema means them: `$` is the end, not also before a last line break."""
-    if isinstance(schema, list):
-        return [anchored(one) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    told: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "pattern" and isinstance(value, str):
-            told[key] = _end(value)
-        elif key == "patternProperties":
-            told[key] = {_end(pattern): anchored(one) for pattern, one in value.items()}
-        else:
-            told[key] = anchored(value)
-    return told
+@cache
+def _validator() -> Any:
+    """JSON Schema's validator with patterns as JSON Schema means them: `$` is the end, not also before a last line
+    break, as it is in Python."""
+    from jsonschema import Draft202012Validator, validators
 
+    def pattern(validator: Any, value: str, instance: Any, schema: Any) -> Any:
+        ended = re.sub(r"(?<!\\)\$\Z", r"\\Z", value)
+        return Draft202012Validator.VALIDATORS["pattern"](validator, ended, instance, schema)
 
-def _end(pattern: str) -> str:
-    return re.sub(r"(?<!\\)\$\Z", r"\\Z", pattern)
+    return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
 def short(value: Any, most: int = 200) -> str:

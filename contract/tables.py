@@ -258,8 +258,12 @@ def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> Non
     file's metadata. Raises StudyError if the table does not conform, OSError if
     the place cannot be written.
     """
-    checked = validate(table, str(path))
-    contents = arrow.Table.from_pandas(checked, preserve_index=False)
+    write_validated(path, validate(table, str(path)), about)
+
+
+def write_validated(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
+    """As `write_samples`, of a table that `validate` gave or a part of one."""
+    contents = arrow.Table.from_pandas(table, preserve_index=False)
     contents = contents.replace_schema_metadata(
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from contract.flags import FLAGS
+from contract.tables import validate
 from report import flags
 from report.flags import Seen
 from report.gather import gather
@@ -74,7 +75,7 @@ def test_bare_names_of_earlier_data_get_their_figures_from_the_columns(synthetic
 
 def test_a_flag_that_is_not_in_the_list_is_refused(synthetic: Factory) -> None:
     with pytest.raises(StudyError, match=r"column 'flags', row 0: 'buzy: 31%' names an unknown flag \(known: busy, "):
-        flag(synthetic().gemm(20), "buzy: 31%").write()
+        validate(pd.DataFrame(flag(synthetic().gemm(20), "buzy: 31%").rows), "a node")
 
 
 def with_rounds(node: SyntheticNode, medians: list[float], noise: float = 0.0, **more: Any) -> SyntheticNode:

@@ -57,6 +57,8 @@ SIGNALS = ("KILL", "INT", "TERM", "HUP")
 GONE_S, HANGS_S = 5.0, 900.0
 # How long a stage lasts, until one has been seen to the end.
 GUESS_S = 3.0
+# How long a process that measures has gone on before it is stopped.
+STOP_AFTER_S = 3.0
 MARK = "STUDY_TEST_OF_KILLS"
 
 
@@ -89,16 +91,18 @@ class Chain:
         self.temporary.mkdir()
         self.clone.extra = {MARK: str(self.clone.path), "TMPDIR": str(self.temporary)}
 
-    def kill(self, stage: str, name: str, whole_group: bool, chance: random.Random) -> None:
-        """Start the study and end it in this stage."""
+    def kill(self, stage: str, name: str, whole_group: bool, chance: random.Random) -> bool:
+        """Start the study and end it in this stage; False if it came to its own end before."""
         head = self.clone.start(*self.words)
         self._wait_for(stage, head)
         time.sleep(chance.uniform(0.0, self.lasts.get(stage, GUESS_S)))
         # It may have gone on to the next.
-        met = self.stage() or "between two"
+        running = self.running()
+        met = stage if stage in running else next(iter(running), "between two")
         number = getattr(signal, f"SIG{name}")
-        if head.poll() is None:
-            (os.killpg if whole_group else os.kill)(head.pid, number)
+        if head.poll() is not None:
+            return False
+        (os.killpg if whole_group else os.kill)(head.pid, number)
         until = time.monotonic() + GONE_S
         while (head.poll() is None or self.processes()) and time.monotonic() < until:
             time.sleep(0.05)
@@ -108,16 +112,17 @@ class Chain:
             process.kill()
         head.wait()
         self._compare()
+        return True
 
     def finish(self) -> list[str]:
         """The same command to its end; what is not as it is after an undisturbed run."""
         head = self.clone.start(*self.words)
-        began, running = time.monotonic(), None
+        began: dict[str, float] = {}
         while head.poll() is None:
-            if (now := self.stage()) != running:
-                if running:
-                    self.lasts[running] = time.monotonic() - began
-                began, running = time.monotonic(), now
+            now = self.running()
+            for stage in now:
+                began.setdefault(stage, time.monotonic())
+                self.lasts[stage] = time.monotonic() - began[stage]
             time.sleep(0.05)
         said = (self.clone.path / "said").read_text()
         faults = [] if head.returncode == 0 else [f"exit code {head.returncode}: {said[-3000:]}"]
@@ -152,8 +157,9 @@ class Chain:
             except psutil.Error:
                 continue
 
-    def stage(self) -> str:
-        """Which of STAGES runs now; '' for none."""
+    def running(self) -> list[str]:
+        """Which of STAGES run now: the report is checked while the site's files are added."""
+        found = []
         for process in self.processes():
             _, _, said = " ".join(words(process)).partition(" -m ")
             package, _, rest = said.partition(" ")
@@ -163,13 +169,13 @@ class Chain:
                 told = f"{command} {number[1]}" if number else command
                 told = "preliminary" if "/preliminary/" in rest else told
                 if told in STAGES and "--id" not in rest:
-                    return told
-        return ""
+                    found.append(told)
+        return sorted(set(found), key=STAGES.index)
 
     def _wait_for(self, stage: str, head: subprocess.Popen[str]) -> None:
         until = time.monotonic() + HANGS_S
         later = self.stages[self.stages.index(stage) :]
-        while head.poll() is None and self.stage() not in later:
+        while head.poll() is None and not set(later) & set(self.running()):
             assert time.monotonic() < until, f"{stage} did not begin"
             time.sleep(0.05)
 
@@ -223,9 +229,9 @@ def campaign(folder: Path, kills: int, names: Sequence[str], seed: int) -> tuple
             name = chance.choice([name for name in names if counted[name] == fewest])
             # A terminal tells the whole group; told alone, make waits for what it has started.
             whole_group = chance.random() < 0.5 or (command[0] == "make" and name in ("INT", "HUP"))
-            chain.kill(stage, name, whole_group, chance)
-            counted[name] += 1
-            print(f"{number}: {chain.kills[-1]}", file=sys.stderr, flush=True)
+            if chain.kill(stage, name, whole_group, chance):
+                counted[name] += 1
+                print(f"{number}: {chain.kills[-1]}", file=sys.stderr, flush=True)
         found = chain.finish()
         found += [f"not in an undisturbed study: {name}" for name in sorted(chain.files() - expected)]
         faults += [f"chain {number}, {' '.join(command)}: {fault}" for fault in found]
@@ -256,28 +262,37 @@ def table(kills: Sequence[Kill]) -> str:
 
 
 def stopped(folder: Path) -> int:
-    """Stop the process that measures for 20 s in mid-round, go on, and tell what became of samples and verdicts."""
-    chain = Chain(new_clone(folder, 0), *list(COMMANDS.items())[1])
-    assert not chain.finish()
+    """Stop what measures products for 20 s in round 2, go on, and tell what became of samples and verdicts."""
+    command = ("snakemake", "--cores", "all", "--config", "preset=tests/workflow/tiny.yaml")
+    chain = Chain(new_clone(folder, 0), command, STAGES)
+    assert chain.clone.start(*command).wait() == 0, (chain.clone.path / "said").read_text()
     path = chain.clone.path / "results"
     before = _verdicts(path)
-    (round_,) = path.glob("nodes/*/clock.cpu.2.parquet")
+    (round_,) = path.glob("nodes/*/gemm.cpu.2.parquet")
+    # Of the study, this round alone is to be done again, and what is made of all of them.
     round_.unlink()
-    head = chain.clone.start(*chain.words)
-    chain._wait_for("run 2", head)
+    kept = {path / "node.json", path / "plan.json", *path.glob("nodes/*/*.parquet"), *path.glob("nodes/*/.*")}
+    for one in path.rglob("*"):
+        if one.is_file() and one not in kept:
+            one.unlink()
+    head = chain.clone.start(*command)
     while not (found := [one for one in chain.processes() if "experiments.worker" in words(one)]):
+        assert head.poll() is None, (chain.clone.path / "said").read_text()
         time.sleep(0.05)
     # Past its start, in a point.
-    time.sleep(3.0)
+    time.sleep(STOP_AFTER_S)
     found[0].suspend()
     time.sleep(20.0)
     found[0].resume()
-    assert head.wait() == 0
-    flags = read_samples(round_)[0]["flags"]
-    told = sorted({flag for flag in flags if "stopped" in flag})
-    moved = [name for name, verdict in _verdicts(path).items() if before[name] != verdict]
-    print(f"samples flagged: {flags.str.contains('stopped').sum()} ({told}); verdicts moved: {moved or 'none'}")
-    return int(not told or bool(moved))
+    assert head.wait() == 0, (chain.clone.path / "said").read_text()
+    samples = read_samples(round_)[0]
+    told = samples["flags"].str.contains("stopped")
+    after = _verdicts(path)
+    moved = [f"{name}: {verdict} -> {after[name]}" for name, verdict in before.items() if after[name] != verdict]
+    decided = sum(verdict in ("supported", "challenged", "depends") for verdict in before.values())
+    print(f"samples flagged as stopped: {told.sum()} of {len(samples)}")
+    print(f"verdicts moved: {'; '.join(moved) or 'none'} (of {len(before)}, {decided} decided)")
+    return int(not told.any() or bool(moved))
 
 
 def _verdicts(results: Path) -> dict[str, str]:

@@ -53,7 +53,7 @@ def test_a_study_that_was_ended_goes_on_with_the_same_command(tmp_path: Path) ->
     chance = random.Random(0)
     ends = [("run 1", "KILL", False), ("preliminary", "INT", True), ("run 2", "TERM", False), ("render", "HUP", False)]
     for stage, name, whole_group in ends:
-        chain.kill(stage, name, whole_group, chance)
+        assert chain.kill(stage, name, whole_group, chance)
         assert "Traceback" not in (chain.clone.path / "said").read_text()
     assert [kill for kill in chain.kills if kill.orphans] == []
     assert chain.finish() == []
@@ -97,7 +97,10 @@ def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
     second = lingering.run(*COMMAND)
     assert second.returncode != 0
     assert "error: another run is at work in results" in second.stderr
-    assert first.wait(timeout=120) == 0
+    wait_for(lambda: lingering.rounds)
+    assert first.poll() is None
+    first.terminate()
+    first.wait(timeout=20)
 
 
 @pytest.mark.parametrize(

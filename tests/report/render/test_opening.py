@@ -276,6 +276,7 @@ def test_no_statement_is_the_articles_own() -> None:
         ("{N04 supports}", "{N04 nearest}", r"line \d+: \{N04 nearest\} names nothing"),
         ("head: For part of it", "haed: For part of it", r"line \d+: .*unknown key.*mean 'head'"),
         ("version: 2", "version: 3", r"line \d+: version 3 has no reason under 'changes'"),
+        ("gpu: measured", "gpus: measured", r"line \d+: .*'gpus' is not gpu, decided or the id of a claim"),
         ("gpu: measured", "gpu: measure", r"line \d+: .*'measure' is not allowed"),
     ],
 )  # fmt: skip
