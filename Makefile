@@ -37,10 +37,11 @@ edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
 # An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
-# has made .venv itself (`made`), it then begins again from nothing.
+# has made .venv itself (`made`), it then begins again from nothing. Nothing goes on installing once make is gone.
+ENDING := exec $(PYTHON) -I contract/ending.py
 define install
 @touch .venv/unfinished
-$(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
+$(ENDING) $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
 @rm .venv/unfinished
 endef
 
@@ -50,7 +51,7 @@ endef
 	@if [ -e .venv/unfinished ] && [ -e .venv/made ]; then find .venv -mindepth 1 ! -name made ! -name unfinished -delete; fi
 	@if [ ! -d .venv ]; then mkdir .venv && touch .venv/made; fi
 	@touch .venv/unfinished
-	$(PYTHON) -m venv .venv
+	$(ENDING) $(PYTHON) -m venv .venv
 	$(call install,.)
 	@touch $@
 

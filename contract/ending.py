@@ -1,4 +1,4 @@
-"""No process outlives the one that it works for, however that ended. This file is run by its path, too."""
+"""No process outlives the one that it works for, however that ended. `python contract/ending.py COMMAND` runs one so."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ GRACE_S = 3.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK_S = 1.0
+_HEAD = "--head-of-session"
 
 
 def end_when_told() -> None:
@@ -156,24 +157,25 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run another program as `subprocess.run` does, its output as text; it and what it starts end with this process."""
-    with subprocess.Popen(
-        # Isolated: nothing of ours or of the working folder's is imported.
-        [sys.executable, "-I", __file__, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    ) as child:
-        try:
-            said, complained = child.communicate()
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+    with _session(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
+        said, complained = child.communicate()
     return subprocess.CompletedProcess(words, child.returncode, said, complained)
 
 
-def _main(words: Sequence[str]) -> int:
+@contextmanager
+def _session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own, of which nothing is left at the end."""
+    # Isolated: nothing of ours or of the working folder's is imported.
+    order = [sys.executable, "-I", __file__, _HEAD, *words]
+    with subprocess.Popen(order, start_new_session=True, **options) as child:
+        try:
+            yield child
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def _head(words: Sequence[str]) -> int:
     """As the head of a session of its own: run a program, and kill all of the session once the parent is gone."""
     parent = os.getppid()
     child = subprocess.Popen(words)
@@ -183,6 +185,18 @@ def _main(words: Sequence[str]) -> int:
         except subprocess.TimeoutExpired:
             if os.getppid() != parent:
                 os.killpg(0, signal.SIGKILL)
+
+
+def _main(words: Sequence[str]) -> int:
+    """Run a program that ends, with all that it starts, with this process, and this one with its parent."""
+    if words[0] == _HEAD:
+        return _head(words[1:])
+    end_with_parent()
+    try:
+        with _session(words) as child:
+            return child.wait()
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,22 +17,33 @@ import pytest
 from tests import browser
 
 ROOT = Path(__file__).parent.parent
-STANDIN = """#!/bin/sh
-case "$1" in -c) exit 0 ;; esac
+# In Python's place: its venv has a pip that never ends, fails if there is `broken`, and is done if there is `calm`.
+STANDIN = f"""#!/bin/sh
+case "$1" in -c) exit 0 ;; -I) exec {sys.executable} "$@" ;; esac
 mkdir -p .venv/bin
-printf '#!/bin/sh\\n[ -e calm ] || { touch .venv/half; kill -9 $PPID; }\\n' > .venv/bin/pip
+printf '#!/bin/sh\\n[ -e calm ] || {{ echo $$ > .venv/half; [ ! -e broken ] && sleep 600; }}\\n' > .venv/bin/pip
 chmod +x .venv/bin/pip
 """
 
 
 def make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy2(ROOT / name, folder)
+    with begun(folder, *words, **variables) as running:
+        said, complained = running.communicate(timeout=60)
+    return subprocess.CompletedProcess(words, running.returncode, said, complained)
+
+
+def begun(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    (folder / "contract").mkdir(exist_ok=True)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/ending.py"):
+        shutil.copy2(ROOT / name, folder / name)
     # Not as a part of the `make` that runs the tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run(
-        ["make", *words], cwd=folder, env=inherited | variables, capture_output=True, text=True, check=False
-    )
+    return subprocess.Popen(
+        ["make", *words], cwd=folder, env=inherited | variables, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # A shell's background ignores it, and so would what is started there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
 
 
 def test_a_python_without_venv_says_what_to_install_and_leaves_nothing(tmp_path: Path) -> None:
@@ -44,28 +57,43 @@ def test_a_python_without_venv_says_what_to_install_and_leaves_nothing(tmp_path:
     assert not (tmp_path / ".venv").exists()
 
 
-def test_an_install_that_was_killed_is_begun_again(tmp_path: Path) -> None:
+@pytest.fixture
+def order(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "standin").write_text(STANDIN)
     (tmp_path / "standin").chmod(0o755)
-    order = (".venv/study.stamp", f"PYTHON={tmp_path / 'standin'}")
-    assert make(tmp_path, *order).returncode != 0
-    assert (tmp_path / ".venv/half").exists()
+    return ".venv/study.stamp", f"PYTHON={tmp_path / 'standin'}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_an_install_that_was_ended_goes_no_further_and_is_begun_again(
+    tmp_path: Path, order: tuple[str, str], number: signal.Signals
+) -> None:
+    with begun(tmp_path, *order) as running:
+        until = time.monotonic() + 60
+        while not (half := tmp_path / ".venv/half").exists() or not half.read_text():
+            assert time.monotonic() < until, running.communicate()
+            time.sleep(0.05)
+        pip = psutil.Process(int(half.read_text()))
+        started = [pip, *pip.children()]
+        # A terminal tells the whole group of Ctrl-C.
+        (os.killpg if number == signal.SIGINT else os.kill)(running.pid, number)
+        assert running.communicate(timeout=20) and running.returncode
+    assert psutil.wait_procs(started, 10)[1] == []
     (tmp_path / "calm").touch()
     assert make(tmp_path, *order).returncode == 0
-    assert not (tmp_path / ".venv/half").exists()
+    assert not half.exists()
     assert "up to date" in make(tmp_path, *order).stdout
 
 
-def test_an_environment_of_ones_own_is_not_cleared(tmp_path: Path) -> None:
+def test_an_environment_of_ones_own_is_not_cleared(tmp_path: Path, order: tuple[str, str]) -> None:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv/own").touch()
-    (tmp_path / "standin").write_text(STANDIN)
-    (tmp_path / "standin").chmod(0o755)
+    (tmp_path / "broken").touch()
     for calm in (False, True):
         if calm:
             (tmp_path / "calm").touch()
-        done = make(tmp_path, ".venv/study.stamp", f"PYTHON={tmp_path / 'standin'}")
-        assert (done.returncode == 0) is calm
+        assert (make(tmp_path, *order).returncode == 0) is calm
+    assert (tmp_path / ".venv/half").exists()
     assert (tmp_path / ".venv/own").exists()
 
 
@@ -110,4 +138,5 @@ def test_where_no_browser_can_be_fetched_one_line_says_so_in_bounded_time(
     assert said.count("\n") == 1
     assert "playwright install" in said
     with suppress(psutil.NoSuchProcess):
-        assert psutil.Process(int((tmp_path / "child").read_text())).status() == psutil.STATUS_ZOMBIE
+        child = psutil.Process(int((tmp_path / "child").read_text()))
+        assert psutil.wait_procs([child], 10)[1] == [] or child.status() == psutil.STATUS_ZOMBIE
