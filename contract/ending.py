@@ -1,4 +1,4 @@
-"""No process outlives the one that it works for, however that ended. `python contract/ending.py COMMAND` runs one so."""
+"""No process outlives the one that it works for. `python contract/ending.py COMMAND` runs another program so."""
 
 from __future__ import annotations
 
