@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from contract.files import read_json, write_json
-from contract.tables import SCHEMA_VERSION, read_samples
+from contract.tables import SCHEMA_VERSION, frame, load_samples
 from report.summary import POINT
 
 ROUNDS, SAMPLES = 3, 3
@@ -34,7 +34,9 @@ def template(folder: Path, points: int, seed: int = 1) -> pd.DataFrame:
     Points are drawn at random, each with all its metrics, until there are so many. Raises ValueError if the node has
     fewer.
     """
-    rows = pd.concat([read_samples(path)[0] for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+    # Whoever gathers the fleet validates it.
+    rounds = [frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))]
+    rows = pd.concat(rounds, ignore_index=True)
     rows = rows[rows["sample"] < SAMPLES]
     metrics = rows.groupby(POINT)["metric"].nunique().sample(frac=1, random_state=seed)
     chosen = metrics[metrics.cumsum() <= points]

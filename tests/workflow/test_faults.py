@@ -18,8 +18,6 @@ import pytest
 from tests.workflow import kills
 from tests.workflow.conftest import Clone
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def lingering(clone: Clone) -> Clone:
@@ -47,6 +45,7 @@ def measuring(clone: Clone, number: int) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_a_study_that_was_ended_goes_on_with_the_same_command(tmp_path: Path) -> None:
     """A short form of `python -m tests.workflow.kills`."""
     chain = kills.Chain(kills.new_clone(tmp_path, 0), *list(kills.COMMANDS.items())[1])
@@ -67,6 +66,7 @@ def test_what_cannot_be_is_refused_in_a_line(clone: Clone, words: tuple[str, ...
     assert not (clone.path / "results").exists()
 
 
+@pytest.mark.slow
 def test_the_name_of_the_results_is_no_command(clone: Clone) -> None:
     (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1"))
     name = "of $(touch one) 'me; touch two' \"&"
@@ -91,6 +91,7 @@ def test_results_of_the_first_edition_are_gone_on_with_under_their_name(clone: C
     assert (record["id"], record["kind"], record["options"]["seed"]) == (kind, kind, "7")
 
 
+@pytest.mark.slow
 def test_a_second_run_beside_the_first_is_refused(lingering: Clone) -> None:
     first = lingering.start(*COMMAND)
     wait_for(lambda: measuring(lingering, 1))
@@ -164,6 +165,7 @@ def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -
     )
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_one_error_and_leaves_nothing(clone: Clone) -> None:
     def no_room() -> None:
         # What a write meets on a full disk, for this process alone; the error is EFBIG for ENOSPC.
@@ -176,6 +178,7 @@ def test_a_disk_without_room_is_one_error_and_leaves_nothing(clone: Clone) -> No
     assert list((clone.path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> None:
     out = clone.path / "small"
     out.mkdir()
@@ -200,6 +203,7 @@ def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> Non
     assert "Traceback" not in failed.stderr + refused.stderr
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_no_finished_round(clone: Clone) -> None:
     (clone.path / "mine.yaml").write_text(kills.PRESET)
     out = clone.path / "small"
@@ -232,6 +236,7 @@ def test_a_disk_that_fills_up_costs_no_finished_round(clone: Clone) -> None:
     assert len(after) == 3 and after.items() >= kept.items()
 
 
+@pytest.mark.slow
 def test_broken_files_are_refused_with_the_reason_and_the_rest_is_reported(study: Clone, tmp_path: Path) -> None:
     (own,) = (study.path / "results/nodes").iterdir()
     nodes = tmp_path / "nodes"
