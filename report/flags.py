@@ -28,7 +28,7 @@ _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 # The columns of the samples that are read.
 COLUMNS = ["flags", *(column for column, _ in _FIGURES.values())]
 _SAID = re.compile(
-    r"(?P<name>\w+)(?: in (?P<n>\d+) of (?P<of>\d+) samples)?(?: \((?:most: )?(?P<most>.*)\)|: (?P<what>.*))?"
+    r"(?P<name>\w+)(?: in (?P<n>\d+) of (?P<of>\d+) samples?)?(?: \((?:most: )?(?P<most>.*)\)|: (?P<what>.*))?"
 )
 
 
@@ -45,7 +45,8 @@ class Seen:
         if not self.of:
             return f"{self.name}: {self.most}" if self.most else self.name
         figure = "most: " if Flag(self.name, self.most).figure else ""
-        return f"{self.name} in {self.n} of {self.of} samples" + (f" ({figure}{self.most})" if self.most else "")
+        samples = "sample" if self.of == 1 else "samples"
+        return f"{self.name} in {self.n} of {self.of} {samples}" + (f" ({figure}{self.most})" if self.most else "")
 
     @property
     def weight(self) -> float:

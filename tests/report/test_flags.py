@@ -160,6 +160,7 @@ counted = st.tuples(st.integers(0, 99), st.integers(1, 99))
 )
 def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
     assert flags.read(flags.text(seen)) == seen
+    assert flags.text([Seen("busy", 1, 1)]) == "busy in 1 of 1 sample"
 
 
 def test_a_summary_of_an_earlier_edition_is_read() -> None:

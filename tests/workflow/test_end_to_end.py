@@ -121,20 +121,6 @@ def test_a_second_run_has_nothing_to_do(study: Clone) -> None:
     assert study.rounds == before
 
 
-def test_a_touched_claim_is_judged_and_rendered_again_without_measuring(study: Clone) -> None:
-    before = study.rounds
-    judged = study.path / "results/verdicts.json"
-    last = judged.stat().st_mtime_ns
-    (study.path / "report/claims/W15.yaml").touch()
-    plan = study.snakemake(*TINY, "-n")
-    jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "report", "lint", "site", "study"}
-    done = study.snakemake(*TINY, "--", "results/verdicts.json")
-    assert done.returncode == 0, done.stderr
-    assert judged.stat().st_mtime_ns > last
-    assert study.rounds == before
-
-
 def test_published_nodes_are_only_ever_read(study: Clone) -> None:
     changed = study.run("git", "status", "--porcelain", "--", "data").stdout
     assert changed == ""
@@ -225,3 +211,18 @@ def test_the_sources_for_quarto_lie_beside_the_page(study: Clone) -> None:
     folder = study.path / "results/report"
     assert (folder / "index.qmd").read_text(encoding="utf-8").startswith("---\n")
     assert list(Path(folder / "figures").glob("*.svg"))
+
+
+# The last: its verdicts are newer than the report.
+def test_a_touched_claim_is_judged_and_rendered_again_without_measuring(study: Clone) -> None:
+    before = study.rounds
+    judged = study.path / "results/verdicts.json"
+    last = judged.stat().st_mtime_ns
+    (study.path / "report/claims/W15.yaml").touch()
+    plan = study.snakemake(*TINY, "-n")
+    jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
+    assert jobs == {"judge", "report", "lint", "site", "study"}
+    done = study.snakemake(*TINY, "--", "results/verdicts.json")
+    assert done.returncode == 0, done.stderr
+    assert judged.stat().st_mtime_ns > last
+    assert study.rounds == before

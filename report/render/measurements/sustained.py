@@ -18,7 +18,7 @@ from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import capital, interval, number, several, with_unit
+from report.wording import capital, count, interval, number, several, with_unit
 
 # A shorter run has nothing to show over time.
 LEAST_S = 10.0
@@ -80,7 +80,7 @@ def _course(run: pd.DataFrame) -> list[str]:
             went.append(f"{name} {with_unit(before, unit)} to {with_unit(after, unit)}")
     said += [f"From the first tenth to the last: {several(went)}."] if went else []
     held = next((flag for flag in flags.of_samples(run) if flag.name == "throttled"), None)
-    said += [f"The clock was held back in {held.n} of {held.of} samples: {held.most}."] if held else []
+    said += [f"The clock was held back in {held.n} of {count(held.of, 'sample')}: {held.most}."] if held else []
     return said
 
 
