@@ -157,13 +157,13 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run another program as `subprocess.run` does, its output as text; it and what it starts end with this process."""
-    with _session(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
+    with session(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         said, complained = child.communicate()
     return subprocess.CompletedProcess(words, child.returncode, said, complained)
 
 
 @contextmanager
-def _session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A program in a session of its own, of which nothing is left at the end."""
     # Isolated: nothing of ours or of the working folder's is imported.
     order = [sys.executable, "-I", __file__, _HEAD, *words]
@@ -193,7 +193,7 @@ def _main(words: Sequence[str]) -> int:
         return _head(words[1:])
     end_with_parent()
     try:
-        with _session(words) as child:
+        with session(words) as child:
             return child.wait()
     except KeyboardInterrupt:
         return 130

@@ -258,11 +258,11 @@ def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> Non
     file's metadata. Raises StudyError if the table does not conform, OSError if
     the place cannot be written.
     """
-    write_validated(path, validate(table, str(path)), about)
+    write_unchecked(path, validate(table, str(path)), about)
 
 
-def write_validated(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
-    """As `write_samples`, of a table that `validate` gave or a part of one."""
+def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
+    """As `write_samples`, but the table is not checked: whoever reads it does that."""
     contents = arrow.Table.from_pandas(table, preserve_index=False)
     contents = contents.replace_schema_metadata(
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import suppress
 
 from playwright.sync_api import Browser, Error, Playwright, sync_playwright
+
+from contract import ending
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -54,14 +55,9 @@ def fetch() -> None:
     """Have Playwright fetch its browser, in five minutes at most."""
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # Of its own session: it has children, which end with it.
-    with subprocess.Popen(ORDER, env=patience, start_new_session=True, **silent) as process:
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(WHOLE_S)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    # It has children, which end with it.
+    with ending.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
+        process.wait(WHOLE_S)
 
 
 def main() -> None:
