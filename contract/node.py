@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from contract.schema import check
 
 # The largest that was published has 3 kB.
 MOST_BYTES = 2**20
+# A node's record: sealed once all rounds are measured, and until then.
+RECORD, PARTIAL = "node.json", "node.partial.json"
 UTC = {
     "type": "string",
     "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
@@ -108,6 +111,14 @@ _GPU = fields(
 )
 _TORCH = fields("version", version=text(), cuda=_MAYBE, hip=_MAYBE, config=several(text(1000), 50))
 _POOL = named({"anyOf": [text(), count(1e5)]}, 20)
+# Seconds of each round that has anything to measure, as planned and as they were; points without a place in the plan,
+# by reason.
+_JOB = fields(
+    "predicted_s left_out",
+    predicted_s=several(number(1e8), 100),
+    wall_s=several(number(1e8), 100),
+    left_out=named(count(1e6)),
+)
 
 NODE_SCHEMA: dict[str, Any] = fields(
     "schema id origin hardware software devices left_out study started_utc",
@@ -134,6 +145,8 @@ NODE_SCHEMA: dict[str, Any] = fields(
     started_utc=UTC,
     ended_utc=UTC,
     options=OPTIONS,
+    hosts=several({"type": "string", "pattern": "^[0-9a-f]{6}$"}, 1000),
+    jobs=named(_JOB, 1000),
 )
 
 
@@ -145,6 +158,26 @@ def node_id(kind: str, instance: str) -> str:
 def kind_of_node(node: str) -> str:
     """The kind of a node by its name: what comes after it tells the machines of that kind apart."""
     return node.partition(".")[0]
+
+
+def record_path(folder: Path) -> Path:
+    """Where a node's record lies: the sealed one, or that of a node whose measuring was cut off."""
+    sealed, partial = folder / RECORD, folder / PARTIAL
+    return partial if partial.exists() and not sealed.exists() else sealed
+
+
+def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]:
+    """What a node was to measure and has not, as in the names of files: gemm.cuda-0.2. Empty in earlier records.
+
+    files: names of the files of rounds that there are.
+    """
+    there = {name.removesuffix(".parquet") for name in files}
+    asked = (
+        f"{name}.{number}"
+        for name, job in record.get("jobs", {}).items()
+        for number in range(1, len(job["predicted_s"]) + 1)
+    )
+    return [name for name in asked if name not in there]
 
 
 def read_node(path: Path) -> dict[str, Any]:

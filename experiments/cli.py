@@ -11,12 +11,16 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
-from contract.files import atomic, write_json
+from contract.files import atomic, read_json, write_json
+from contract.node import node_id, read_node
+from experiments.jobs import Job, read_plan
 
 # How long a round waits for another that measures on this node: one whose workflow was killed
 # ends within seconds.
@@ -47,13 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
-    run.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
+    asked = run.add_mutually_exclusive_group()
+    asked.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
+    asked.add_argument("--plan", type=Path, help="what `plan` wrote: the points that it asks for are measured")
     run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
     run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
     run.add_argument(
         "--node", type=Path, help="what `probe` wrote: the samples bear its name (default: this machine's)"
     )
-    run.add_argument("--plan", type=Path, help="what `plan` wrote: points that it leaves out are recorded as skipped")
     run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
     run.add_argument(
         "--log", type=Path, help="file for what libraries print and for tracebacks (default: standard error)"
@@ -68,12 +73,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
     plan.add_argument("--cores", type=count, help="as if there were so many cores")
+    plan.add_argument("--time-start", action="store_true", help="time how long a process on each device takes to start")
     plan.add_argument("--out", type=Path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
     seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
     seal.add_argument("--probe", type=Path, required=True, help="what `probe` wrote")
     seal.add_argument("--rounds", type=Path, nargs="+", required=True, help="the Parquet files of its rounds")
+    seal.add_argument("--plan", type=Path, help="what `plan` wrote: its predictions are kept beside what rounds took")
     seal.add_argument("--out", type=Path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
@@ -81,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
     check.add_argument(
-        "--json", action="store_true", help="for programs: rounds, and those of each experiment by kind of device"
+        "--json", action="store_true", help="for programs: rounds, and a digest that changes with the preset"
     )
     check.set_defaults(run=_check)
 
@@ -102,7 +109,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _probe(arguments: argparse.Namespace) -> int:
-    from contract.node import node_id, write_node
+    from contract.node import write_node
     from experiments import environment, hardware
 
     if arguments.id:
@@ -138,26 +145,19 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from contract.node import node_id
-    from contract.tables import write_samples
     from experiments import environment, hardware, rounds
-    from experiments import plan as planned
-    from experiments.devices import find
     from experiments.lock import node_lock
-    from experiments.sweep import preset_path, read_preset, sweep
 
     if arguments.out.suffix != ".parquet":
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
-    part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
-    kind = find(arguments.device).kind
+    job, preset = _job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # A place that cannot be written is found out before anything is measured.
     with atomic(arguments.out.with_suffix(".writable")):
         pass
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
-    left_out, why = planned.left_out(arguments.plan, arguments.name, arguments.device)
-    round_ = rounds.Round(part, arguments.device, kind, arguments.round, seed, arguments.log, left_out, why)
+    round_ = rounds.Round(job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.tables"))
     # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
     choosing = [name for name in environment.inherited() if not name.endswith("_THREADS")]
     if choosing:
@@ -169,6 +169,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with node_lock(PATIENCE_S):
         begun = time.perf_counter()
         round_.run()
+        samples = rounds.table(round_, node, uuid.uuid4().hex[:12])
         wall = time.perf_counter() - begun
         about = {
             "seed": seed,
@@ -176,19 +177,41 @@ def _run(arguments: argparse.Namespace) -> int:
             "started_utc": rounds.utc(wall),
             "ended_utc": rounds.utc(),
             "wall_s": wall,
+            "predicted_s": job.seconds(arguments.round),
             "warmup_s": round_.warmup_s,
             "timed_s": round_.timed_s,
             "workers": round_.workers,
-            "options": {"preset": arguments.preset, "seed": arguments.seed},
+            "host": hardware.instance(),
+            "options": {"preset": preset, "seed": arguments.seed},
             "left_out_of_environment": environment.inherited(),
             "environments": round_.environments,
         }
-        write_samples(arguments.out, rounds.table(round_, node, uuid.uuid4().hex[:12]), about)
+        from contract.tables import write_unchecked
+
+        write_unchecked(arguments.out, samples, about)
+        if arguments.node and arguments.plan:
+            from experiments.seal import begin
+
+            begin(arguments.out.parent, arguments.node, read_plan(arguments.plan))
     return 0
 
 
-def _plan(arguments: argparse.Namespace) -> int:
+def _job(arguments: argparse.Namespace) -> tuple[Job, str]:
+    """What is to be measured, and the preset's name: from a plan, or from the preset itself."""
+    if arguments.plan:
+        made = read_plan(arguments.plan)
+        return made.job(arguments.name, arguments.device), made.preset
     from experiments import hardware, plan
+    from experiments.devices import find
+    from experiments.sweep import preset_path, read_preset, sweep
+
+    part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
+    device = {"id": arguments.device, "kind": find(arguments.device).kind}
+    return plan.job(part, device, hardware.usable_cores()), str(arguments.preset)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from experiments import hardware, plan, rounds
     from experiments.sweep import preset_path, read_preset
 
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
@@ -196,20 +219,23 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         devices = [one for one in devices if one["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
+    start_s: dict[str, float] = {}
+    if arguments.time_start:
+        timed = {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices}
+        start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
-    made = plan.full_plan(preset, source, devices, cores)
+    made = replace(plan.full_plan(preset, source, devices, cores, start_s), preset=str(arguments.preset))
     if minutes:
-        made = plan.within(made, minutes * 60)
+        made = plan.within(made, minutes)
     if arguments.out:
-        write_json(arguments.out, plan.record(made, minutes))
-    print(plan.told(made, minutes), file=sys.stderr if arguments.out else sys.stdout)
+        write_json(arguments.out, made.plain, in_lines="points")
+    print(plan.told(made), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 
 
 def _described(node: Path | None) -> list[dict[str, Any]]:
     """The devices of a node's record, or of this machine."""
-    from contract.node import read_node
     from experiments.devices import detect
 
     if node:
@@ -219,30 +245,10 @@ def _described(node: Path | None) -> list[dict[str, Any]]:
 
 
 def _seal(arguments: argparse.Namespace) -> int:
-    from contract.node import read_node, write_node
-    from contract.tables import read_samples
+    from experiments.seal import seal
 
-    record = read_node(arguments.probe)
-    seen = [read_samples(path) for path in arguments.rounds]
-    record["started_utc"] = min(about["started_utc"] for _, about in seen)
-    record["ended_utc"] = max(about["ended_utc"] for _, about in seen)
-    strangers = {name for table, _ in seen for name in table["node"].unique()} - {record["id"]}
-    if strangers:
-        raise StudyError(
-            f"{arguments.probe} describes {record['id']}, but rounds of {', '.join(sorted(strangers))} lie beside it: "
-            "each machine's rounds belong in a folder of their own"
-        )
-    _set_aside(arguments.out.parent, keep={path.resolve() for path in arguments.rounds})
-    write_node(arguments.out, record)
+    seal(arguments.probe, arguments.rounds, arguments.out, read_plan(arguments.plan) if arguments.plan else None)
     return 0
-
-
-def _set_aside(folder: Path, keep: set[Path]) -> None:
-    """Move rounds of an earlier preset out of the way: mixed with this one's, they would be judged together."""
-    for path in folder.glob("*.parquet"):
-        if path.resolve() not in keep:
-            (folder / "superseded").mkdir(exist_ok=True)
-            path.replace(folder / "superseded" / path.name)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -258,18 +264,8 @@ def _check(arguments: argparse.Namespace) -> int:
         for name, part in plan.items()
     }
     if arguments.json:
-        # Some points are measured in the first rounds only; a round without any needs no job.
-        rounds = {
-            name: {
-                kind: min(preset["rounds"], max((point.rounds for point in points), default=0))
-                for kind, points in kinds.items()
-            }
-            for name, kinds in jobs.items()
-        }
-        # A job is measured again when its own part of the preset changes, not when another's does.
-        parts = {name: {**preset, "experiments": preset["experiments"][name]} for name in plan}
-        digests = {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12] for name, part in parts.items()}
-        print(json.dumps({"rounds": preset["rounds"], "experiments": rounds, "digests": digests}))
+        digest = hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
+        print(json.dumps({"rounds": preset["rounds"], "digest": digest}))
         return 0
     print(f"{source}: {preset['rounds']} rounds")
     for name, kinds in jobs.items():
@@ -284,16 +280,17 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _same_machine(path: Path) -> str:
     """The name of the node that a record describes. Raises StudyError unless it is of this machine's kind."""
-    from contract.node import read_node
     from experiments import hardware
 
-    described, here = read_node(path), hardware.kind()
-    if described["kind"] != here:
+    record = read_json(path)
+    if not isinstance(record, dict) or not {"id", "kind"} <= record.keys():
+        record = read_node(path)  # an earlier record, or its fault in words
+    if record["kind"] != (here := hardware.kind()):
         raise StudyError(
-            f"{path} describes {described['kind']}, this machine is {here}. Measure into a folder of its own "
+            f"{path} describes {record['kind']}, this machine is {here}. Measure into a folder of its own "
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
         )
-    return str(described["id"])
+    return str(record["id"])
 
 
 def _schema(arguments: argparse.Namespace) -> int:

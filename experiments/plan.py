@@ -10,13 +10,12 @@ cannot do without stays; a budget too small for it is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import read_json
-from experiments.sweep import Point, Sweep, sweep
+from experiments.jobs import Job, Plan, Point
+from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
 # (NVIDIA, H100 Tensor Core GPU data sheet, 2023); other GPUs in proportion to theirs.
@@ -29,8 +28,10 @@ GPU_MULTIPROCESSORS = 132
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
-# Seconds for whatever a point does besides: allocate, compile, check, answer; and to start a round's processes.
-POINT_S, ROUND_S, ROUND_GPU_S = 0.15, 2.0, 3.0
+# Seconds for whatever a point does besides: allocate, compile, check, answer.
+POINT_S = 0.15
+# Seconds until a measuring process is ready, by kind of device, where nobody has timed it.
+START_S = {"cpu": 3.0, "gpu": 7.0}
 # Share of a point's seconds that warm-up and samples take: half is the least, some go on to the end.
 USED_SHARE = 0.8
 # Calls that every point makes, however long they take.
@@ -39,51 +40,37 @@ FEWEST_ROUNDS = 3
 ESSENTIAL, ADDS, DETAIL = 1, 2, 3
 
 
-@dataclass(frozen=True)
-class Job:
-    """One experiment on one device, in every round: its points with the seconds that each should take."""
+def full_plan(
+    preset: Mapping[str, Any],
+    source: str,
+    devices: Iterable[Mapping[str, Any]],
+    cores: int,
+    start_s: Mapping[str, float] | None = None,
+) -> Plan:
+    """Everything in a preset on these devices (entries of a node record), without a budget.
 
-    sweep: Sweep
-    device: str
-    points: Mapping[Point, float]
-
-    def seconds(self, number: int, left_out: frozenset[tuple[str, Point]]) -> float:
-        """Seconds of round `number` without what is left out."""
-        kept = [
-            seconds
-            for point, seconds in self.points.items()
-            if number <= point.rounds and (self.device, point) not in left_out
-        ]
-        start = ROUND_S if self.device == "cpu" else ROUND_GPU_S
-        return start + min(sum(kept), self.sweep.round_s) if kept else 0.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Jobs, the number of rounds, and the (device, point) pairs that the budget leaves out."""
-
-    jobs: Sequence[Job]
-    rounds: int
-    left_out: frozenset[tuple[str, Point]] = frozenset()
-
-    @property
-    def seconds(self) -> float:
-        """What the whole run should take."""
-        return sum(job.seconds(number, self.left_out) for job in self.jobs for number in range(1, self.rounds + 1))
-
-
-def full_plan(preset: Mapping[str, Any], source: str, devices: Iterable[Mapping[str, Any]], cores: int) -> Plan:
-    """Everything in a preset on these devices (entries of a node record), without a budget."""
+    GPUs come first in every round, and otherwise the preset's own order: a run that is cut off has then lost least of
+    what is hardest to come by. start_s: seconds until a measuring process is ready, by device, where they are known.
+    """
+    there = list(devices)
+    known = {str(one["id"]): (start_s or {}).get(str(one["id"]), START_S[one["kind"]]) for one in there}
     jobs = []
-    for device in devices:
+    for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = sweep(dict(preset), name, source)
-            if device["kind"] not in part.experiment.fits:
-                continue
-            points = {point: predicted_s(point, part, device, cores) for point in part.points(device["kind"])}
-            if points:
-                jobs.append(Job(part, str(device["id"]), points))
-    return Plan(jobs, int(preset["rounds"]))
+            if device["kind"] in part.experiment.fits:
+                jobs.append(job(part, device, cores, known[str(device["id"])]))
+    return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
+
+
+def job(part: Sweep, device: Mapping[str, Any], cores: int, start_s: float = 0.0) -> Job:
+    """An experiment's part of a preset on one device (an entry of a node record)."""
+    points = tuple(
+        replace(point, predicted_s=round(predicted_s(point, part, device, cores), 3))
+        for point in part.points(device["kind"])
+    )
+    asked = part.target, part.round_s, part.max_samples
+    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, start_s)
 
 
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int) -> float:
@@ -101,33 +88,37 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int
     return POINT_S + held / data + max(USED_SHARE * point.point_s, min(FEWEST_CALLS * call_s, 2 * point.point_s))
 
 
-def within(plan: Plan, budget_s: float) -> Plan:
+def within(plan: Plan, minutes: float) -> Plan:
     """The plan, trimmed to fit the budget. Raises StudyError if not even what is essential fits."""
     dearest = sorted(
-        ((device.device, point, seconds) for device in plan.jobs for point, seconds in device.points.items()),
-        key=lambda one: (-one[1].value, -one[2]),
+        ((place, point) for place, one in enumerate(plan.jobs) for point in one.points),
+        key=lambda at: (-at[1].value, -at[1].predicted_s),
     )
-    steps = [(rounds, DETAIL) for rounds in range(plan.rounds, min(FEWEST_ROUNDS, plan.rounds) - 1, -1)]
+    plan = replace(plan, budget_min=minutes)
+    fewest = min(FEWEST_ROUNDS, plan.rounds)
+    steps = [(rounds, DETAIL) for rounds in range(plan.rounds, fewest - 1, -1)]
     trimmed = plan
-    for rounds, least in [*steps, (min(FEWEST_ROUNDS, plan.rounds), ADDS)]:
-        trimmed = _without([one for one in dearest if one[1].value >= least], Plan(plan.jobs, rounds), budget_s)
-        if trimmed.seconds <= budget_s:
+    for rounds, least in [*steps, (fewest, ADDS)]:
+        candidates = [(place, point) for place, point in dearest if point.value >= least]
+        trimmed = _without(candidates, replace(plan, rounds=rounds), minutes)
+        if trimmed.seconds <= minutes * 60:
             return trimmed
     raise StudyError(
-        f"a budget of {budget_s / 60:g} min: what the comparisons need takes about {trimmed.seconds / 60:.0f} min "
+        f"a budget of {minutes:g} min: what the comparisons need takes about {trimmed.seconds / 60:.0f} min "
         f"in {trimmed.rounds} rounds. Give it that, or take a smaller preset."
     )
 
 
-def _without(candidates: Sequence[tuple[str, Point, float]], plan: Plan, budget_s: float) -> Plan:
-    """The plan without as many of the candidates, in their order, as it takes to fit."""
-    excess, gone = plan.seconds - budget_s, set()
-    for device, point, seconds in candidates:
+def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
+    """The plan without as many of the candidates (numbers of jobs, and points), in their order, as it takes to fit."""
+    excess = plan.seconds - minutes * 60
+    gone: dict[int, dict[Point, str]] = {}
+    for place, point in candidates:
         if excess <= 0:
             break
-        gone.add((device, point))
-        excess -= seconds * min(point.rounds, plan.rounds)
-    return Plan(plan.jobs, plan.rounds, frozenset(gone))
+        gone.setdefault(place, {})[point] = f"plan: left out to fit {minutes:g} min"
+        excess -= point.predicted_s * min(point.rounds, plan.rounds)
+    return replace(plan, jobs=tuple(one.without(gone.get(place, {})) for place, one in enumerate(plan.jobs)))
 
 
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:
@@ -137,54 +128,19 @@ def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) 
     return granted
 
 
-def record(plan: Plan, minutes: float | None) -> dict[str, Any]:
-    """The plan as JSON: rounds, and by experiment and device each round's seconds and the points that are left out."""
-    left_out = {
-        f"{job.sweep.experiment.name}.{job.device}": [
-            dict(point.params) for point in job.points if (job.device, point) in plan.left_out
-        ]
-        for job in plan.jobs
-    }
-    seconds = {
-        f"{job.sweep.experiment.name}.{job.device.replace(':', '-')}": [
-            round(job.seconds(number, plan.left_out), 1) for number in range(1, plan.rounds + 1)
-        ]
-        for job in plan.jobs
-    }
-    return {
-        "rounds": plan.rounds,
-        "budget_min": minutes,
-        "predicted_s": round(plan.seconds),
-        "seconds": seconds,
-        "left_out": left_out,
-    }
-
-
-def left_out(path: Path | None, experiment: str, device: str) -> tuple[frozenset[Point], str]:
-    """The points of an experiment that a recorded plan leaves out, and why. Raises StudyError if it cannot be read."""
-    if path is None:
-        return frozenset(), ""
-    plan = read_json(path)
-    points = plan["left_out"].get(f"{experiment}.{device}", [])
-    return (
-        frozenset(Point.of(experiment, params) for params in points),
-        f"plan: left out to fit {plan['budget_min']} min" if points else "",
-    )
-
-
-def told(plan: Plan, minutes: float | None) -> str:
+def told(plan: Plan) -> str:
     """The plan in words: a line for each experiment and device, and what the budget leaves out."""
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
-    for job in plan.jobs:
-        out = sum((job.device, point) in plan.left_out for point in job.points)
-        every = [job.seconds(number, plan.left_out) for number in range(1, plan.rounds + 1)]
+    for one in plan.jobs:
+        out = sum(bool(point.left_out) for point in one.points)
+        every = [one.seconds(number) for number in range(1, plan.rounds + 1)]
         lines.append(
-            f"{job.sweep.experiment.name:14} {job.device:8} {len(job.points) - out:6} {out:8} "
+            f"{one.experiment:14} {one.device:8} {len(one.points) - out:6} {out:8} "
             f"{sum(every) / len(every):9.0f} {sum(every) / 60:10.1f}"
         )
-    given = f" of {minutes:g}" if minutes else ""
-    measured = sum((job.device, point) not in plan.left_out for job in plan.jobs for point in job.points)
-    experiments = len({job.sweep.experiment.name for job in plan.jobs})
+    given = f" of {plan.budget_min:g}" if plan.budget_min else ""
+    measured = sum(not point.left_out for one in plan.jobs for point in one.points)
+    experiments = len({one.experiment for one in plan.jobs})
     lines.append(
         f"{experiments} experiments, {measured:,} points: in all about {plan.seconds / 60:.1f}{given} min in "
         f"{plan.rounds} rounds, predicted from data sheets"

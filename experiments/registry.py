@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import typing
@@ -17,9 +18,6 @@ from experiments import backends
 from experiments.work import Dtype, Footprint, Threads, Work
 
 Params = Mapping[str, Any]
-
-# Columns of the table of samples; every other parameter of an experiment goes into `params`.
-COMMON = ("backend", "dtype", "threads")
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,12 @@ def experiments() -> dict[str, Experiment]:
 
 def get(name: str) -> Experiment:
     """The experiment called `name`. Raises StudyError, with the nearest name, if there is none."""
+    # Its own module is sooner loaded than all.
+    module = name.replace("-", "_")
+    if name not in _REGISTRY and module.isidentifier() and importlib.util.find_spec(f"experiments.suite.{module}"):
+        importlib.import_module(f"experiments.suite.{module}")
+    if name in _REGISTRY:
+        return _REGISTRY[name]
     known = experiments()
     if name not in known:
         raise StudyError(f"no experiment {name!r}. Experiments: {', '.join(known)}.{did_you_mean(name, list(known))}")

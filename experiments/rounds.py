@@ -13,38 +13,40 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from contract.tables import SAMPLES
+from contract.errors import StudyError
 from experiments import environment
-from experiments.sweep import Point, Sweep
+from experiments.jobs import Job, Point
+from experiments.state import Reading
 
 # A point that is not back after its budget, this many times over, and a constant
 # for building its data, hangs.
 HANG_FACTOR = 5.0
 HANG_CONSTANT_S = 60.0
+# A process that is not ready by then never will be: torch alone can take a minute from a slow disk.
+START_LIMIT_S = 300.0
 
 
 @dataclass
 class Round:
     """What is to be measured, and the answers so far."""
 
-    sweep: Sweep
-    device: str
-    device_kind: str
+    job: Job
     number: int
     seed: int
     log: Path | None = None
-    left_out: frozenset[Point] = frozenset()
-    why_left_out: str = ""
     # -u: a line that waits in a buffer would look like a hang.
     command: Sequence[str] = (sys.executable, "-u", "-m", "experiments.worker")
+    # What there is to do while a measuring process gets ready.
+    meanwhile: Callable[[], object] = lambda: None
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     warmup_s: float = 0.0
@@ -54,11 +56,11 @@ class Round:
 
     def run(self) -> None:
         """Measure all points."""
-        points = [point for point in self.sweep.points(self.device_kind) if self.number <= point.rounds]
+        points = self.job.in_round(self.number)
         random.Random(self.seed).shuffle(points)
         begun = time.perf_counter()
-        workers = _Workers(self.command, self.log)
-        title = f"{self.sweep.experiment.name} on {self.device}, round {self.number}"
+        workers = _Workers(self.command, self.log, self.meanwhile)
+        title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
@@ -75,15 +77,21 @@ class Round:
                 nrows=size.lines,
             ) as bar:
                 for point in bar:
-                    if point in self.left_out:
-                        self._note(point, {"status": "skipped", "reason": self.why_left_out})
+                    if point.left_out:
+                        self._note(point, {"status": "skipped", "reason": point.left_out})
                         continue
-                    if time.perf_counter() - begun > self.sweep.round_s:
-                        left = f"budget: this round's {self.sweep.round_s:g} s are used up"
+                    if time.perf_counter() - begun > self.job.round_s:
+                        left = f"budget: this round's {self.job.round_s:g} s are used up"
                         self._note(point, {"status": "skipped", "reason": left})
                         continue
-                    worker = workers.started_with(self.sweep.experiment.environment(dict(point.params)))
-                    self._note(point, worker.measure(self._order(point), point.point_s))
+                    answer = workers.started_with(point.environment).measure(self._order(point), point.point_s)
+                    before = len(self.rows), len(self.outcomes)
+                    try:
+                        self._note(point, answer)
+                    except Exception as fault:  # an answer of another shape is this point's loss alone
+                        del self.rows[before[0] :], self.outcomes[before[1] :]
+                        what = f"its answer could not be read ({type(fault).__name__}: {fault})"
+                        self._note(point, {"status": "failed", "reason": what})
         finally:
             self.workers = workers.stop()
             self.environments = workers.environments
@@ -95,22 +103,27 @@ class Round:
                 file=sys.stderr,
             )
 
+    def by_point(self) -> list[list[dict[str, Any]]]:
+        """The rows so far, in lists of one point's each."""
+        keys = ("backend", "dtype", "threads", "params")
+        return [list(rows) for _, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys])]
+
     def _order(self, point: Point) -> dict[str, Any]:
-        sweep = self.sweep
+        job = self.job
         return {
-            "experiment": sweep.experiment.name,
-            "device": self.device,
+            "experiment": job.experiment,
+            "device": job.device,
             "params": dict(point.params),
-            "policy": {"target": sweep.target, "budget_s": point.point_s, "max_samples": sweep.max_samples},
+            "policy": {"target": job.target, "budget_s": point.point_s, "max_samples": job.max_samples},
         }
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
         self.outcomes.append(answer["status"])
-        base = dict.fromkeys(SAMPLES.columns) | {
+        base: dict[str, Any] = {
             "round": self.number,
-            "experiment": self.sweep.experiment.name,
-            "device": self.device,
+            "experiment": self.job.experiment,
+            "device": self.job.device,
             **point.columns,
             "metric": "time",
             "sample": 0,
@@ -154,18 +167,18 @@ class Round:
 class _Workers:
     """The children that measure: one for each environment that some point asks for, each idle while another works."""
 
-    def __init__(self, command: Sequence[str], log: Path | None) -> None:
+    def __init__(self, command: Sequence[str], log: Path | None, meanwhile: Callable[[], object]) -> None:
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
-        self._command, self._log = command, log
+        self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], _Worker] = {}
 
-    def started_with(self, variables: dict[str, str]) -> _Worker:
+    def started_with(self, variables: Mapping[str, str]) -> _Worker:
         """The child whose environment has these variables."""
         key = tuple(sorted(variables.items()))
         if key not in self._all:
-            self._all[key] = _Worker(self._command, self._log, variables)
+            self._all[key] = _Worker(self._command, self._log, dict(variables), self._meanwhile)
         return self._all[key]
 
     @property
@@ -183,35 +196,27 @@ class _Workers:
 class _Worker:
     """The child that measures, started when needed and again after it died."""
 
-    def __init__(self, command: Sequence[str], log: Path | None, variables: dict[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path | None, variables: dict[str, str], meanwhile: Callable[[], object]
+    ) -> None:
         self.started = 0
-        self._command = list(command)
+        self._command, self._meanwhile = list(command), meanwhile
         self._log, self._variables = log, variables
         self._child: subprocess.Popen[bytes] | None = None
 
     def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
         """The child's answer; if it dies or hangs over this point, an outcome that says so."""
-        child = self._child or self._start()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        limit = HANG_CONSTANT_S + HANG_FACTOR * budget_s
-        try:
-            child.stdin.write(json.dumps(order).encode() + b"\n")
-            child.stdin.flush()
-            line = _line_within(child, limit)
-        except BrokenPipeError:
-            line = b""
-        if line is None:
-            self.stop()
-            return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
-        if not line:
-            code = child.wait()
-            self._child = None
-            return {"status": "failed", "reason": _death(code)}
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        if self._child is None:
+            ready = self.start(order)
+            if "status" in ready:
+                return ready
+        return self._answer(order, HANG_CONSTANT_S + HANG_FACTOR * budget_s)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
+
+        What there is to do besides is done now, so that nothing of it runs beside a measurement.
+        """
         self.started += 1
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
@@ -224,7 +229,30 @@ class _Worker:
                 # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
                 process_group=0,
             )
-        return self._child
+        return self._answer({**order, "prepare": True}, START_LIMIT_S, self._meanwhile)
+
+    def _answer(
+        self, order: dict[str, Any], limit: float, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, Any]:
+        child = self._child
+        assert child is not None
+        assert child.stdin is not None
+        try:
+            child.stdin.write(json.dumps(order).encode() + b"\n")
+            child.stdin.flush()
+            meanwhile()
+            line = _line_within(child, limit)
+        except BrokenPipeError:
+            line = b""
+        if line is None:
+            self.stop()
+            return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
+        if not line:
+            code = child.wait()
+            self._child = None
+            return {"status": "failed", "reason": _death(code)}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def stop(self) -> None:
         """End the child, whatever it does."""
@@ -270,12 +298,44 @@ def _tally(statuses: list[str]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
+def start_s(device: str, command: Sequence[str] = Round.command) -> float | None:
+    """Seconds until a process that measures on `device` is ready; None if it does not get there."""
+    worker = _Worker(command, None, {}, lambda: None)
+    begun = time.perf_counter()
+    try:
+        ready = worker.start({"device": device, "experiment": "", "params": {"threads": 1}})
+        return time.perf_counter() - begun if "ready" in ready else None
+    finally:
+        worker.stop()
+
+
 def table(measured: Round, node: str, run: str) -> Any:
-    """The round's samples as a table for `contract.tables.write_samples`."""
+    """The round's samples as a table that conforms; a point with a row that does not is one that failed."""
     import pandas as pd
 
-    frame = pd.DataFrame([{**row, "node": node, "run": run} for row in measured.rows], columns=list(SAMPLES.columns))
-    return frame.astype({name: str(column.dtype) for name, column in SAMPLES.columns.items()})
+    from contract.tables import SAMPLES, validate
+
+    def framed(rows: list[dict[str, Any]]) -> Any:
+        columns = list(SAMPLES.columns)
+        frame = pd.DataFrame([{**row, "node": node, "run": run} for row in rows], columns=columns)
+        return validate(frame.astype({name: str(SAMPLES.columns[name].dtype) for name in columns}), "samples")
+
+    try:
+        return framed(measured.rows)
+    except (StudyError, ValueError, TypeError):
+        return framed([row for rows in measured.by_point() for row in _conforming(rows, framed)])
+
+
+def _conforming(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
+    """The rows of one point, or one row that says why they cannot be kept."""
+    try:
+        framed(rows)
+    except (StudyError, ValueError, TypeError) as fault:
+        nothing = dict.fromkeys(("value", "error", "tolerance", "flop", "bytes"))
+        outcome = {"metric": "time", "unit": "s", "sample": 0, "calls": 0, "stop_reason": "", "flags": ""}
+        kept = {key: rows[0][key] for key in rows[0] if key not in vars(Reading(0.0))}
+        return [{**kept, **nothing, **outcome, "status": "failed", "reason": f"its samples were refused: {fault}"}]
+    return rows
 
 
 def utc(ago_s: float = 0.0) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.schema import did_you_mean
 from experiments import backends, hardware
-from experiments.registry import COMMON, Experiment, get
+from experiments.jobs import Point
+from experiments.registry import Experiment, get
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "preset.schema.json"
 PRESETS = Path(__file__).parents[1] / "workflow" / "config" / "presets"
@@ -23,38 +23,6 @@ MOST_POINTS = 100_000
 
 # What a block of a preset may say of its points.
 _LIMITS = ("point_s", "rounds", "value")
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of an experiment's parameters.
-
-    point_s: seconds for its warm-up and samples. rounds: it is measured in so many of the
-    first rounds. value: 1 if a comparison cannot do without it, 2 if it adds to one, 3 if it is a detail.
-    """
-
-    experiment: str
-    params: tuple[tuple[str, Any], ...]
-    point_s: float = field(default=0.0, compare=False)
-    rounds: int = field(default=1_000, compare=False)
-    value: int = field(default=2, compare=False)
-
-    @classmethod
-    def of(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:
-        """The point with these parameters, in whatever order."""
-        return cls(experiment, tuple(sorted(params.items())), **limits)
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The point as columns of the table of samples: backend, dtype, threads, params."""
-        every = dict(self.params)
-        rest = {key: value for key, value in every.items() if key not in COMMON}
-        return {
-            "backend": every.get("backend", ""),
-            "dtype": every.get("dtype", ""),
-            "threads": int(every.get("threads", 0)),
-            "params": json.dumps(rest, sort_keys=True, separators=(",", ":")),
-        }
 
 
 @dataclass(frozen=True)
@@ -87,7 +55,8 @@ class Sweep:
                 for values in itertools.product(*grid.values()):
                     params = {**case, **dict(zip(grid, values, strict=True))}
                     for resolved in _resolved(params, device_kind):
-                        point = Point.of(self.experiment.name, resolved, **limits)
+                        variables = self.experiment.environment(resolved)
+                        point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
 

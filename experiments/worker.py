@@ -2,7 +2,8 @@
 
 Run by `experiments.rounds` as its child, so that a point that takes the process
 down (out of memory, a crash in a library, a hang) costs only itself.
-Protocol: one JSON object a line, on standard input and on standard output.
+Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
+measured: what it needs is loaded, so that whoever sent it can tell starting from measuring.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,12 +63,28 @@ def serve() -> None:
         try:
             if device is None or watch is None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
-            answer = answer_to(order, device, watch)
+            answer = _prepared(order, device) if "prepare" in order else answer_to(order, device, watch)
         except StudyError as refusal:  # a GPU that others have taken may be free at the next point
             answer = _outcome("failed", str(refusal))
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
         gc.collect()
+
+
+def _prepared(order: dict[str, Any], device: Device) -> dict[str, Any]:
+    """Load what the point's experiment is made of, and the libraries that set its threads."""
+    # What cannot be loaded is the outcome of the points that need it.
+    with suppress(Exception):
+        _set_threads(device, order["params"])
+        if order["experiment"]:
+            get(order["experiment"])
+    return {"ready": True}
+
+
+def _set_threads(device: Device, params: dict[str, Any]) -> None:
+    # Own kernels start their own threads, and need no torch.
+    if not str(params.get("backend")).startswith("llvm"):
+        device.set_threads(params["threads"])
 
 
 def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
@@ -109,8 +127,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     params, policy = typed(experiment, order["params"]), Policy(**order["policy"])
     if not device.runs(backend := str(params.get("backend", ""))):
         raise device.unsupported(backend)
-    if not str(params.get("backend")).startswith("llvm"):  # own kernels start their own threads, and need no torch
-        device.set_threads(order["params"]["threads"])
+    _set_threads(device, order["params"])
     _fits_memory(experiment, order["params"], device)
     _fits_budget(experiment, params, device, policy)
     work = experiment.function(device, **params)

@@ -210,6 +210,8 @@ def _node(node: Node, data: Data, statuses: dict[str, int]) -> dict[str, Any]:
         **{name: record[name] for name in ("devices", "hardware", "software", "started_utc")},
         "ended_utc": record.get("ended_utc"),
         "left_out": record["left_out"],
+        "hosts": len(record.get("hosts") or [""]),
+        "missing": node.missing(),
         "n_points": sum(statuses.values()),
         "n_ok": statuses.get("ok", 0),
         "statuses": statuses,

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as arrow
 
 from contract.errors import StudyError
-from contract.node import read_node
+from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
 from contract.tables import SAMPLES, frame, load_samples, validate
 from report.plausibility import faults
 from report.wording import node_label
@@ -57,6 +57,10 @@ class Node:
     def kinds(self) -> set[str]:
         """Kinds of devices that the node has: cpu, gpu."""
         return {device["kind"] for device in self.record["devices"]}
+
+    def missing(self) -> list[str]:
+        """Rounds that it was to measure and has not, or that cannot be used: gemm.cuda-0.2."""
+        return missing_rounds(self.record, [str(about.get("file")) for about in self.rounds])
 
     def duty(self) -> float | None:
         """Share of the rounds' wall time that was spent warming up and timing; None if no round says."""
@@ -126,9 +130,9 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     refused: list[dict[str, str]] = []
     for place in _folders(directories, refused):
         try:
-            record = read_node(place / "node.json")
+            record = read_node(record_path(place))
         except StudyError as fault:
-            refused.append(_refusal(place / "node.json", str(fault)))
+            refused.append(_refusal(record_path(place), str(fault)))
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
@@ -173,6 +177,13 @@ def warn(found: Nodes) -> None:
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
     for one in found.refused:
         print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
+    for node in found.nodes:
+        if missing := node.missing():
+            told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+            print(
+                f"note: {node.id} was cut off: {len(missing)} of its rounds are missing ({told}); what there is counts",
+                file=sys.stderr,
+            )
 
 
 def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
@@ -196,7 +207,7 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
     except OSError as fault:
         refused.append(_refusal(folder, f"cannot be opened ({fault.strerror})"))
         return False
-    return any(name == "node.json" or name.endswith(".parquet") for name in names)
+    return any(name in (RECORD, PARTIAL) or name.endswith(".parquet") for name in names)
 
 
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
@@ -241,7 +252,10 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
             return None
         samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in out]
-    return Node(folder.record, _shown(str(folder.place.parent)), samples, rounds)
+    # Where measuring was cut off, nobody has noted the end.
+    ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
+    record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
+    return Node(record, _shown(str(folder.place.parent)), samples, rounds)
 
 
 def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+from experiments.devices import Device
 from experiments.models import traffic
 
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
@@ -31,22 +33,41 @@ def repeat_share(step: Callable[[], object], steps: int) -> tuple[float, float]:
     return equal / steps, seen[-1][1]
 
 
-def product_time_share(step: Callable[[], object], device: str, steps: int) -> float:
-    """Share of operator time, over `steps` steps, in products, convolutions, attention and recurrent layers.
+def profiled(step: Callable[[], object], device: Device, steps: int) -> tuple[float | None, float]:
+    """(seconds of a step in which an accelerator computes or copies, the products' share of operator time).
 
-    Self time of operators by `torch.profiler`, on the device where they run; the
-    interpreter's time between operators belongs to neither. nan where the profiler does
-    not see the device (torch's name of it).
+    Both from one profile of `steps` steps by `torch.profiler`. Seconds: the durations of its kernels, copies and fills
+    added up; what of a step's time is not in it, the device waits for its host. None where the profiler does not see
+    an accelerator. Share: of the operators' own time, on the device where they run, in products, convolutions,
+    attention and recurrent layers; the interpreter's time between operators belongs to neither. nan where the profiler
+    does not see the device.
     """
-    activity = getattr(ProfilerActivity, device.partition(":")[0].upper(), None)
+    activity = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
     if activity is None:
-        return math.nan
+        return None, math.nan
+    apart = activity is not ProfilerActivity.CPU
+    if apart:
+        step()
+        device.synchronise()
     with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
         for _ in range(steps):
             step()
-    column = "self_cpu_time_total" if device == "cpu" else "self_device_time_total"
+        if apart:
+            device.synchronise()
+    events = seen.key_averages()
+    return (added_up(events) / steps or None) if apart else None, _product_share(events, apart)
+
+
+def added_up(events: Any) -> float:
+    """Seconds on the device in a profile's averages. Operators, and ranges that somebody named, hold kernels' again."""
+    on_device = (one for one in events if one.device_type != DeviceType.CPU and not one.is_user_annotation)
+    return sum(float(one.self_device_time_total) for one in on_device) * 1e-6
+
+
+def _product_share(events: Any, apart: bool) -> float:
+    column = "self_device_time_total" if apart else "self_cpu_time_total"
     products = total = 0.0
-    for event in seen.key_averages():
+    for event in events:
         if event.device_type != DeviceType.CPU:
             continue  # a kernel, whose time its operator is told to have spent as well
         spent = float(getattr(event, column))

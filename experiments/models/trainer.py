@@ -17,8 +17,9 @@ from experiments.models import trace, usage
 from experiments.models.compiled import compiled
 from experiments.work import Dtype
 
-# Steps in each round whose operators are compared, and those that are profiled.
-TRACED_STEPS = 8
+# Steps in each round whose operators are compared, by kind of device, and those that are profiled: on a GPU it is the
+# host that takes the time, and a few tell as much.
+TRACED_STEPS = {"cpu": 8, "gpu": 2}
 PROFILED_STEPS = 4
 # Where a step takes this many seconds, fewer must do.
 SLOW_S, FEWEST_STEPS = 0.05, 1
@@ -111,11 +112,12 @@ class Trainer:
         begun = time.perf_counter()
         found = {"peak_memory": (usage.peak_bytes(self.step, self.device, self.held_bytes()), "B")}
         slow = time.perf_counter() - begun > SLOW_S
-        profiled = FEWEST_STEPS if slow else PROFILED_STEPS
-        found["kernel_time"] = (usage.kernel_s(self.step, self.device, profiled), "s")
+        if operators or self.device.kind == "gpu":
+            kernel_s, time_share = trace.profiled(self.step, self.device, FEWEST_STEPS if slow else PROFILED_STEPS)
+            found["kernel_time"] = (kernel_s, "s")
         if operators:
-            repeats, flop_share = trace.repeat_share(self.step, FEWEST_STEPS if slow else TRACED_STEPS)
-            time_share = trace.product_time_share(self.step, self.device.name, profiled)
+            steps = FEWEST_STEPS if slow else TRACED_STEPS[self.device.kind]
+            repeats, flop_share = trace.repeat_share(self.step, steps)
             shares = {"repeat_share": repeats, "matmul_flop_share": flop_share, "matmul_time_share": time_share}
             found |= {name: (share, "1") for name, share in shares.items()}
         return {

@@ -1,4 +1,4 @@
-"""What a call takes besides time: memory at its peak, and the time of its kernels alone."""
+"""What a call takes besides time: memory at its peak."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import ctypes
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
 
 from experiments.devices import Device
 
@@ -56,27 +53,3 @@ def _resident(name: str) -> float:
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return 1024.0 * float(fields[name].split()[0])
-
-
-def kernel_s(call: Callable[[], object], device: Device, calls: int) -> float | None:
-    """Seconds of a call in which an accelerator computes or copies; None where the profiler does not see one.
-
-    The durations of its kernels, copies and fills added up, over `calls` calls: what of a
-    call's time is not in it, the device waits for its host.
-    """
-    activity: Any = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
-    if device.kind != "gpu" or activity in (None, ProfilerActivity.CPU):
-        return None
-    call()
-    device.synchronise()
-    with profile(activities=[ProfilerActivity.CPU, activity]) as seen:
-        for _ in range(calls):
-            call()
-        device.synchronise()
-    return added_up(seen.key_averages()) / calls or None
-
-
-def added_up(events: Any) -> float:
-    """Seconds on the device in a profile's averages. Operators, and ranges that somebody named, hold kernels' again."""
-    on_device = (one for one in events if one.device_type != DeviceType.CPU and not one.is_user_annotation)
-    return sum(float(one.self_device_time_total) for one in on_device) * 1e-6

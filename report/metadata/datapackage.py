@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
 from contract.files import write_json
-from contract.node import read_node
+from contract.node import read_node, record_path
 from contract.tables import SAMPLES, dictionary
 from report.metadata.study import NAME, study
 from report.summary import SERIES
@@ -78,14 +78,16 @@ def write_published(folder: Path) -> Path:
         },
     )
     resources: list[dict[str, Any]] = []
-    for record in sorted((folder / "nodes").glob("*/node.json")):
+    for record in sorted(record_path(place) for place in (folder / "nodes").glob("*")):
+        if not record.is_file():
+            continue
         read_node(record)
         node = record.parent.name
         rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("*.parquet"))
         about = {
             "name": f"{node}-record",
             "title": f"{node}: the machine",
-            "path": f"nodes/{record.parent.name}/node.json",
+            "path": f"nodes/{node}/{record.name}",
         }
         resources.append({**about, **_media(".json")})
         if rounds:

@@ -36,13 +36,37 @@ def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None)
         ],
         "hardware": _rows(node.get("hardware") or {}),
         "software": _rows(node.get("software") or {}),
-        "when": f"{node.get('started_utc') or '–'} to {node.get('ended_utc') or '–'}",
+        "when": f"{node.get('started_utc') or '–'} to {node.get('ended_utc') or '–'}" + _hosts(node),
+        "missing": _missing(node),
         "source": str(node.get("source") or "–"),
         "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
         "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
         "duty": f"{duty:.0%}" if isinstance(duty, int | float) else "–",
         "left_out": [str(one) for one in node.get("left_out") or []],
     }
+
+
+def _hosts(node: Mapping[str, Any]) -> str:
+    return f", on {node['hosts']} hosts of this kind" if int(node.get("hosts") or 1) > 1 else ""
+
+
+def _missing(node: Mapping[str, Any]) -> str:
+    """What a node whose measuring was cut off lacks; '' if nothing."""
+    rounds: dict[str, list[str]] = {}
+    for name in node.get("missing") or []:
+        job, _, number = str(name).rpartition(".")
+        rounds.setdefault(job, []).append(number)
+    if not rounds:
+        return ""
+    lost = [f"{_job(name)} (round {several(numbers)})" for name, numbers in rounds.items()]
+    return f"Measuring was cut off. Missing: {'; '.join(lost)}."
+
+
+def _job(name: str) -> str:
+    """'gemm on cuda:0', from the name of its files."""
+    experiment, _, device = name.rpartition(".")
+    kind, _, index = device.partition("-")
+    return f"{experiment} on {kind}{':' if index else ''}{index}"
 
 
 def _size(count: Any) -> str:

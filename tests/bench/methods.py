@@ -16,10 +16,12 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
-from experiments import environment
+from experiments import environment, hardware
+from experiments.jobs import Point
+from experiments.plan import job
 from experiments.registry import get
 from experiments.rounds import Round, round_seed
-from experiments.sweep import Point, Sweep
+from experiments.sweep import Sweep
 from tests.bench.points import Case
 from tests.bench.pytest_points import LABELS
 
@@ -54,7 +56,8 @@ def study_round(chosen: Sequence[Case], limits: Limits, run: int, number: int) -
         by_experiment[case.experiment].append(case)
     for name, group in by_experiment.items():
         sweep = Sweep(get(name), blocks=[{"cases": [case.params for case in group]}], place="bench", **vars(limits))
-        measured = Round(sweep, "cpu", "cpu", number, round_seed(run, name, "cpu", number), command=WORKER)
+        chosen_job = job(sweep, {"id": "cpu", "kind": "cpu"}, hardware.usable_cores())
+        measured = Round(chosen_job, number, round_seed(run, name, "cpu", number), command=WORKER)
         begun = time.perf_counter()
         measured.run()
         wall = time.perf_counter() - begun

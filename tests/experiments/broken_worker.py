@@ -26,6 +26,7 @@ How = Literal[
     "is told",
     "observes three",
     "observes no number",
+    "observes a share of two",
 ]
 
 
@@ -48,6 +49,8 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
         raise Unsupported("not on this planet")
     if how in ("tells its environment", "is told"):
         raise Unsupported(" ".join(os.environ))
+    if how == "observes a share of two":
+        return Work(observe=lambda: {"whole_share": (2.0, "1")})
     if how.startswith("observes"):
         seen = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
         return Work(observe=lambda: {"latency": (seen, "s"), "failed_share": (0.0, "1")})

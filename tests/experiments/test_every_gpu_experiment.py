@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from experiments import worker
+from experiments.jobs import Point
 from experiments.kernels.cuda import module
 from experiments.registry import get
 from experiments.state import Watch
 from experiments.suite import sustained
-from experiments.sweep import Point, read_preset, sweep
+from experiments.sweep import read_preset, sweep
 from tests.experiments.second_device import SecondCpu
 
 TINY = str(Path(__file__).parents[1] / "workflow" / "tiny.yaml")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
+from contract.files import write_json
 from experiments import plan
 from experiments.cli import main
-from experiments.plan import Plan, full_plan, left_out, record, told, within
+from experiments.jobs import Plan, read_plan
+from experiments.plan import full_plan, told, within
 from experiments.sweep import read_preset
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
@@ -38,7 +40,7 @@ def planned(*blocks: dict[str, Any], **more: Any) -> Plan:
 def sizes(made: Plan) -> list[int]:
     """The sizes that are kept."""
     (job,) = made.jobs
-    return sorted(dict(point.params)["m"] for point in job.points if ("cpu", point) not in made.left_out)
+    return sorted(dict(point.params)["m"] for point in job.points if not point.left_out)
 
 
 def test_more_points_rounds_and_seconds_take_longer() -> None:
@@ -55,17 +57,17 @@ def test_a_block_may_have_seconds_of_its_own() -> None:
 
 def test_what_fits_is_left_alone() -> None:
     made = planned(block(3, 64))
-    assert within(made, made.seconds) == made
+    assert within(made, made.seconds / 60).jobs == made.jobs
 
 
 def test_details_go_first_then_rounds_then_what_adds() -> None:
     made = planned(block(1, 64), block(2, 65), block(3, 66))
     without_details = planned(block(1, 64), block(2, 65)).seconds
-    few = within(made, without_details)
+    few = within(made, without_details / 60)
     assert (sizes(few), few.rounds) == ([64, 65], 5)
-    fewer = within(made, without_details * 0.7)
+    fewer = within(made, without_details * 0.7 / 60)
     assert (sizes(fewer), fewer.rounds) == ([64, 65], 3)
-    fewest = within(made, planned(block(1, 64), rounds=3).seconds)
+    fewest = within(made, planned(block(1, 64), rounds=3).seconds / 60)
     assert (sizes(fewest), fewest.rounds) == ([64], 3)
 
 
@@ -74,7 +76,7 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
     with pytest.raises(
         StudyError, match=r"a budget of 0.5 min: what the comparisons need takes about 1 min in 3 rounds"
     ):
-        within(made, 30)
+        within(made, 0.5)
 
 
 @settings(max_examples=30, deadline=None)
@@ -82,7 +84,7 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
 def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], share: float) -> None:
     made = planned(*(block(value, 64 + number) for number, value in enumerate(values)))
     try:
-        trimmed = within(made, share * made.seconds)
+        trimmed = within(made, share * made.seconds / 60)
     except StudyError:
         essential = planned(*(block(1, 64 + n) for n, value in enumerate(values) if value == 1), rounds=3)
         assert essential.seconds > share * made.seconds
@@ -91,15 +93,72 @@ def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], shar
     assert {64 + n for n, value in enumerate(values) if value == 1} <= set(sizes(trimmed))
 
 
-def test_a_recorded_plan_tells_a_round_what_to_leave_out_and_why(tmp_path: Path) -> None:
+def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tmp_path: Path) -> None:
     made = planned(block(1, 64), block(3, 66))
+    trimmed = within(made, made.seconds * 0.7 / 60)
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps(record(within(made, made.seconds * 0.7), 1.5)))
-    points, why = left_out(path, "gemm", "cpu")
-    assert [dict(point.params)["m"] for point in points] == [66]
-    assert why == "plan: left out to fit 1.5 min"
-    assert left_out(path, "gemm", "cuda:0") == (frozenset(), "")
-    assert left_out(None, "gemm", "cpu") == (frozenset(), "")
+    write_json(path, trimmed.plain)
+    read = read_plan(path)
+    assert read.plain == trimmed.plain
+    assert {dict(point.params)["m"]: point.left_out for point in read.job("gemm", "cpu").points} == {
+        64: "", 66: f"plan: left out to fit {trimmed.budget_min:g} min",
+    }  # fmt: skip
+    with pytest.raises(StudyError, match=r"does not measure gemm on cuda:0\. It measures gemm on cpu"):
+        read.job("gemm", "cuda:0")
+
+
+def test_a_plan_of_another_version_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_json(path, {"rounds": 3, "left_out": {}})
+    with pytest.raises(StudyError, match="remove it, and plan again"):
+        read_plan(path)
+
+
+def test_a_job_without_points_is_not_in_a_round() -> None:
+    made = planned(block(1, 64), block(3, 66, rounds=1))
+    (gone,) = (point for point in made.jobs[0].points if point.value == 3)
+    assert [job.name for job in made.in_round(1)] == ["gemm.cpu"]
+    assert made.in_round(6) == []
+    nothing = replace(made, jobs=(made.jobs[0].without(dict.fromkeys(made.jobs[0].points, "no time")),))
+    assert nothing.in_round(1) == []
+    assert nothing.seconds == 0
+    first_only = replace(made, jobs=(made.jobs[0].without({one: "no" for one in made.jobs[0].points if one != gone}),))
+    assert (len(first_only.in_round(1)), len(first_only.in_round(2))) == (1, 0)
+
+
+def test_a_round_begins_with_the_gpus_and_keeps_the_presets_order() -> None:
+    content = preset(block(1, 64))
+    part = content["experiments"]["gemm"]
+    content["experiments"] = {"peak": {"sweep": [{"grid": {
+        "kernel": ["fma"], "dtype": ["float32"], "backend": ["llvm"], "threads": [1], "loops": [9],
+    }}]}, "gemm": part}  # fmt: skip
+    made = full_plan(content, "test", [CPU, H200], cores=2)
+    assert [job.name for job in made.jobs] == ["gemm.cuda-0", "peak.cpu", "gemm.cpu"]
+
+
+def test_what_a_round_measures_again_is_told_by_its_digest() -> None:
+    def digest(*blocks: dict[str, Any], number: int = 1, **more: Any) -> str:
+        return planned(*blocks, **more).jobs[0].digest(number)
+
+    same = digest(block(1, 64), block(2, 65))
+    assert same == digest(block(1, 64), block(2, 65), rounds=9)
+    assert same == digest(block(1, 64), block(2, 65, rounds=1))
+    assert len({same, digest(block(1, 64)), digest(block(1, 64), block(2, 65), point_s=1.0)}) == 3
+    assert digest(block(1, 64), block(2, 65, rounds=1), number=2) == digest(block(1, 64))
+    made = planned(block(1, 64), block(2, 65))
+    slower = replace(made.jobs[0], points=tuple(replace(one, predicted_s=99.0) for one in made.jobs[0].points))
+    assert slower.digest(1) == same, "a prediction measures nothing"
+    assert made.jobs[0].without({made.jobs[0].points[1]: "no time"}).digest(1) != same
+
+
+def test_a_process_is_started_for_each_environment_and_its_time_is_counted() -> None:
+    cases = [
+        {"m": 64, "n": 64, "k": 64, "dtype": "float32", "backend": name, "threads": 1}
+        for name in ("torch", "openblas-haswell")
+    ]
+    made = full_plan(preset({"cases": cases}), "test", [CPU], 2, {"cpu": 4.0})
+    (job,) = made.jobs
+    assert job.seconds(1) == pytest.approx(8.0 + sum(point.predicted_s for point in job.points))
 
 
 @pytest.mark.parametrize("name", ["quick", "full"])
@@ -107,7 +166,7 @@ def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(nam
     content = read_preset(name)
     minutes = plan.budget_min(content, [CPU, H200])
     assert minutes is not None
-    made = within(full_plan(content, name, [CPU, H200], cores=16), minutes * 60)
+    made = within(full_plan(content, name, [CPU, H200], cores=16), minutes)
     assert made.rounds >= 3
     assert made.seconds <= minutes * 60
 
@@ -120,7 +179,7 @@ def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixtur
 
 
 def test_a_plan_without_a_budget_leaves_nothing_out() -> None:
-    assert "left out" in told(planned(block(3, 64)), None)
+    assert "left out" in told(planned(block(3, 64)))
     assert budget_free(preset(block(3, 64))) is None
 
 

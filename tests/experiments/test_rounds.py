@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from contract.tables import read_samples, write_samples
-from experiments import rounds
+from experiments import plan, rounds
 from experiments.cli import main
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Round
@@ -35,13 +35,14 @@ BROKEN = Experiment(
 FIRST = {"how": "right", "index": 1, "backend": "llvm"}
 
 
-def make(hows: list[str], **changes: Any) -> Round:
+COMMAND = [sys.executable, "-u", broken_worker.__file__]
+
+
+def make(hows: list[str], *blocks: dict[str, Any], number: int = 1, seed: int = 1, **changes: Any) -> Round:
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 60.0, "max_samples": 6, **changes}
-    seed = settings.pop("seed", 1)
     cases = [{**FIRST, "how": how, "index": index} for index, how in enumerate(hows)]
-    sweep = Sweep(BROKEN, blocks=[{"cases": cases}], place="test", **settings)
-    command = [sys.executable, "-u", broken_worker.__file__]
-    return Round(sweep, "cpu", "cpu", number=1, seed=seed, command=command)
+    sweep = Sweep(BROKEN, blocks=[{"cases": cases}, *blocks], place="test", **settings)
+    return Round(plan.job(sweep, {"id": "cpu", "kind": "cpu"}, 2), number, seed, command=COMMAND)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def test_every_work_of_a_point_and_its_energy_is_a_row(tmp_path: Path) -> None:
         **dict.fromkeys(("error", "tolerance", "bytes")),
     }
     measured = make(["right"])
-    measured._note(measured.sweep.points("cpu")[0], {**answer, "flop": 8.0})
+    measured._note(measured.job.points[0], {**answer, "flop": 8.0})
     path = tmp_path / "broken.cpu.1.parquet"
     write_samples(path, rounds.table(measured, "node", "run"), {})
     first, second, energy, graph = read_samples(path)[0].to_dict("records")
@@ -119,6 +120,46 @@ def test_an_observation_that_is_no_number_costs_its_point_alone() -> None:
     assert by_how(measured)["right"] == ("ok", "")
 
 
+def test_a_row_that_the_data_dictionary_refuses_costs_its_point_alone(tmp_path: Path) -> None:
+    measured = make(["observes a share of two", "right", "observes three"])
+    measured.run()
+    path = tmp_path / "broken.cpu.1.parquet"
+    write_samples(path, rounds.table(measured, "node", "run"), {})
+    table, _ = read_samples(path)
+    status = {
+        how: group["status"].unique().tolist()
+        for how, group in table.groupby(table["params"].str.extract('"how":"([^"]*)"')[0])
+    }
+    assert status == {"observes a share of two": ["failed"], "right": ["ok"], "observes three": ["ok"]}
+    (reason,) = table.loc[table["status"].eq("failed"), "reason"]
+    assert reason.startswith("its samples were refused: ")
+    assert "2.0 is more than the whole, for a share" in reason
+
+
+def test_an_answer_of_another_shape_costs_its_point_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = make(["right", "unsupported"])
+    note = Round._note
+
+    def cut(self: Round, point: Any, answer: dict[str, Any]) -> None:
+        note(self, point, {key: value for key, value in answer.items() if key != "flop"})
+
+    monkeypatch.setattr(Round, "_note", cut)
+    measured.run()
+    assert by_how(measured)["right"] == ("failed", "its answer could not be read (KeyError: 'flop')")
+    assert by_how(measured)["unsupported"] == ("unsupported", "not on this planet")
+    assert len(measured.outcomes) == 2
+
+
+def test_what_a_process_loads_is_not_a_points_time_and_there_is_work_meanwhile() -> None:
+    measured = make(["right", "killed", "right"])
+    done: list[int] = []
+    measured.meanwhile = lambda: done.append(measured.workers)
+    measured.run()
+    assert len(done) == measured.workers == 2, "once for each process that was started"
+    assert rounds.start_s("cpu", COMMAND) > 0.05
+    assert rounds.start_s("cpu", [sys.executable, "-c", "raise SystemExit(3)"]) is None
+
+
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "HANG_CONSTANT_S", 3.0)
     measured = make(["hangs", "right"])
@@ -136,17 +177,16 @@ def test_points_past_the_rounds_budget_are_skipped_with_the_reason() -> None:
 
 def test_what_a_plan_leaves_out_is_a_row_with_the_reason_and_is_not_measured() -> None:
     measured = make(["right", "killed"])
-    (gone,) = [point for point in measured.sweep.points("cpu") if dict(point.params)["how"] == "killed"]
-    measured.left_out, measured.why_left_out = frozenset({gone}), "plan: left out to fit 5 min"
+    (gone,) = [point for point in measured.job.points if dict(point.params)["how"] == "killed"]
+    measured.job = measured.job.without({gone: "plan: left out to fit 5 min"})
     measured.run()
     assert by_how(measured) == {"right": ("ok", ""), "killed": ("skipped", "plan: left out to fit 5 min")}
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, {"right", "raises"}), (2, {"right"})])
 def test_a_block_of_the_first_rounds_is_not_in_later_ones(number: int, expected: set[str]) -> None:
-    measured = make(["right"])
-    measured.sweep.blocks.append({"rounds": 1, "cases": [{**FIRST, "how": "raises", "index": 0}]})
-    measured.number = number
+    first = {"rounds": 1, "cases": [{**FIRST, "how": "raises", "index": 0}]}
+    measured = make(["right"], first, number=number)
     measured.run()
     assert set(by_how(measured)) == expected
 

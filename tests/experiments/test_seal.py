@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract.errors import StudyError
-from contract.node import read_node, write_node
+from contract.files import write_json
+from contract.node import PARTIAL, missing_rounds, read_node, record_path, write_node
 from contract.tables import write_samples
 from experiments import hardware
 from experiments.cli import main
+from experiments.jobs import Job, Plan, Point
+from experiments.seal import begin, pace
 from tests.contract.test_tables import table
 
 RECORD: dict[str, Any] = {
@@ -73,3 +77,55 @@ def test_results_of_another_machine_are_not_continued_here(folder: Path, monkeyp
         main(["check", "--preset", "quick", "--node", str(probe)])
     monkeypatch.setattr(hardware, "kind", lambda: RECORD["id"])
     assert main(["check", "--preset", "quick", "--node", str(probe)]) == 0
+
+
+def plan_of(tmp_path: Path) -> tuple[Path, Plan]:
+    """A plan of two jobs in two rounds, the second job's points left out of it."""
+    point = Point.of("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
+    job = Job("gemm", "cpu", "cpu", 0.1, 60.0, 9, (point,), start_s=10.0)
+    other = Job("training", "cuda:0", "gpu", 0.1, 60.0, 9, (replace(point, left_out="plan: left out to fit 1 min"),))
+    plan = Plan((job, other), 2)
+    write_json(tmp_path / "plan.json", plan.plain)
+    return tmp_path / "plan.json", plan
+
+
+def test_a_folder_of_rounds_has_a_record_from_the_first_on_and_says_what_is_missing(folder: Path) -> None:
+    _, plan = plan_of(folder.parents[1])
+    measured(folder, "gemm.cpu.1.parquet", 7)
+    begin(folder, folder.parents[1] / "probe.json", plan)
+    assert record_path(folder) == folder / PARTIAL
+    record = read_node(record_path(folder))
+    assert record["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
+    assert record["jobs"]["training.cuda-0"] == {"predicted_s": [], "left_out": {"plan: left out to fit 1 min": 1}}
+    assert missing_rounds(record, [path.name for path in folder.glob("*.parquet")]) == ["gemm.cpu.2"]
+    assert pace(record) == {}
+
+
+def test_sealing_keeps_what_rounds_took_beside_what_was_planned_and_the_hosts(folder: Path) -> None:
+    path, plan = plan_of(folder.parents[1])
+    rounds = []
+    for number, (host, wall_s) in enumerate((("aaaaaa", 150.0), ("bbbbbb", 170.0)), start=1):
+        about = {
+            "started_utc": RECORD["started_utc"],
+            "ended_utc": RECORD["started_utc"],
+            "host": host,
+            "wall_s": wall_s,
+        }
+        write_samples(folder / f"gemm.cpu.{number}.parquet", table({"node": RECORD["id"]}), about)
+        rounds.append(str(folder / f"gemm.cpu.{number}.parquet"))
+    begin(folder, folder.parents[1] / "probe.json", plan)
+    assert seal(folder, *rounds, "--plan", str(path)) == 0
+    record = read_node(record_path(folder))
+    assert record["hosts"] == ["aaaaaa", "bbbbbb"]
+    assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 170.0]
+    assert pace(record) == {"gemm.cpu": pytest.approx(1.6)}
+    there = sorted(path.name for path in folder.iterdir())
+    assert there == ["gemm.cpu.1.parquet", "gemm.cpu.2.parquet", "node.json"]
+    assert missing_rounds(record, there) == []
+
+
+def test_a_round_that_is_measured_anew_breaks_the_seal(folder: Path) -> None:
+    _, plan = plan_of(folder.parents[1])
+    seal(folder, measured(folder, "gemm.cpu.1.parquet", 7))
+    begin(folder, folder.parents[1] / "probe.json", plan)
+    assert record_path(folder) == folder / PARTIAL

@@ -254,8 +254,8 @@ def test_shares_of_products_tell_products_from_the_rest() -> None:
     a = torch.randn(200, 200)
     assert trace.operators(lambda: a @ a)[1] == 1.0
     assert trace.operators(lambda: a + a)[1] == 0.0
-    assert trace.product_time_share(lambda: a @ a, "cpu", 5) > 0.9
-    assert trace.product_time_share(lambda: a.exp(), "cpu", 5) == 0.0
+    assert trace.profiled(lambda: a @ a, CPU, 5)[1] > 0.9
+    assert trace.profiled(lambda: a.exp(), CPU, 5)[1] == 0.0
 
 
 def test_the_data_is_real_and_batches_are_drawn_from_it() -> None:

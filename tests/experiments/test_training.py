@@ -14,8 +14,8 @@ from torch.autograd import DeviceType
 from experiments import worker
 from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiled_module
+from experiments.models import trace, usage
 from experiments.models import trainer as trainer_module
-from experiments.models import usage
 from experiments.models.trainer import Trainer, gradient_error, least_error
 from experiments.models.zoo import ZOO, Entry
 from experiments.registry import get, typed
@@ -268,14 +268,14 @@ def test_kernels_are_added_up_once() -> None:
         event(DeviceType.CUDA, 12.0),
         event(DeviceType.CUDA, 500.0, named=True),  # Optimizer.step
     ]
-    assert usage.added_up(seen) == pytest.approx(42e-6)
+    assert trace.added_up(seen) == pytest.approx(42e-6)
 
 
 @pytest.mark.parametrize("device", [CpuDevice(), SecondCpu()])
 def test_without_a_gpu_that_the_profiler_sees_no_time_of_kernels_is_given(device: Any) -> None:
     calls: list[int] = []
-    assert usage.kernel_s(lambda: calls.append(1), device, 3) is None
-    assert not calls
+    assert trace.profiled(lambda: calls.append(1), device, 3)[0] is None
+    assert len(calls) == 3, "one profile tells all"
 
 
 def test_a_point_for_a_gpu_has_its_phases_and_observations_and_a_cpus_backends_are_refused() -> None:

@@ -11,8 +11,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from contract.errors import StudyError
+from contract.node import PARTIAL, write_node
 from report.gather import gather
 from report.nodes import Node, read_nodes
+from report.render.measurements import left_out_points
+from report.render.nodes import describe
 from report.summary import COLUMNS, POINT, summarise
 
 from .conftest import Factory
@@ -63,6 +66,31 @@ def test_failures_are_rows_and_a_partly_failed_point_says_so(synthetic: Factory)
     partly = table.loc["node-b"]
     assert partly["status"] == "ok" and partly["n_rounds"] == 2
     assert partly["reason"] == "1 of 3 rounds timeout: longer than 1 s"
+
+
+def test_a_node_that_was_cut_off_counts_and_says_what_is_missing(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = filled(synthetic)
+    record = json.loads((folder / "node.json").read_text())
+    del record["ended_utc"]
+    record["jobs"] = {
+        "gemm.cpu": {"predicted_s": [9.0] * 4, "left_out": {}},
+        "clock.cpu": {"predicted_s": [9.0] * 3, "left_out": {}},
+        "training.cuda-0": {"predicted_s": [9.0], "left_out": {}},
+        "serving.cuda-0": {"predicted_s": [], "left_out": {"plan: left out to fit 9 min": 2}},
+    }
+    (folder / "node.json").unlink()
+    write_node(folder / PARTIAL, record)
+    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
+    assert "node-a was cut off: 2 of its rounds are missing (gemm.cpu.4, training.cuda-0.1)" in capsys.readouterr().err
+    assert len(pd.read_parquet(tmp_path / "out" / "summary.parquet")) == 3
+    (row,) = (row for row in left_out_points(tmp_path / "out") if row["experiment"] == "serving")
+    assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
+    (node,) = read_nodes([synthetic.root], True).nodes
+    said = describe({**node.record, "missing": node.missing(), "hosts": 2})
+    assert said["missing"] == "Measuring was cut off. Missing: gemm on cpu (round 4); training on cuda:0 (round 1)."
+    assert "2 hosts of this kind" in said["when"]
 
 
 def test_one_round_has_an_estimate_and_no_interval(synthetic: Factory) -> None:

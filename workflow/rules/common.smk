@@ -2,12 +2,15 @@
 
 WORKFLOW = Path(str(workflow.current_basedir)).parent
 
+from functools import cache
+
 from snakemake.logging import logger
 
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, pass_on
 from contract.files import bounded, held_lock, read_json
 from contract.schema import check
+from experiments.jobs import read_plan
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -19,7 +22,7 @@ pass_on(int(os.environ.pop("STUDY_MAKE_PID", 0)))
 os.environ[COORDINATOR] = str(os.getpid())
 
 # Raise this when rounds measured before must not be mixed with those measured after.
-PROTOCOL = 2
+PROTOCOL = 3
 # Bytes that a run may need for samples, tables and the report.
 ROOM = 300_000_000
 
@@ -74,7 +77,7 @@ RESULTS = config["results"].rstrip("/")
 # Snakemake keeps its own notes in the working directory.
 for folder in (RESULTS, "."):
     writable(folder)
-SWEEPS = json.loads(
+PRESET = json.loads(
     tell_or_stop(
         "experiments",
         "check",
@@ -131,28 +134,40 @@ def this_node():
 
 def this_plan():
     """Rounds, and what a budget leaves out on this machine."""
-    with checkpoints.discover.get().output.plan.open() as file:
-        return json.load(file)
+    path = Path(checkpoints.discover.get().output.plan)
+    return plan_as_of(path, path.stat().st_mtime_ns)
+
+
+@cache
+def plan_as_of(path, changed):
+    try:
+        return read_plan(path)
+    except StudyError as mistake:
+        stop(mistake)
 
 
 def rounds():
-    return range(1, this_plan()["rounds"] + 1)
+    return range(1, this_plan().rounds + 1)
 
 
-def left_out(wildcards):
-    """What the plan leaves out of one job: when that changes, the job is measured again."""
-    device = wildcards.device.replace("-", ":")
-    return this_plan()["left_out"].get(f"{wildcards.experiment}.{device}", [])
+def planned(wildcards):
+    """What the plan asks of one job, in a few digits: when that changes, the job is measured again."""
+    job = this_plan().job(wildcards.experiment, wildcards.device.replace("-", ":"))
+    return job.digest(int(wildcards.round))
+
+
+def first_jobs_first(wildcards):
+    """The order of a round's jobs is the plan's: what a run that is cut off has not measured is worth least."""
+    names = [job.name for job in this_plan().jobs]
+    return len(names) - names.index(f"{wildcards.experiment}.{wildcards.device}")
 
 
 def jobs(round):
-    """The rounds to measure on this machine: every experiment on every device that it asks something of in this round."""
-    node = this_node()
+    """The rounds to measure on this machine: every experiment on every device of which the plan asks something."""
+    folder = f"{RESULTS}/nodes/{this_node()['id']}"
     return [
-        f"{RESULTS}/nodes/{node['id']}/{experiment}.{device['id'].replace(':', '-')}.{round}.parquet"
-        for device in node["devices"]
-        for experiment, rounds in SWEEPS["experiments"].items()
-        if int(round) <= rounds[device["kind"]]
+        f"{folder}/{job.name}.{round}.parquet"
+        for job in this_plan().in_round(int(round))
     ]
 
 

@@ -17,8 +17,9 @@ checkpoint discover:
         preset=config["preset"],
         seed=config["seed"],
         words=PLAN_WORDS,
-        sweeps=SWEEPS["digests"],
+        sweeps=PRESET["digest"],
+        protocol=PROTOCOL,
     shell:
         "python -m experiments probe --option preset={params.preset:q} --option seed={params.seed} "
         "--out {output.node:q} 2> {log.probe:q} && "
-        "python -m experiments plan {params.words:q} --node {output.node:q} --out {output.plan:q} 2> {log.plan:q}"
+        "python -m experiments plan {params.words:q} --time-start --node {output.node:q} --out {output.plan:q} 2> {log.plan:q}"

@@ -26,6 +26,7 @@ rule measure:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
+    priority: first_jobs_first
     conda:
         "../envs/study.yaml"
     threads: workflow.cores
@@ -33,14 +34,12 @@ rule measure:
         quiet=100,
     params:
         protocol=PROTOCOL,
-        preset=config["preset"],
         seed=config["seed"],
-        sweep=lambda wildcards: SWEEPS["digests"][wildcards.experiment],
-        left_out=left_out,
+        planned=planned,
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
-        "--round {wildcards.round:q} --preset {params.preset:q} --node {input.node:q} --plan {input.plan:q} "
+        "--round {wildcards.round:q} --node {input.node:q} --plan {input.plan:q} "
         "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
@@ -60,6 +59,7 @@ rule finish_round:
 rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
+        plan=ancient(f"{RESULTS}/plan.json"),
         rounds=lambda wildcards: [file for round in rounds() for file in jobs(round)],
         last=lambda wildcards: f"{RESULTS}/nodes/{wildcards.node}/.round.{rounds()[-1]}",
     output:
@@ -69,7 +69,8 @@ rule seal:
     conda:
         "../envs/study.yaml"
     shell:
-        "python -m experiments seal --probe {input.node:q} --rounds {input.rounds:q} --out {output:q} 2> {log:q}"
+        "python -m experiments seal --probe {input.node:q} --plan {input.plan:q} "
+        "--rounds {input.rounds:q} --out {output:q} 2> {log:q}"
 
 
 # All that a machine has to do which others make the report of.

@@ -13,7 +13,7 @@ rule preliminary:
     log:
         f"{RESULTS}/logs/{{node}}/preliminary.log",
     # Before any job of round 2, and never beside one.
-    priority: 1
+    priority: 1000
     conda:
         "../envs/study.yaml"
     threads: workflow.cores

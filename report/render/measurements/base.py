@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from contract.files import read_json
 from report.cells import Cells
 from report.evidence import Data
 from report.gathered import read_gathered, read_summary
@@ -172,10 +173,18 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
     table = read_summary(data)
     lost = table[table["status"] != "ok"]
     keys = ["node", "experiment", "device", "status", "reason"]
-    return [
+    found = [
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in lost.groupby(keys, sort=True)
     ]
+    # What a plan leaves out as a whole has no rows: nothing was started for it.
+    for node in read_json(data / "nodes.json"):
+        for name, job in node.get("jobs", {}).items():
+            experiment, _, device = name.rpartition(".")
+            at = {"node": node["id"], "experiment": experiment, "device": device.replace("-", ":"), "status": "skipped"}
+            left_out = job["left_out"].items() if not job["predicted_s"] else ()
+            found += [{**at, "reason": reason, "count": number} for reason, number in left_out]
+    return sorted(found, key=lambda row: [row[key] for key in keys])
 
 
 def views(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[View]:

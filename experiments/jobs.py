@@ -1,0 +1,182 @@
+"""A job: one experiment on one device, with its points in numbers, as a plan records it.
+
+Whoever measures a job needs nothing else: neither the preset nor the experiments' modules, which take a second to load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json
+
+# Columns of the table of samples; every other parameter of an experiment goes into `params`.
+COMMON = ("backend", "dtype", "threads")
+# Raised when plans of earlier versions cannot be read any more.
+PLAN_SCHEMA = 2
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of an experiment's parameters.
+
+    point_s: seconds for its warm-up and samples. rounds: it is measured in so many of the first rounds.
+    value: 1 if a comparison cannot do without it, 2 if it adds to one, 3 if it is a detail.
+    environment: variables of the process that measures it. predicted_s: what it should take in one round,
+    set-up and check included. left_out: why the plan does without it; '' if it is measured.
+    """
+
+    experiment: str
+    params: tuple[tuple[str, Any], ...]
+    point_s: float = field(default=0.0, compare=False)
+    rounds: int = field(default=1_000, compare=False)
+    value: int = field(default=2, compare=False)
+    environment: Mapping[str, str] = field(default_factory=dict, compare=False)
+    predicted_s: float = field(default=0.0, compare=False)
+    left_out: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:
+        """The point with these parameters, in whatever order."""
+        return cls(experiment, tuple(sorted(params.items())), **limits)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The point as columns of the table of samples: backend, dtype, threads, params."""
+        every = dict(self.params)
+        rest = {key: value for key, value in every.items() if key not in COMMON}
+        return {
+            "backend": every.get("backend", ""),
+            "dtype": every.get("dtype", ""),
+            "threads": int(every.get("threads", 0)),
+            "params": json.dumps(rest, sort_keys=True, separators=(",", ":")),
+        }
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The point as JSON, without the experiment."""
+        own = {key: value for key, value in asdict(self).items() if key != "experiment"}
+        return {**own, "params": dict(self.params), "environment": dict(self.environment)}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One experiment on one device, in every round: its limits and its points.
+
+    kind: of the device. start_s: seconds until a process that measures on it is ready.
+    The other limits are those of `experiments.sweep.Sweep`.
+    """
+
+    experiment: str
+    device: str
+    kind: str
+    target: float
+    round_s: float
+    max_samples: int
+    points: tuple[Point, ...]
+    start_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As in the names of its files: gemm.cuda-0."""
+        return f"{self.experiment}.{self.device.replace(':', '-')}"
+
+    def in_round(self, number: int) -> list[Point]:
+        """The points of round `number`, those that the plan does without among them."""
+        return [point for point in self.points if number <= point.rounds]
+
+    def measures(self, number: int) -> bool:
+        """Whether round `number` has anything to measure."""
+        return any(not point.left_out for point in self.in_round(number))
+
+    def seconds(self, number: int) -> float:
+        """What round `number` should take: a process for each environment, and the points."""
+        kept = [point for point in self.in_round(number) if not point.left_out]
+        processes = len({tuple(sorted(point.environment.items())) for point in kept})
+        longest = max((point.predicted_s for point in kept), default=0.0)
+        # The last point that begins within the round's seconds is still measured.
+        return processes * self.start_s + min(sum(point.predicted_s for point in kept), self.round_s + longest)
+
+    def without(self, gone: Mapping[Point, str]) -> Job:
+        """The job without some of its points, with the reason for each."""
+        return replace(self, points=tuple(replace(one, left_out=gone.get(one, one.left_out)) for one in self.points))
+
+    def digest(self, number: int) -> str:
+        """What round `number` measures, in twelve digits: when they change, it is measured again."""
+        points = [[one.params, one.point_s, not one.left_out] for one in self.in_round(number)]
+        asked = [self.target, self.round_s, self.max_samples, points]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The job as JSON."""
+        return {**vars(self), "points": [point.plain for point in self.points]}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Job:
+        """The job that `plain` describes."""
+        points = tuple(Point.of(plain["experiment"], **point) for point in plain["points"])
+        return cls(**{**plain, "points": points})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a run in the order in which a round measures them, and the number of rounds.
+
+    preset: its name or path. budget_min: minutes that it had to fit; None for as many as it takes.
+    """
+
+    jobs: tuple[Job, ...]
+    rounds: int
+    preset: str = ""
+    budget_min: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What the whole run should take."""
+        return sum(job.seconds(number) for job in self.jobs for number in range(1, self.rounds + 1))
+
+    def in_round(self, number: int) -> list[Job]:
+        """The jobs that have anything to measure in round `number`, the first to run first."""
+        return [job for job in self.jobs if number <= self.rounds and job.measures(number)]
+
+    def job(self, experiment: str, device: str) -> Job:
+        """Raises StudyError if the plan has no such job."""
+        for one in self.jobs:
+            if (one.experiment, one.device) == (experiment, device):
+                return one
+        known = ", ".join(f"{one.experiment} on {one.device}" for one in self.jobs)
+        raise StudyError(f"the plan does not measure {experiment} on {device}. It measures {known}.")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The plan as JSON; `seconds` tells what each round of a job should take."""
+        return {
+            "schema": PLAN_SCHEMA,
+            "preset": self.preset,
+            "rounds": self.rounds,
+            "budget_min": self.budget_min,
+            "predicted_s": round(self.seconds),
+            "seconds": {
+                job.name: [round(job.seconds(number), 1) for number in range(1, self.rounds + 1)] for job in self.jobs
+            },
+            "jobs": [job.plain for job in self.jobs],
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any], where: Path | str) -> Plan:
+        """The plan that `plain` describes. Raises StudyError if another version wrote it."""
+        if plain.get("schema") != PLAN_SCHEMA:
+            raise StudyError(f"{where}: another version of this program wrote it: remove it, and plan again")
+        jobs = tuple(Job.of(job) for job in plain["jobs"])
+        return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"])
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises StudyError if it cannot be read."""
+    return Plan.of(read_json(path), path)
