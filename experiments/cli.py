@@ -20,7 +20,7 @@ from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json
 from contract.node import node_id, read_node
-from experiments.jobs import Job, read_plan
+from experiments.jobs import OWN, Job, read_plan
 
 # How long a round waits for another that measures on this node: one whose workflow was killed
 # ends within seconds.
@@ -221,7 +221,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
     start_s: dict[str, float] = {}
     if arguments.time_start:
-        timed = {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices}
+        timed = {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices} | {OWN: rounds.start_s("cpu", OWN)}
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)

@@ -17,6 +17,8 @@ from contract.files import read_json
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
+# What backends with kernels of our own begin with, which need no torch.
+OWN = "llvm"
 # Raised when plans of earlier versions cannot be read any more.
 PLAN_SCHEMA = 2
 
@@ -80,6 +82,11 @@ class Job:
     max_samples: int
     points: tuple[Point, ...]
     start_s: float = 0.0
+
+    @property
+    def own(self) -> bool:
+        """Whether all that it measures is done by kernels of our own."""
+        return all(str(dict(point.params).get("backend")).startswith(OWN) for point in self.points)
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from contract.errors import StudyError
-from experiments.jobs import Job, Plan, Point
+from experiments.jobs import OWN, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
@@ -29,11 +29,11 @@ CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
-POINT_S = 0.15
-# Seconds until a measuring process is ready, by kind of device, where nobody has timed it.
-START_S = {"cpu": 3.0, "gpu": 7.0}
-# Share of a point's seconds that warm-up and samples take: half is the least, some go on to the end.
-USED_SHARE = 0.8
+POINT_S = 0.1
+# Seconds until a measuring process is ready, where nobody has timed it: by kind of device; OWN needs no torch.
+START_S = {"cpu": 3.0, "gpu": 7.0, OWN: 0.8}
+# Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
+USED_SHARE, OBSERVED_SHARE = 0.62, 0.8
 # Calls that every point makes, however long they take.
 FEWEST_CALLS = 4
 FEWEST_ROUNDS = 3
@@ -50,27 +50,29 @@ def full_plan(
     """Everything in a preset on these devices (entries of a node record), without a budget.
 
     GPUs come first in every round, and otherwise the preset's own order: a run that is cut off has then lost least of
-    what is hardest to come by. start_s: seconds until a measuring process is ready, by device, where they are known.
+    what is hardest to come by. start_s: seconds until a measuring process is ready, by device (OWN: one that needs no
+    torch), where they are known.
     """
-    there = list(devices)
-    known = {str(one["id"]): (start_s or {}).get(str(one["id"]), START_S[one["kind"]]) for one in there}
+    known = START_S | dict(start_s or {})
     jobs = []
-    for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
+    for device in sorted(devices, key=lambda one: str(one["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
-                jobs.append(job(part, device, cores, known[str(device["id"])]))
+                made = job(part, device, cores)
+                start = OWN if made.own else str(device["id"])
+                jobs.append(replace(made, start_s=known.get(start, known[str(device["kind"])])))
     return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
 
 
-def job(part: Sweep, device: Mapping[str, Any], cores: int, start_s: float = 0.0) -> Job:
+def job(part: Sweep, device: Mapping[str, Any], cores: int) -> Job:
     """An experiment's part of a preset on one device (an entry of a node record)."""
     points = tuple(
         replace(point, predicted_s=round(predicted_s(point, part, device, cores), 3))
         for point in part.points(device["kind"])
     )
     asked = part.target, part.round_s, part.max_samples
-    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, start_s)
+    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points)
 
 
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int) -> float:
@@ -85,7 +87,9 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int
         data = GPU_DATA
     call_s = experiment.flop(**params) / rate if experiment.flop else 0.0
     held = experiment.memory(**params) if experiment.memory else 0.0
-    return POINT_S + held / data + max(USED_SHARE * point.point_s, min(FEWEST_CALLS * call_s, 2 * point.point_s))
+    extra = experiment.extra_s(call_s=call_s, point_s=point.point_s, **params) if experiment.extra_s else 0.0
+    used = (OBSERVED_SHARE if experiment.observed else USED_SHARE) * point.point_s
+    return POINT_S + held / data + extra + max(used, min(FEWEST_CALLS * call_s, 2 * point.point_s))
 
 
 def within(plan: Plan, minutes: float) -> Plan:

@@ -32,6 +32,8 @@ class Experiment:
     flop: Callable[..., float] | None
     fits: tuple[str, ...]
     environment: Callable[[dict[str, Any]], dict[str, str]]
+    extra_s: Callable[..., float] | None = None
+    observed: bool = False
 
     @property
     def says(self) -> str:
@@ -54,6 +56,8 @@ def experiment(
     flop: Callable[..., float] | None = None,
     fits: tuple[str, ...] = ("cpu", "gpu"),
     environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
+    extra_s: Callable[..., float] | None = None,
+    observed: bool = False,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Register a function `(device, **parameters) -> Work` as an experiment.
 
@@ -64,6 +68,9 @@ def experiment(
     fits: kinds of device on which the question makes sense.
     environment: variables with which the process that measures a point is started,
         from the point's parameters; without it, those of its `backend`.
+    extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
+        processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
+    observed: nothing is timed by the core, so that point_s is what making the observation takes.
     """
 
     def of_backend(params: dict[str, Any]) -> dict[str, str]:
@@ -73,7 +80,16 @@ def experiment(
         if name in _REGISTRY:
             raise TypeError(f"experiment {name!r} is registered twice")
         _REGISTRY[name] = Experiment(
-            name, function, _parameters(function), smaller, memory, flop, fits, environment or of_backend
+            name,
+            function,
+            _parameters(function),
+            smaller,
+            memory,
+            flop,
+            fits,
+            environment or of_backend,
+            extra_s,
+            observed,
         )
         return function
 

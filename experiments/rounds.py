@@ -298,12 +298,12 @@ def _tally(statuses: list[str]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def start_s(device: str, command: Sequence[str] = Round.command) -> float | None:
-    """Seconds until a process that measures on `device` is ready; None if it does not get there."""
+def start_s(device: str, backend: str = "torch", command: Sequence[str] = Round.command) -> float | None:
+    """Seconds until a process that measures on `device` by a library is ready; None if it does not get there."""
     worker = _Worker(command, None, {}, lambda: None)
     begun = time.perf_counter()
     try:
-        ready = worker.start({"device": device, "experiment": "", "params": {"threads": 1}})
+        ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
         return time.perf_counter() - begun if "ready" in ready else None
     finally:
         worker.stop()

@@ -25,6 +25,7 @@ from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
+from experiments.jobs import OWN
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
@@ -83,7 +84,7 @@ def _prepared(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
     # Own kernels start their own threads, and need no torch.
-    if not str(params.get("backend")).startswith("llvm"):
+    if not str(params.get("backend")).startswith(OWN):
         device.set_threads(params["threads"])
 
 

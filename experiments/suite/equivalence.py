@@ -40,7 +40,12 @@ def memory(model: str, **_: Any) -> float:
     return ZOO[model].parameters() * 3 * 16.0
 
 
-@experiment("equivalence", memory=memory)
+def extra_s(**_: Any) -> float:
+    """Making the model twice."""
+    return 0.4
+
+
+@experiment("equivalence", memory=memory, observed=True, extra_s=extra_s)
 def equivalence(
     device: Device,
     model: Model,

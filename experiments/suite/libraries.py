@@ -65,7 +65,12 @@ def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
     return known.flop(batch) * (3 if passes == "both" else 1) if known else 0.0
 
 
-@experiment("libraries", smaller=smaller, memory=memory, flop=flop)
+def extra_s(threads: int, **_: Any) -> float:
+    """Making the layer, and the check in float64."""
+    return 0.2 if threads else 0.5
+
+
+@experiment("libraries", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s)
 def libraries(
     device: Device,
     layer: Literal["convolution", "lstm", "product", "none"],

@@ -55,7 +55,7 @@ def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     return operands * (2 * Dtype(dtype).itemsize + 8.0) + m * n * (results * Dtype(dtype).itemsize + 5 * 8.0)
 
 
-@experiment("numerics", memory=memory)
+@experiment("numerics", memory=memory, observed=True)
 def numerics(
     device: Device,
     method: Method,

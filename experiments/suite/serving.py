@@ -86,7 +86,7 @@ def close() -> None:
         _SERVERS.popitem()[1].child.stop()
 
 
-@experiment("serving", memory=memory)
+@experiment("serving", memory=memory, observed=True)
 def serving(
     device: Device,
     service: Literal["classifier", "lookup", "embedding", "int8"],

@@ -21,7 +21,7 @@ def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
     return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
 
 
-@experiment("several-devices", memory=memory)
+@experiment("several-devices", memory=memory, observed=True)
 def several_devices(
     device: Device,
     model: Model,

@@ -34,7 +34,7 @@ def memory(job: Name, **_: Any) -> float:
     return 5e8 + entry.parameters() * 8 * 4.0 + entry.activation_bytes() * JOBS[job].batch
 
 
-@experiment("time-to-train", memory=memory)
+@experiment("time-to-train", memory=memory, observed=True)
 def time_to_train(
     device: Device, job: Name, dtype: Dtype, backend: Literal["torch", "sklearn"], threads: Threads
 ) -> Work:

@@ -156,8 +156,10 @@ def test_what_a_process_loads_is_not_a_points_time_and_there_is_work_meanwhile()
     measured.meanwhile = lambda: done.append(measured.workers)
     measured.run()
     assert len(done) == measured.workers == 2, "once for each process that was started"
-    assert rounds.start_s("cpu", COMMAND) > 0.05
-    assert rounds.start_s("cpu", [sys.executable, "-c", "raise SystemExit(3)"]) is None
+    started = rounds.start_s("cpu", command=COMMAND)
+    assert started is not None
+    assert started > 0.05
+    assert rounds.start_s("cpu", command=[sys.executable, "-c", "raise SystemExit(3)"]) is None
 
 
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
