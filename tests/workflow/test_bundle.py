@@ -155,7 +155,7 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
     if reached.returncode:
         missing("no package index can be reached")
     (clone.path / "mine.yaml").write_text(
-        "rounds: 1\ntarget: 0.5\npoint_s: 0.05\nround_s: 30\nmax_samples: 5\nexperiments:\n"
+        "rounds: 1\ntarget: 0.5\npoint_s: 0.05\nround_s: 30\nmax_samples: 6\nexperiments:\n"
         "  clock:\n    sweep:\n      - grid: {backend: [llvm], threads: [1], chain: [1000000]}\n"
     )
     made = clone.run("bash", "workflow/bundle.sh", platform.python_version().rpartition(".")[0], platform.machine())
