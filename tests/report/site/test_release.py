@@ -1,4 +1,4 @@
-"""An edition is kept whole, of measurements and of a commit alone; the README says what the newest one says."""
+"""An edition is kept for good, of measurements and of a commit alone; the README says what the newest one says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from bs4 import BeautifulSoup
 from PIL import Image
 
 from contract.errors import StudyError
@@ -36,6 +38,7 @@ def keep(site: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Keeps the second edition's site in a folder of the test's, as if its commit were checked out."""
     answers = {"rev-parse": str(second.document["commit"]) + "\n", "status": ""}
     monkeypatch.setattr(release, "_git", lambda *words: answers[words[0]])
+    shutil.copytree(second.folder / "nodes", tmp_path / "nodes")
 
     def kept(number: int | None = None, report: Path = site, verdicts: Path = second.verdicts) -> Path:
         return release.release(verdicts, second.data, report, number, tmp_path / "editions")
@@ -49,15 +52,45 @@ def test_an_edition_is_the_site_as_it_was_built_and_says_what_it_is_of(
     folder = keep()
     record = read_record(folder)
     assert (folder.name, record["number"]) == ("1", 1)
-    for name in ("index.html", "report.pdf", "verdicts.json", "verdicts.csv", "data/node-a/gemm.cpu.csv"):
+    for name in ("report.pdf", "verdicts.json", "verdicts.csv", "data/summary.csv"):
         assert (folder / name).read_bytes() == (site / name).read_bytes()
         assert record["sha256"][name] == digest(site / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert record["commit"] == second.document["commit"]
     assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
-    # What its page links to lies in it; what is for a host alone does not.
+    # What is for a host alone is not kept.
     assert not {"feed.xml", "robots.txt", "index.qmd"} & {path.name for path in folder.iterdir()}
     assert keep().name == "2"
+
+
+def local_links(page: Path) -> set[str]:
+    """What a page asks for beside itself, relative to its folder."""
+    parsed = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+    found = [urlsplit(str(tag.get("href") or tag.get("src"))) for tag in parsed.select("[href], [src]")]
+    return {unquote(link.path) for link in found if link.path and not link.scheme and not link.netloc}
+
+
+def test_the_samples_are_not_kept_twice_and_the_page_leads_to_the_nodes_own(
+    keep: Callable[..., Path], site: Path, tmp_path: Path
+) -> None:
+    # A folder may have any name: what its node.json says is what the node is called.
+    (tmp_path / "nodes" / "node-b").rename(tmp_path / "nodes" / "by hand")
+    folder = keep()
+    assert "data/node-a/gemm.cpu.csv" in local_links(site / "index.html")
+    links = local_links(folder / "index.html")
+    assert {"../../nodes/node-a/", "../../nodes/by hand/", "data/summary.csv"} <= links
+    assert [link for link in links if not (folder / link).exists()] == []
+    assert sorted(path.name for path in (folder / "data").iterdir()) == ["dictionary.csv", "nodes.json", "summary.csv"]
+    assert read_record(folder)["sha256"].keys() == {
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != "edition.json"
+    }
+
+
+def test_an_edition_of_a_node_that_is_not_published_is_refused(keep: Callable[..., Path], tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "nodes" / "node-b")
+    with pytest.raises(StudyError, match=r"has no node node-b, .* publish it first"):
+        keep()
+    assert list((tmp_path / "editions").iterdir()) == []
 
 
 def test_none_is_written_over(keep: Callable[..., Path]) -> None:
@@ -161,6 +194,14 @@ def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
     numbers = sorted(int(path.name) for path in EDITIONS.iterdir())
     assert numbers == list(range(1, len(numbers) + 1))
     assert [read_record(EDITIONS / str(number))["number"] for number in numbers] == numbers
+
+
+def test_every_link_of_an_edition_of_the_project_leads_somewhere() -> None:
+    for folder in EDITIONS.iterdir():
+        links = local_links(folder / "index.html")
+        assert [link for link in links if not (folder / link).exists()] == [], folder
+        nodes = {node["id"] for node in read_record(folder)["nodes"]}
+        assert {Path(link).name for link in links if link.startswith("../../nodes/")} == nodes
 
 
 def test_the_readme_says_what_the_newest_edition_says(last: dict[str, Any]) -> None:

