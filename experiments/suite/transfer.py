@@ -30,7 +30,12 @@ def memory(size: int, direction: str, **_: Any) -> float:
     return float(size) * (2 if direction in ("both", "device_to_device") else 1)
 
 
-@experiment("transfer", memory=memory, fits=("gpu",))
+def extra_s(size: int, **_: Any) -> float:
+    """Drawing, locking and comparing host memory."""
+    return 0.1 + size / 0.5e9
+
+
+@experiment("transfer", memory=memory, fits=("gpu",), extra_s=extra_s)
 def transfer(
     device: Device,
     direction: Direction,

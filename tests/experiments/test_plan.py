@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from contract.files import write_json
-from experiments import plan
+from experiments import hardware, plan
 from experiments.cli import main
 from experiments.jobs import Plan, read_plan
 from experiments.plan import full_plan, told, within
@@ -161,14 +161,20 @@ def test_a_process_is_started_for_each_environment_and_its_time_is_counted() -> 
     assert job.seconds(1) == pytest.approx(8.0 + sum(point.predicted_s for point in job.points))
 
 
-@pytest.mark.parametrize("name", ["quick", "full"])
-def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(name: str) -> None:
+@pytest.mark.parametrize("cache", [2 << 20, 64 << 20, 512 << 20, 1200 << 20])
+@pytest.mark.parametrize("name", ["quick", "full", "rented"])
+def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
+    name: str, cache: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: cache)
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 16)
     content = read_preset(name)
     minutes = plan.budget_min(content, [CPU, H200])
     assert minutes is not None
-    made = within(full_plan(content, name, [CPU, H200], cores=16), minutes)
+    made = within(full_plan(content, name, [CPU, H200], cores=16, start_s={"cuda:0": 9.0, "cpu": 4.0}), minutes)
     assert made.rounds >= 3
     assert made.seconds <= minutes * 60
+    assert all(not point.left_out for job in made.jobs for point in job.points if point.value == 1)
 
 
 def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
