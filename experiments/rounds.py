@@ -84,13 +84,13 @@ class Round:
                         left = f"budget: this round's {self.job.round_s:g} s are used up"
                         self._note(point, {"status": "skipped", "reason": left})
                         continue
-                    answer = workers.started_with(point.environment).measure(self._order(point), point.point_s)
                     before = len(self.rows), len(self.outcomes)
                     try:
-                        self._note(point, answer)
-                    except Exception as fault:  # an answer of another shape is this point's loss alone
+                        worker = workers.started_with(point.environment)
+                        self._note(point, worker.measure(self._order(point), point.point_s))
+                    except Exception as fault:  # no process, or an answer of another shape: this point's loss alone
                         del self.rows[before[0] :], self.outcomes[before[1] :]
-                        what = f"its answer could not be read ({type(fault).__name__}: {fault})"
+                        what = f"no answer that could be read ({type(fault).__name__}: {fault})"
                         self._note(point, {"status": "failed", "reason": what})
         finally:
             self.workers = workers.stop()

@@ -145,7 +145,7 @@ def test_an_answer_of_another_shape_costs_its_point_alone(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Round, "_note", cut)
     measured.run()
-    assert by_how(measured)["right"] == ("failed", "its answer could not be read (KeyError: 'flop')")
+    assert by_how(measured)["right"] == ("failed", "no answer that could be read (KeyError: 'flop')")
     assert by_how(measured)["unsupported"] == ("unsupported", "not on this planet")
     assert len(measured.outcomes) == 2
 

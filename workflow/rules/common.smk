@@ -156,10 +156,12 @@ def planned(wildcards):
     return job.digest(int(wildcards.round))
 
 
-def first_jobs_first(wildcards):
-    """The order of a round's jobs is the plan's: what a run that is cut off has not measured is worth least."""
-    names = [job.name for job in this_plan().jobs]
-    return len(names) - names.index(f"{wildcards.experiment}.{wildcards.device}")
+def turn(wildcards):
+    """A job's priority: by rounds, and in the plan's order, by what a run that is cut off may miss soonest."""
+    plan = this_plan()
+    names = [job.name for job in plan.jobs]
+    later = (plan.rounds - int(wildcards.round) + 1) * len(names)
+    return later - names.index(f"{wildcards.experiment}.{wildcards.device}")
 
 
 def jobs(round):
@@ -173,10 +175,9 @@ def jobs(round):
 
 def first_page(wildcards):
     """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
-    folder = f"{RESULTS}/nodes/{this_node()['id']}"
-    if len(rounds()) == 1 or Path(f"{folder}/.round.2").exists():
+    if all(Path(file).exists() for number in rounds()[1:2] for file in jobs(number)):
         return []
-    return f"{folder}/.preliminary"
+    return f"{RESULTS}/nodes/{this_node()['id']}/.preliminary"
 
 
 def published():

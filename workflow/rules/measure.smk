@@ -14,19 +14,12 @@ rule measure:
         # ancient: a node that is described again is not another node.
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
-        # Round 1 of every experiment comes before round 2 of any.
-        earlier=lambda wildcards: (
-            ancient(
-                f"{RESULTS}/nodes/{wildcards.node}/.round.{int(wildcards.round) - 1}"
-            )
-            if int(wildcards.round) > 1
-            else []
-        ),
     output:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
-    priority: first_jobs_first
+    # Round 1 of every experiment comes before round 2 of any, which one that fails does not hold up.
+    priority: turn
     conda:
         "../envs/study.yaml"
     threads: workflow.cores
@@ -43,25 +36,11 @@ rule measure:
         "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
-rule finish_round:
-    input:
-        lambda wildcards: jobs(wildcards.round),
-    output:
-        touch(f"{RESULTS}/nodes/{{node}}/.round.{{round}}"),
-    log:
-        f"{RESULTS}/logs/{{node}}/round.{{round}}.log",
-    conda:
-        "../envs/study.yaml"
-    shell:
-        "echo {input:q} > {log:q}"
-
-
 rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
         rounds=lambda wildcards: [file for round in rounds() for file in jobs(round)],
-        last=lambda wildcards: f"{RESULTS}/nodes/{wildcards.node}/.round.{rounds()[-1]}",
     output:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:

@@ -7,13 +7,12 @@ rule preliminary:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         rounds=lambda wildcards: jobs(1),
-        finished=f"{RESULTS}/nodes/{{node}}/.round.1",
     output:
         touch(f"{RESULTS}/nodes/{{node}}/.preliminary"),
     log:
         f"{RESULTS}/logs/{{node}}/preliminary.log",
     # Before any job of round 2, and never beside one.
-    priority: 1000
+    priority: 1000000
     conda:
         "../envs/study.yaml"
     threads: workflow.cores
