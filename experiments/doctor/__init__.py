@@ -10,7 +10,7 @@ from pathlib import Path
 
 from contract.errors import StudyError
 from experiments import hardware
-from experiments.doctor import cuda, libraries, machine, processor
+from experiments.doctor import cuda, libraries, machine, plan, processor
 from experiments.doctor.finding import Finding, Level, for_programs, note, told
 
 ROOT = Path("/")
@@ -25,7 +25,7 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
         raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …, xpu:0, mps")
     # Before libraries are loaded, which keeps cores busy.
     found = machine.examine(root, results)
-    found += _processor(root)
+    found += [*_processor(root), plan.predictions(results)]
     simd = hardware.cpu()["simd"]
     found += libraries.examine(simd)
     if device is None or device.startswith("cuda"):

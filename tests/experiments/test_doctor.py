@@ -14,13 +14,15 @@ import pynvml
 import pytest
 
 from contract.errors import StudyError
-from experiments import counters, doctor, environment
+from contract.node import write_node
+from experiments import counters, doctor, environment, hardware
 from experiments.cli import main
 from experiments.counters import Totals
-from experiments.doctor import cuda, libraries, machine, processor
+from experiments.doctor import cuda, libraries, machine, plan, processor
 from experiments.doctor.finding import Finding, Level, note, ok, told, warning
 from experiments.doctor.machine import Watched
 from tests.experiments.nvml_standin import Library
+from tests.experiments.test_seal import RECORD
 
 CPUS = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
@@ -383,3 +385,22 @@ def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.Monk
     assert all(finding.seen for finding in findings)
     assert all(finding.why for finding in findings if finding.level is not Level.OK)
     assert all(finding.mend for finding in findings if finding.level is Level.WARNING)
+
+
+@pytest.mark.parametrize(("taken", "expected"), [((110.0, 90.0), "ok"), ((110.0, 200.0), "note")])
+def test_predictions_are_held_against_what_was_measured_before(
+    tmp_path: Path, taken: tuple[float, float], expected: str
+) -> None:
+    assert plan.predictions(tmp_path) is None
+    kind = hardware.kind()
+    jobs = {
+        name: {"predicted_s": [50.0, 50.0], "left_out": {}, "wall_s": [seconds / 2] * 2}
+        for name, seconds in zip(("gemm.cpu", "training.cuda-0"), taken, strict=True)
+    }
+    for name, more in (("other", {"kind": f"{kind}-other"}), ("earlier", {}), ("this", {"jobs": jobs})):
+        record = {**RECORD, "kind": kind, "instance": "", "ended_utc": f"2026-01-0{3 if more else 2}T00:00:00Z", **more}
+        write_node(tmp_path / "nodes" / name / "node.json", {**record, "id": record["kind"]})
+    finding = plan.predictions(tmp_path)
+    assert level(finding) == expected
+    assert finding is not None
+    assert all(f"{name} {seconds / 100:.2f}" in finding.seen for name, seconds in zip(jobs, taken, strict=True))
