@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, seal, check, schema."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, schema."""
 
 from __future__ import annotations
 
@@ -83,6 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     seal.add_argument("--plan", type=Path, help="what `plan` wrote: its predictions are kept beside what rounds took")
     seal.add_argument("--out", type=Path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
+
+    came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
+    came.add_argument("folders", type=Path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
+    came.set_defaults(run=_outcomes)
 
     check = commands.add_parser("check", help="check a preset and list its jobs")
     check.add_argument("--preset", default="quick")
@@ -248,6 +252,13 @@ def _seal(arguments: argparse.Namespace) -> int:
     from experiments.seal import seal
 
     seal(arguments.probe, arguments.rounds, arguments.out, read_plan(arguments.plan) if arguments.plan else None)
+    return 0
+
+
+def _outcomes(arguments: argparse.Namespace) -> int:
+    from experiments.outcomes import outcomes
+
+    print(outcomes(arguments.folders))
     return 0
 
 

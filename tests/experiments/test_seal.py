@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from contract.errors import StudyError
@@ -129,3 +130,32 @@ def test_a_round_that_is_measured_anew_breaks_the_seal(folder: Path) -> None:
     seal(folder, measured(folder, "gemm.cpu.1.parquet", 7))
     begin(folder, folder.parents[1] / "probe.json", plan)
     assert record_path(folder) == folder / PARTIAL
+
+
+def test_what_became_of_a_nodes_points_is_told_by_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        lost = {
+            "status": "unsupported",
+            "reason": f"no FP8 here, {number}.5 s on",
+            "value": float("nan"),
+            "stop_reason": "",
+        }
+        both = pd.concat(
+            [
+                table({"node": RECORD["id"], "round": number}),
+                table({"node": RECORD["id"], "round": number, "dtype": "float8_e4m3fn", **lost}),
+            ]
+        )
+        write_samples(
+            folder / f"gemm.cpu.{number}.parquet", both.drop_duplicates(["dtype", "sample"], ignore_index=True), {}
+        )
+    (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
+    begin(folder, folder.parents[1] / "probe.json", plan_of(folder.parents[1])[1])
+    assert main(["outcomes", str(folder.parent)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
+    assert "2  gemm on cpu: unsupported: no FP8 here, 1.5 s on" in said[1]
+    assert "gemm.cpu.3.parquet" in said[2]
+    assert len(said) == 3
+    with pytest.raises(StudyError, match=r"no node in .*results/nodes"):
+        main(["outcomes", str(folder.parents[1] / "elsewhere")])

@@ -1,0 +1,58 @@
+"""What became of a node's points: how many gave a result, and of the others each status by reason."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.node import missing_rounds, read_node, record_path
+
+# Of a reason, as much as a line holds.
+SHOWN = 110
+
+
+def outcomes(folders: Iterable[Path]) -> str:
+    """A text: by node the points without a result, the most frequent first, and the rounds that are missing.
+
+    folders: of nodes, or of folders of them. A point counts once a round. Raises StudyError where there is no node.
+    """
+    given = list(folders)
+    nodes = [place for folder in given for place in (folder, *sorted(folder.glob("*"))) if record_path(place).is_file()]
+    if not nodes:
+        raise StudyError(f"no node in {', '.join(map(str, given))}: name the folder of one, say results/nodes")
+    return "\n".join(line for node in nodes for line in _lines(node))
+
+
+def _lines(node: Path) -> Iterable[str]:
+    from contract.tables import read_samples
+
+    record, files = read_node(record_path(node)), sorted(node.glob("*.parquet"))
+    found: Counter[tuple[str, str, str, str]] = Counter()
+    unreadable = []
+    for path in files:
+        try:
+            table, _ = read_samples(path)
+        except StudyError as fault:
+            unreadable.append(str(fault))
+            continue
+        point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
+        worst = table.assign(lost=table["status"].ne("ok")).sort_values("lost").drop_duplicates(point, keep="last")
+        found.update(worst[["experiment", "device", "status", "reason"]].itertuples(index=False, name=None))
+    # Reasons that differ in their numbers alone are one, told by the first.
+    lost: dict[tuple[str, ...], list[Any]] = {}
+    for (*key, reason), count in found.items():
+        if key[-1] != "ok":
+            alike = lost.setdefault((*key, re.sub(r"[0-9][0-9.,]*", "#", reason)), [0, reason])
+            alike[0] += count
+    bad = sum(count for count, _ in lost.values())
+    yield f"{record['id']}: {len(files)} rounds of jobs, {found.total() - bad} points ok, {bad} not"
+    for (experiment, device, status, _), (count, reason) in sorted(lost.items(), key=lambda one: -one[1][0]):
+        short = reason if len(reason) <= SHOWN else f"{reason[:SHOWN]}…"
+        yield f"  {count:4}  {experiment} on {device}: {status}: {short}"
+    yield from (f"  unreadable: {fault}" for fault in unreadable)
+    if missing := missing_rounds(record, [path.name for path in files]):
+        yield f"  missing: {', '.join(missing)}"
