@@ -7,15 +7,18 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract.files import write_json
 from contract.tables import read_samples, write_samples
 from experiments import plan, rounds
 from experiments.cli import main
+from experiments.jobs import Plan
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Round
 from experiments.state import Reading
@@ -291,3 +294,32 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
     began, ended = (datetime.strptime(about[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_utc", "ended_utc"))
     assert abs((ended - began).total_seconds() - about["wall_s"]) <= 2
     assert samples["value"].gt(0).all() and samples["elapsed_s"].le(about["wall_s"]).all()
+
+
+def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_process_starts(tmp_path: Path) -> None:
+    plan_file = tmp_path / "plan.json"
+    job = replace(make(["right"]).job, experiment="gemm", device="cuda:0", kind="gpu")
+    write_json(plan_file, Plan((job,), 1).plain)
+    words = [
+        "run",
+        "gemm",
+        "--device",
+        "cuda:0",
+        "--plan",
+        str(plan_file),
+        "--out",
+        str(tmp_path / "gemm.cuda-0.1.parquet"),
+    ]
+    program = f"""
+import sys
+from experiments import rounds
+def start(*_):
+    heavy = {{"torch", "pandas", "pandera", "pyarrow", "numpy", "experiments.suite", "llvmlite"}}
+    print(sorted(heavy & set(sys.modules)))
+    sys.exit(7)
+rounds._Worker.start = start
+from experiments.cli import main
+main({words!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (7, "[]"), done.stderr
