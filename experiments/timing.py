@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.state import Reading
 from experiments.work import Work
 
@@ -90,8 +90,12 @@ def measure(
     policy: Policy,
     read_state: Callable[[], Reading],
     now: Callable[[], float] = time.perf_counter,
+    look: Callable[[], object] = nothing,
 ) -> Measurement:
-    """Measure one point on `device` within `policy`. Raises whatever the work raises."""
+    """Measure one point on `device` within `policy`. Raises whatever the work raises.
+
+    look: called once a sample, while the device works on it where it can be (see `Device.time`); read_state after it.
+    """
     names = [name for name, _ in work.phases] or [""]
     begun = now()
     # What lasts is watched from cold on: how it warms up is the question.
@@ -110,7 +114,7 @@ def measure(
         while work.single and now() < due:
             device.time(work, 1)
             result.made += 1
-        parts = device.time(work, calls)
+        parts = device.time(work, calls, look)
         result.made += calls
         totals.append(sum(parts))
         for name, part in zip(names, parts, strict=True):
