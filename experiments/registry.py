@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import EnumType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -17,9 +17,15 @@ from experiments import backends
 from experiments.work import Dtype, Footprint, Threads, Work
 
 Params = Mapping[str, Any]
+# From the devices of a node and a point's parameters to why the point cannot be done there.
+Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
+
+
+def _lacks_nothing(*_: object) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Experiment:
     flop: Callable[..., float] | None
     fits: tuple[str, ...]
     environment: Callable[[dict[str, Any]], dict[str, str]]
+    lacks: Lacks = _lacks_nothing
 
     @property
     def says(self) -> str:
@@ -56,6 +63,7 @@ def experiment(
     flop: Callable[..., float] | None = None,
     fits: tuple[str, ...] = ("cpu", "gpu"),
     environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
+    lacks: Lacks = _lacks_nothing,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Register a function `(device, **parameters) -> Work` as an experiment.
 
@@ -66,6 +74,8 @@ def experiment(
     fits: kinds of device on which the question makes sense.
     environment: variables with which the process that measures a point is started,
         from the point's parameters; without it, those of its `backend`.
+    lacks: from the node's devices (entries of its record) and a point's parameters, why the point
+        cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
     """
 
     def of_backend(params: dict[str, Any]) -> dict[str, str]:
@@ -75,7 +85,7 @@ def experiment(
         if name in _REGISTRY:
             raise TypeError(f"experiment {name!r} is registered twice")
         _REGISTRY[name] = Experiment(
-            name, function, _parameters(function), smaller, memory, flop, fits, environment or of_backend
+            name, function, _parameters(function), smaller, memory, flop, fits, environment or of_backend, lacks
         )
         return function
 
