@@ -163,6 +163,35 @@ def test_of_slow_single_requests_all_are_samples_within_the_budget() -> None:
     assert device.clock == pytest.approx(1.0, abs=0.05)
 
 
+class Launched(SimulatedDevice):
+    """A GPU whose calls take three times as long alone as in a row: there the host launches one while another runs."""
+
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        spent = super().time(work, calls, meanwhile)
+        if calls == 1:
+            self.clock += 2 * spent[0]
+            return [3 * spent[0]]
+        return spent
+
+
+@pytest.mark.parametrize(
+    ("device", "policy", "reason"),
+    [
+        (SimulatedDevice(itertools.repeat(0.01)), {}, "converged"),
+        (Launched(itertools.repeat(1e-4)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (Launched(itertools.repeat(1e-5)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (SimulatedDevice(itertools.cycle([1e-3, 2e-3])), {"target": 0.0, "max_samples": 10**4}, "plateau"),
+        (SimulatedDevice(itertools.cycle([0.04, 0.05])), {"target": 0.0}, "budget"),
+    ],
+)
+def test_samples_span_their_share_of_the_budget_whatever_ends_them(
+    device: SimulatedDevice, policy: dict[str, Any], reason: str
+) -> None:
+    result = run(device, **policy)
+    assert result.stop_reason == reason
+    assert result.timed_s >= 0.95 * timing.LEAST_SHARE
+
+
 def test_all_calls_since_the_first_sample_are_counted() -> None:
     result = run(SimulatedDevice(itertools.repeat(1e-4)))
     assert result.made == result.calls * len(result.samples[""])
