@@ -14,6 +14,8 @@ from contract.schema import check
 MOST_BYTES = 2**20
 # A node's record: sealed once all rounds are measured, and until then.
 RECORD, PARTIAL = "node.json", "node.partial.json"
+# What the reason begins with why a plan does without a point, where the node lacks something for it.
+LACKS = "unsupported: "
 UTC = {
     "type": "string",
     "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
@@ -178,6 +180,11 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
         for number in range(1, len(job["predicted_s"]) + 1)
     )
     return [name for name in asked if name not in there]
+
+
+def status_of(left_out: str) -> tuple[str, str]:
+    """The status and the reason of a point that a plan leaves out: for want of time, or of what the node lacks."""
+    return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
 
 def read_node(path: Path) -> dict[str, Any]:

@@ -262,7 +262,6 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
         return Counters()
 
     def values() -> Values:
-        watts = nvml.ask(library, "nvmlDeviceGetPowerUsage", handle)
         clock = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_SM)
         memory = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_MEM)
         warmth = nvml.ask(library, "nvmlDeviceGetTemperature", handle, library.NVML_TEMPERATURE_GPU)
@@ -271,7 +270,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
             "clock_mhz": float(clock) if clock else None,
             "memory_clock_mhz": float(memory) if memory else None,
             "temperature_c": float(warmth) if warmth is not None else None,
-            "power_w": watts / 1000 if watts is not None else None,
+            "power_w": nvml.watts(handle, library),
             "utilisation": use.gpu / 100 if use is not None else None,
         }
 

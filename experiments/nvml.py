@@ -20,6 +20,9 @@ _REASONS = {
     "nvmlClocksThrottleReasonDisplayClockSetting": "display clock",
 }
 
+# NVML_FI_DEV_POWER_INSTANT: old versions of the library have no name for it.
+_POWER_NOW = 186
+
 
 def module() -> Any:
     """pynvml: importable without a driver."""
@@ -63,6 +66,20 @@ def _identity(index: int) -> str:
         return ""
     identity = getattr(torch.cuda.get_device_properties(index), "uuid", None)
     return f"GPU-{identity}" if identity is not None else ""
+
+
+def watts(handle: Any, library: Any) -> float | None:
+    """What the GPU draws now; None where nothing tells it.
+
+    The field is what was last measured. nvmlDeviceGetPowerUsage is that too on old GPUs, but from Ampere on
+    (except GA100) the mean of the last second: half a second into a load it is mostly of what came before.
+    Source: NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_INSTANT.
+    """
+    fields = ask(library, "nvmlDeviceGetFieldValues", handle, [_POWER_NOW])
+    if fields and fields[0].nvmlReturn == library.NVML_SUCCESS:
+        return float(fields[0].value.uiVal) / 1000
+    mean = ask(library, "nvmlDeviceGetPowerUsage", handle)
+    return mean / 1000 if mean is not None else None
 
 
 def throttling(handle: Any, library: Any) -> list[str]:

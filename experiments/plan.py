@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from contract.errors import StudyError
+from contract.node import LACKS
 from experiments.jobs import OWN, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
 
@@ -53,24 +54,31 @@ def full_plan(
     what is hardest to come by. start_s: seconds until a measuring process is ready, by device (OWN: one that needs no
     torch), where they are known.
     """
-    known = START_S | dict(start_s or {})
-    jobs = []
-    for device in sorted(devices, key=lambda one: str(one["kind"]) == "cpu"):
+    there, known, jobs = list(devices), START_S | dict(start_s or {}), []
+    for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
-                made = job(part, device, cores)
+                made = job(part, device, cores, there)
                 start = OWN if made.own else str(device["id"])
                 jobs.append(replace(made, start_s=known.get(start, known[str(device["kind"])])))
     return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
 
 
-def job(part: Sweep, device: Mapping[str, Any], cores: int) -> Job:
-    """An experiment's part of a preset on one device (an entry of a node record)."""
-    points = tuple(
-        replace(point, predicted_s=round(predicted_s(point, part, device, cores), 3))
-        for point in part.points(device["kind"])
-    )
+def job(part: Sweep, device: Mapping[str, Any], cores: int, beside: Sequence[Mapping[str, Any]] = ()) -> Job:
+    """An experiment's part of a preset on one device (an entry of a node record).
+
+    beside: all devices of the node, without which it is not known what it lacks.
+    """
+
+    def planned(point: Point) -> Point:
+        # The device itself comes first.
+        others = [one for one in beside if one["id"] != device["id"]]
+        lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
+        seconds = round(predicted_s(point, part, device, cores), 3)
+        return replace(point, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
+
+    points = tuple(map(planned, part.points(device["kind"])))
     asked = part.target, part.round_s, part.max_samples
     return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points)
 

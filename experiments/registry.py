@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import pkgutil
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import EnumType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -18,6 +18,12 @@ from experiments import backends
 from experiments.work import Dtype, Footprint, Threads, Work
 
 Params = Mapping[str, Any]
+# From the devices of a node and a point's parameters to why the point cannot be done there.
+Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
+
+
+def _lacks_nothing(*_: object) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Experiment:
     environment: Callable[[dict[str, Any]], dict[str, str]]
     extra_s: Callable[..., float] | None = None
     observed: bool = False
+    lacks: Lacks = _lacks_nothing
 
     @property
     def says(self) -> str:
@@ -58,6 +65,7 @@ def experiment(
     environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
     extra_s: Callable[..., float] | None = None,
     observed: bool = False,
+    lacks: Lacks = _lacks_nothing,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Register a function `(device, **parameters) -> Work` as an experiment.
 
@@ -71,6 +79,8 @@ def experiment(
     extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
         processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
     observed: nothing is timed by the core, so that point_s is what making the observation takes.
+    lacks: from the node's devices (entries of its record) and a point's parameters, why the point
+        cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
     """
 
     def of_backend(params: dict[str, Any]) -> dict[str, str]:
@@ -90,6 +100,7 @@ def experiment(
             environment or of_backend,
             extra_s,
             observed,
+            lacks,
         )
         return function
 

@@ -23,6 +23,7 @@ from typing import Any
 from tqdm import tqdm
 
 from contract.errors import StudyError
+from contract.node import status_of
 from experiments import environment
 from experiments.jobs import Job, Point
 from experiments.state import Reading
@@ -78,7 +79,7 @@ class Round:
             ) as bar:
                 for point in bar:
                     if point.left_out:
-                        self._note(point, {"status": "skipped", "reason": point.left_out})
+                        self._note(point, dict(zip(("status", "reason"), status_of(point.left_out), strict=True)))
                         continue
                     if time.perf_counter() - begun > self.job.round_s:
                         left = f"budget: this round's {self.job.round_s:g} s are used up"

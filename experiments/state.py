@@ -3,6 +3,9 @@
 Time is cut into windows that follow each other without a gap, each closed by the first sample that ends
 WINDOW_S after the one before. A sample has the state of the window that it lies in; a point's first sample
 has the worse of that and of the time since the last point, in which this one was set up.
+
+A GPU's counters are read while it works, not in the pause between two samples: it would show as idleness, and
+the clock as that of a GPU at rest. So a window ends there with the first sample that begins after its time.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ MEMORY_SHARE = 0.02
 PAGES_PER_S = 200
 # The kernel counts CPU time in ticks of 10 ms: shorter windows say nothing.
 WINDOW_S = 0.25
+# Of a GPU's windows, a point's first is as short, since many points are; but its driver averages over up to a second.
+GPU_WINDOW_S = 1.0
 
 
 @dataclass
@@ -77,10 +82,14 @@ class Watch:
     def __init__(self, device: str) -> None:
         self._begun = time.perf_counter()
         self._process = psutil.Process()
-        self._device = counters.cpu_counters(self._process) if device == "cpu" else counters.gpu_counters(device)
+        self._on_gpu = device != "cpu"
+        self._device = counters.gpu_counters(device) if self._on_gpu else counters.cpu_counters(self._process)
         self._summed = 0.0
         self._totals = self._read_totals()
         self._highest_mhz = 0.0
+        self._window_s = WINDOW_S
+        self._first = False
+        self._seen: State | None = None
         self._state = State({})
         self._before: tuple[Flag, ...] = ()
         self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
@@ -88,28 +97,38 @@ class Watch:
     def begin(self) -> None:
         """A point is set up and will be sampled next: what was seen since the last one is its state before."""
         self._waiting.clear()
+        self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
-            self._close()
+            self._close(self._look_at_device())
         # Another point's work may have another clock: only within a point is a lower one a loss.
         self._highest_mhz = 0.0
         self._state = State(self._state.values, tuple(flag for flag in self._state.flags if flag.name != "clock"))
         self._before = self._state.flags
 
+    def look(self) -> None:
+        """A GPU works on a sample: read its counters if that is a point's first, or begins when the window is over."""
+        if self._on_gpu and (self._first or self._window_is_over()):
+            self._seen, self._first = self._look_at_device(), False
+
     def read(self) -> Reading:
         """The state around the sample that ends now.
 
         It is the last window's until this one is closed, by a later call: then the reading is brought up to date.
+        Of a GPU, a point's first sample already has what was seen of it meanwhile.
         """
         reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, self._before))
         self._before = ()
-        if not self._window_is_over():
-            self._tell(*self._waiting[-1])
+        seen, self._seen = self._seen, None
+        if self._window_is_over() and (seen or not self._on_gpu):
+            self._close(seen or self._look_at_device())
+            for waiting, before in self._waiting:
+                self._tell(waiting, before)
+            self._waiting.clear()
             return reading
-        self._close()
-        for waiting, before in self._waiting:
-            self._tell(waiting, before)
-        self._waiting.clear()
+        if seen:
+            self._state = State({**self._state.values, **seen.values}, tuple(worst([*self._state.flags, *seen.flags])))
+        self._tell(*self._waiting[-1])
         return reading
 
     def energy(self) -> Energy:
@@ -131,17 +150,21 @@ class Watch:
         vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))
 
     def _window_is_over(self) -> bool:
-        return time.perf_counter() - self._totals.at >= WINDOW_S
+        return time.perf_counter() - self._totals.at >= self._window_s
 
-    def _close(self) -> None:
+    def _close(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
-        values, seen = between(before, self._totals, os.cpu_count() or 1)
-        device = self._device.values()
-        self._summed += (device.get("power_w") or 0.0) * (self._totals.at - before.at)
-        clock = device.get("clock_mhz") or 0.0
+        values, flags = between(before, self._totals, os.cpu_count() or 1)
+        self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
+        self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
+        self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
+
+    def _look_at_device(self) -> State:
+        """What the device's own counters tell now."""
+        values = self._device.values()
+        clock = values.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)
-        flags = [*seen, *self._device.flags(), *slowed(clock, self._highest_mhz)]
-        self._state = State({**device, **values}, tuple(worst(flags)))
+        return State(values, (*self._device.flags(), *slowed(clock, self._highest_mhz)))
 
     def _read_totals(self) -> Totals:
         return counters.read_totals(self._process)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.state import Reading
 from experiments.work import Work
 
@@ -90,14 +90,21 @@ def measure(
     policy: Policy,
     read_state: Callable[[], Reading],
     now: Callable[[], float] = time.perf_counter,
+    look: Callable[[], object] = nothing,
 ) -> Measurement:
-    """Measure one point on `device` within `policy`. Raises whatever the work raises."""
+    """Measure one point on `device` within `policy`. Raises whatever the work raises.
+
+    look: called once a sample, while the device works on it where it can be (see `Device.time`); read_state after it.
+    """
     names = [name for name, _ in work.phases] or [""]
     begun = now()
     # What lasts is watched from cold on: how it warms up is the question.
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
-    calls = calls_per_sample(_one_call(work, device, now, begun, policy), device.overhead_s, policy, share)
-    _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
+    one_s = _one_call(work, device, now, begun, policy)
+    calls = calls_per_sample(one_s, device.overhead_s, policy, share)
+    settled_s = _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
+    # In a row calls can be much shorter than alone: the samples would be used up before the time is.
+    calls = max(calls, calls_per_sample(settled_s, device.overhead_s, policy, share))
     if work.single:
         calls = 1
     result = Measurement(samples={name: [] for name in names}, calls=calls, warmup_s=now() - begun)
@@ -110,7 +117,7 @@ def measure(
         while work.single and now() < due:
             device.time(work, 1)
             result.made += 1
-        parts = device.time(work, calls)
+        parts = device.time(work, calls, look)
         result.made += calls
         totals.append(sum(parts))
         for name, part in zip(names, parts, strict=True):
@@ -145,13 +152,14 @@ def _one_call(work: Work, device: Device, now: Callable[[], float], begun: float
     return best
 
 
-def _warm_up(work: Work, device: Device, calls: int, until: float, now: Callable[[], float]) -> None:
-    """Call until the time stops falling, but not past `until`."""
+def _warm_up(work: Work, device: Device, calls: int, until: float, now: Callable[[], float]) -> float:
+    """Call until the time stops falling, but not past `until`; seconds of a call at the end, inf if there was none."""
     times: list[float] = []
     while now() < until:
         times.append(sum(device.time(work, calls)))
         if len(times) >= 6 and median(times[-3:]) >= median(times[-6:-3]) * (1 - STILL_FALLING):
-            return
+            break
+    return median(times[-3:]) if times else math.inf
 
 
 def _enough(widths: dict[int, float], n: int, target: float) -> str:

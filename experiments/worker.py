@@ -182,7 +182,7 @@ def _captured(work: Work, device: Device) -> Work:
 def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
     """Samples of one work, and the energy of one call where something counts it."""
     begun = watch.energy()
-    measurement = measure(work, device, policy, watch.read)
+    measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
     used = watch.energy_since(begun) if measurement.timed_s >= ENERGY_AFTER_S else None
     if used:

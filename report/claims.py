@@ -25,7 +25,7 @@ _PART = ("quantity", "scope", "scale", "rule", "threshold", "sensitivity", "opti
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
-    "baseline": ["core", "node", "fleet", "laptop"],
+    "baseline": ["core", "node", "fleet", "server", "desktop", "laptop"],
     "precision": ["equal", "best"],
     "phase": ["forward", "backward", "update", "training", "prefill", "decode"],
     "kernel": ["chain", "chase", "branches", "states"],

@@ -11,6 +11,7 @@ from contract.node import kind_of_node
 from report.cells import Cells, kind_of
 from report.claims import Part
 from report.evidence import Data
+from report.machines import KINDS, of_kind
 from report.quantities import Quantity
 from report.wording import count, label_value, several
 
@@ -78,6 +79,9 @@ def lacking(part: Part, quantity: Quantity, cells: Cells, data: Data) -> tuple[s
     for kind in kinds:
         if not data.with_kind(kind):
             return "awaiting hardware", f"awaiting hardware: no node with a {kind.upper()} has measured {wanted}"
+    machine = str(part.scope.get("baseline"))
+    if machine in KINDS and not of_kind(data, machine):
+        return "awaiting hardware", f"awaiting hardware: no {KINDS[machine].called} has measured {wanted}"
     places = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in quantity.experiments:
         failed = _failed(experiment, places, bool(kinds), data)

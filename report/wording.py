@@ -21,6 +21,8 @@ BASELINES = {
     "socket": "one socket",
     "node": "all cores",
     "fleet": "the fastest CPU of all nodes",
+    "server": "all cores of a server with 64 or more",
+    "desktop": "a desktop with DDR5 memory",
     "laptop": "a laptop",
 }
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -168,7 +168,9 @@ class Accelerator(Device):
         """Median time between two events with nothing between them, in seconds."""
         return max(median(self.between([lambda: None])[0] for _ in range(50)), 1e-7)
 
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
         module = self._module
         events = [module.Event(enable_timing=True) for _ in range(len(launches) + 1)]
         module.synchronize()
@@ -176,6 +178,7 @@ class Accelerator(Device):
         for launch, event in zip(launches, events[1:], strict=True):
             launch()
             event.record()
+        meanwhile()
         module.synchronize()
         return [self.milliseconds(start, end) * 1e-3 for start, end in pairwise(events)]
 

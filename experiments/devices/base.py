@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Kind = Literal["cpu", "gpu"]
 
 
+def nothing() -> None:
+    """What there is to do meanwhile, where nobody asks for more."""
+
+
 class Device(ABC):
     """One processor with its memory.
 
@@ -62,12 +66,16 @@ class Device(ABC):
     def free_bytes(self) -> int:
         """Memory that can be allocated now."""
 
-    def time(self, work: Work, calls: int) -> list[float]:
-        """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them."""
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them.
+
+        meanwhile: called once, outside of what is timed: while the device works on what was launched, where its
+        own clock times that, and after it where the host's does.
+        """
         measured = self.between if work.clock == "device" else self.on_host
         if work.phases:
             each = len(work.phases)
-            spent = measured([phase for _, phase in work.phases] * calls)
+            spent = measured([phase for _, phase in work.phases] * calls, meanwhile)
             return [sum(spent[index::each]) / calls for index in range(each)]
         todo = list(islice(work.turns, calls))
         wait = work.clock == "host" and self.kind != "cpu"
@@ -78,19 +86,27 @@ class Device(ABC):
                 if wait:
                     self.synchronise()
 
-        return [measured([run])[0] / calls]
+        return [measured([run], meanwhile)[0] / calls]
 
     @abstractmethod
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
-        """Seconds that the device spends on each launch, by its own clock, one after the other."""
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
+        """Seconds that the device spends on each launch, by its own clock, one after the other.
 
-    def on_host(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+        meanwhile: called after the last launch, before anybody waits for the device.
+        """
+
+    def on_host(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
         """Seconds until each launch returns, by the host's clock; the device has nothing to do at the start."""
         self.synchronise()
         stamps = [perf_counter_ns()]
         for launch in launches:
             launch()
             stamps.append(perf_counter_ns())
+        meanwhile()
         return [(end - start) * 1e-9 for start, end in pairwise(stamps)]
 
     def synchronise(self) -> None:  # noqa: B027 - a CPU has done it when the call returns

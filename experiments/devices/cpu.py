@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from experiments import backends, hardware
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ class CpuDevice(Device):
             gaps.append(perf_counter_ns() - start)
         return max(median(gaps), 1) * 1e-9
 
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
-        return self.on_host(launches)
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
+        return self.on_host(launches, meanwhile)
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         if dtype is Dtype.TF32:

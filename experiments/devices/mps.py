@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import hardware
 from experiments.devices.accelerator import Accelerator
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -53,9 +53,11 @@ class MpsDevice(Accelerator):
         room = int(self._module.recommended_max_memory()) - int(self._module.driver_allocated_memory())
         return max(0, min(room, int(psutil.virtual_memory().available)))
 
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
         # Torch waits for the stamp of an event where it is an end: the first one that counts is to be one too.
-        return super().between([lambda: None, *launches])[1:]
+        return super().between([nothing, *launches], meanwhile)[1:]
 
     def milliseconds(self, start: Any, end: Any) -> float:
         try:

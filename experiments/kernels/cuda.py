@@ -72,7 +72,15 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
         places = tuple(one.data_ptr() if isinstance(one, torch.Tensor) else one for one in arguments)
         sizes = [(size,) if isinstance(size, int) else size for size in (grid, block)]
         # Torch's current stream: where its events lie, and what it captures in graphs.
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        with _same_stream(cupy, torch.cuda.current_stream()):
             function(*sizes, places, shared_mem=shared_bytes)
 
     return launch
+
+
+def _same_stream(cupy: Any, stream: Any) -> Any:
+    """Torch's stream as CuPy's, which leaves it alive: since version 14 by the stream itself, before by its address."""
+    takes = getattr(cupy.cuda.Stream, "from_external", None)
+    if takes is not None and hasattr(stream, "__cuda_stream__"):
+        return takes(stream)
+    return cupy.cuda.ExternalStream(stream.cuda_stream)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import median
 from typing import Any, Literal
@@ -21,7 +23,19 @@ def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
     return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
 
 
-@experiment("several-devices", memory=memory, observed=True)
+def lacking(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
+    """Why ranks cannot have a device each on a node with these; '' if they can, or share a CPU (by their threads)."""
+    if params["ranks"] < 1:
+        return "a job has at least one rank"
+    if params["threads"]:
+        return ""
+    wanted = max(2, params["ranks"])  # what one rank does on a GPU is compared with several
+    makers = Counter(str(one.get("maker")) for one in devices if one["kind"] == "gpu")
+    alike = max(makers.values(), default=0)
+    return f"{wanted} devices are needed to train on several, this node has {alike}" if alike < wanted else ""
+
+
+@experiment("several-devices", memory=memory, lacks=lacking, observed=True)
 def several_devices(
     device: Device,
     model: Model,
@@ -77,16 +91,15 @@ def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> lis
 
     if not dist.is_available():
         raise Unsupported("this build of torch has no torch.distributed: install one that has")
-    if ranks < 1:
-        raise Unsupported("a job has at least one rank")
+    names = [device.name] if device.kind == "cpu" else [device.name, *device.peers(device.name)]
+    entries = [{"id": name, "kind": device.kind, "maker": device.maker} for name in names]
+    if reason := lacking(entries, {"ranks": ranks, "threads": threads if device.kind == "cpu" else 0}):
+        raise Unsupported(reason)
     if interconnect == "nccl" and not (device.name.startswith("cuda") and dist.is_nccl_available()):
         raise Unsupported(f"NCCL, or AMD's RCCL, does not join {device.name}: take gloo")
     if device.kind == "cpu":
         wanted, cores = ranks * max(threads, 1), hardware.usable_cores()
         if wanted > cores:
             raise Unsupported(f"{ranks} ranks of {max(threads, 1)} threads need {wanted} cores, {cores} can be used")
-        return [device.name] * ranks
-    names = [device.name, *device.peers(device.name)]
-    if len(names) < max(2, ranks):
-        raise Unsupported(f"{max(2, ranks)} devices are needed to train on several, this node has {len(names)}")
+        return names * ranks
     return names[:ranks]

@@ -23,6 +23,7 @@ FORETOLD = {
     "training.rate": 1,
     "generation.tokens_per_s": 1,
     "bandwidth.rate": 1,
+    "bandwidth.over_desktop": 1,
     "inference.latency_s": -1,
 }
 # What quantities read of a node beside the times: the counts of its models.

@@ -8,6 +8,7 @@ import numpy as np
 
 from report.cells import Cells, concat, exact, together
 from report.evidence import Data
+from report.machines import of_kind
 from report.quantities import quantity
 from report.wording import with_unit
 
@@ -65,6 +66,34 @@ def bandwidth_rate(data: Data) -> Cells:
     if not len(cells):
         return cells
     return concat([cells, cells.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
+
+
+@quantity(
+    "bandwidth.over_desktop",
+    unit="1",
+    needs={"experiments": ["bandwidth"], "device": "both"},
+    labels=("op", "dtype", "baseline"),
+    says="The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})",
+)
+def over_desktop(data: Data) -> Cells:
+    """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation and format.
+
+    baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machines.DESKTOP`), with all
+    its threads; the fastest library and footprint on either side. `detail` names it.
+    """
+    rates, desktops = bandwidth_rate(data), of_kind(data, "desktop")
+    if not len(rates) or not desktops:
+        return Cells.empty()
+    rates = rates.only(backend="best").without("backend")
+    gpus, cpus = rates.only(device="gpu"), rates.only(device="cpu", node=desktops)
+    if not len(gpus) or not len(cpus):
+        return Cells.empty()
+    most = cpus.frame.groupby("node")["threads"].transform("max")
+    cpus = cpus.at((cpus.frame["threads"] == most).to_numpy(bool))
+    named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
+    best = cpus.label(baseline="desktop", named=named).best(["op", "dtype", "baseline"], of=["named"])
+    cells = gpus.without("threads") / best.label(against=best.frame["detail"])
+    return cells.label(detail=cells.frame["against"]).without("against") if len(cells) else cells
 
 
 def copies(data: Data, metric: str = "time", value: str = "estimate") -> Cells:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pandas as pd
 
 from report.cells import Cells, concat
 from report.evidence import Data
 from report.formula import Formula
+from report.machines import of_kind
 from report.quantities import quantity
 from report.quantities.train_hours import best_rates, hours_to_train
 from report.summary import POINT
@@ -28,11 +27,6 @@ TASKS = frozenset(
         "digits-boosting", "digits-logistic",
     }
 )  # fmt: skip
-# Processors of laptops, by the letters after their number: Intel's H, HK, HX, P, U, V and G, AMD's H, HS, HX and U;
-# Apple's M and Qualcomm's Snapdragon X, of which no server exists.
-LAPTOP = re.compile(
-    r"core.*(\d{3,5}(hx|hk|h|p|u|v)|\d{3,4}g\d)\b|ryzen.*\d{3,4}(hx|hs|h|u)\b|apple m\d|snapdragon\(?r?\)? x", re.I
-)
 
 
 def rounds(data: Data) -> pd.DataFrame:
@@ -219,10 +213,9 @@ def ratio(data: Data) -> Cells:
 
     The operations are the same on both sides, so that it is the ratio of the best training rates of
     any transformer, batch, format and library (`best_rates`). baseline: laptop, a node whose
-    processor bears a laptop's name (LAPTOP), with all its cores.
+    processor bears a laptop's name (`machines.LAPTOP`), with all its cores.
     """
-    rates = best_rates(data)
-    laptops = [node.id for node in data.nodes.nodes if LAPTOP.search(str(node.record["hardware"]["cpu"]["model"]))]
+    rates, laptops = best_rates(data), of_kind(data, "laptop")
     if not len(rates) or not laptops:
         return Cells.empty()
     rates = rates.only(family="transformer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from report.cells import Cells, concat
 from report.evidence import Data
 from report.formula import Formula
+from report.machines import of_kind
 from report.quantities import energy, gemm, quantity
 from report.worked import Derived, join, quotient
 
@@ -82,7 +83,8 @@ def speedup(data: Data) -> Cells:
     """Training rate of one GPU over that of a CPU, same model and batch.
 
     baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes,
-    with all its threads, which `detail` names. precision: equal (the same dtype on both
+    with all its threads, which `detail` names; or server: that host where it has at least
+    `machines.SERVER_CORES` cores, all of them. precision: equal (the same dtype on both
     sides) or best (each side's fastest dtype). The fastest library on each side.
     """
     rates = samples_per_second(data)
@@ -91,6 +93,8 @@ def speedup(data: Data) -> Cells:
     gpu, cpu = rates.only(device="gpu"), baselines(rates)
     if not len(gpu) or not len(cpu):
         return Cells.empty()
+    servers = cpu.only(baseline="node", node=of_kind(data, "server"))
+    cpu = concat([cpu, servers.label(baseline="server")])
     by = [*_JOB, "device"]
     equal = quotient(SPEEDUP, gpu.best([*by, "dtype"]), cpu.best([*_JOB, "baseline", "dtype"]))
     best = quotient(SPEEDUP, gpu.best(by, of=["dtype"]), cpu.best([*_JOB, "baseline"], of=["dtype"]))

@@ -86,7 +86,8 @@ class Array(np.ndarray):
 class Cupy:
     """What the study asks of CuPy: arrays, and kernels that a C++ compiler makes of CUDA C.
 
-    launches: grid and block of each launch, as they were given.
+    launches: grid and block of each launch, as they were given. streams: the address of the stream of each, and
+    how it was made CuPy's.
     """
 
     uint64 = np.uint64
@@ -94,9 +95,21 @@ class Cupy:
     def __init__(self, compiler: str) -> None:
         self.compiler = compiler
         self.cuda = SimpleNamespace(
-            Device=lambda index: SimpleNamespace(use=lambda: None), ExternalStream=lambda _: nullcontext()
+            Device=lambda index: SimpleNamespace(use=lambda: None),
+            Stream=SimpleNamespace(from_external=self._taken),
+            ExternalStream=lambda address: self._on(address, "ExternalStream"),
         )
         self.launches: list[tuple[int, ...]] = []
+        self.streams: list[tuple[int, str]] = []
+
+    def _taken(self, stream: Any) -> Any:
+        version, address = stream.__cuda_stream__()
+        assert (version, type(address)) == (0, int), "CuPy takes version 0 of the protocol only"
+        return self._on(address, "from_external")
+
+    def _on(self, address: int, how: str) -> Any:
+        self.streams.append((address, how))
+        return nullcontext()
 
     def asarray(self, array: Any) -> Any:
         return np.array(array).view(Array)
@@ -161,7 +174,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
         missing("kernels in CUDA, run on the CPU: no C++ compiler; `apt-get install g++` (Debian)")
     fake = Cupy(compiler)
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
+    stream = SimpleNamespace(cuda_stream=7, __cuda_stream__=lambda: (0, 7))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     module.cache_clear()
     return fake
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.work import Dtype
 
 
@@ -42,8 +42,10 @@ class SecondCpu(Device):
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
 
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
-        return self.on_host(launches)
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
+        return self.on_host(launches, meanwhile)
 
     def synchronise(self) -> None:
         self.waits += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,41 @@ def test_a_call_is_timed_by_the_device_not_by_its_launch(
     assert kind(name).time(Work(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
     kind(name).synchronise()
     assert torch.waits == 3
+
+
+@pytest.mark.parametrize(("kind", "name", "built"), MADE)
+def test_its_counters_are_read_while_the_device_works_and_outside_of_what_is_timed(
+    kind: type[Accelerator], name: str, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last event has been recorded, before anybody waits: nothing but launches lies between two events."""
+    torch, done = install(monkeypatch, Torch(H100, **built)), list[str]()
+    record, synchronise = Event.record, Torch.synchronize
+    monkeypatch.setattr(Event, "record", lambda event: (done.append("record"), record(event)))
+    monkeypatch.setattr(Torch, "synchronize", lambda torch: (done.append("synchronise"), synchronise(torch)))
+
+    def read() -> None:
+        assert torch.now < torch.queued, "the device is idle"
+        done.append("read")
+
+    work = Work(phases=[("forward", lambda: torch.launch(1.0)), ("backward", lambda: torch.launch(3.0))])
+    assert kind(name).time(work, 2, read) == [pytest.approx(1e-3), pytest.approx(3e-3)]
+    assert done[-3:] == ["record", "read", "synchronise"]
+    assert done.count("read") == 1
+
+
+@pytest.mark.parametrize(("kind", "name", "built"), MADE)
+def test_where_the_host_times_its_counters_are_read_when_all_is_done(
+    kind: type[Accelerator], name: str, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = install(monkeypatch, Torch(H100, **built))
+    waited: list[bool] = []
+
+    def read() -> None:
+        waited.append(torch.now == torch.queued == 4.0)
+        time.sleep(0.1)
+
+    assert kind(name).time(Work(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
+    assert waited == [True]
 
 
 def test_phases_are_told_apart_without_waiting_between_them(torch: Torch) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from experiments import worker
 from experiments.devices import eight_bit
+from experiments.devices.base import nothing
 from experiments.devices.cuda import CudaDevice
 from experiments.registry import get, typed
 from experiments.state import Watch
@@ -241,7 +242,7 @@ class Timed(Nvidia):
         waves = -(-(m // 256) * (n // 256) // 12)
         return SimpleNamespace(seconds=waves * (k + 50) * 1e-9)
 
-    def time(self, work: Work, calls: int) -> list[float]:
+    def time(self, work: Work, calls: int, meanwhile: Any = nothing) -> list[float]:
         return [work.run.seconds]  # type: ignore[union-attr]
 
 

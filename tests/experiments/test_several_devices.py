@@ -122,6 +122,45 @@ def test_what_cannot_be_is_unsupported(device: Device, params: dict[str, Any], w
         work(device, **params)
 
 
+CPU = {"id": "cpu", "kind": "cpu", "name": "AMD EPYC 9655"}
+
+
+def gpus(count: int, maker: str = "NVIDIA") -> list[dict[str, Any]]:
+    return [{"id": f"cuda:{number}", "kind": "gpu", "maker": maker, "name": "a GPU"} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("devices", "ranks", "threads", "why"),
+    [
+        ([CPU, *gpus(1)], 1, 0, "2 devices are needed to train on several, this node has 1"),
+        ([CPU, *gpus(1)], 2, 0, "2 devices are needed to train on several, this node has 1"),
+        ([CPU, *gpus(2)], 8, 0, "8 devices are needed to train on several, this node has 2"),
+        ([CPU, *gpus(1), *gpus(1, "Intel")], 2, 0, "2 devices are needed to train on several, this node has 1"),
+        ([CPU, *gpus(8)], 8, 0, ""),
+        ([CPU, *gpus(2)], 1, 0, ""),
+        ([CPU], 2, 1, ""),  # ranks on a CPU share it
+        ([CPU], 0, 1, "a job has at least one rank"),
+    ],
+)
+def test_what_a_node_lacks_is_known_from_its_record_before_a_process_starts(
+    devices: list[dict[str, Any]], ranks: int, threads: int, why: str
+) -> None:
+    assert get("several-devices").lacks(devices, {**POINT, "ranks": ranks, "threads": threads}) == why
+
+
+def test_an_experiment_that_says_nothing_lacks_nothing() -> None:
+    assert get("gemm").lacks([CPU], {}) == ""
+
+
+def test_what_a_node_lacks_is_told_without_torch() -> None:
+    code = (
+        "import sys; from experiments.suite.several_devices import lacking; "
+        "print(lacking([], {'ranks': 2, 'threads': 0}), 'torch' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "2 devices are needed to train on several, this node has 0 False"
+
+
 class Pair(SecondCpu):
     """One of two devices of a node."""
 

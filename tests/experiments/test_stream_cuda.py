@@ -84,6 +84,26 @@ def test_one_thread_an_element_computes_the_same(cupy: Cupy, op: str, dtype: Dty
     assert cupy.launches == [(4, stream_cuda.BLOCK), (1, stream_cuda.BLOCK)]
 
 
+@pytest.mark.parametrize(
+    ("cupy_lacks", "torch_lacks", "how"),
+    [
+        pytest.param(False, False, "from_external", id="CuPy 14"),
+        pytest.param(True, False, "ExternalStream", id="CuPy 13"),
+        pytest.param(False, True, "ExternalStream", id="a torch without the protocol"),
+    ],
+)
+def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(
+    cupy: Cupy, cupy_lacks: bool, torch_lacks: bool, how: str
+) -> None:
+    if cupy_lacks:
+        del cupy.cuda.Stream.from_external
+    if torch_lacks:
+        del torch.cuda.current_stream().__cuda_stream__
+    a = GPU.normal((10,), Dtype.FLOAT32)
+    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
+    assert cupy.streams == [(torch.cuda.current_stream().cuda_stream, how)]
+
+
 def test_an_array_that_starts_between_vectors_is_refused(cupy: Cupy) -> None:
     data = GPU.normal((101,), Dtype.FLOAT32)
     with pytest.raises(ValueError, match="16 bytes"):

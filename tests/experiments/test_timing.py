@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import timing
-from experiments.devices.base import Device
+from experiments.devices.base import Device, nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.state import Reading
 from experiments.timing import Policy, half_width, measure
@@ -50,19 +50,22 @@ class SimulatedDevice(Device):
     def matmul(self, *_: Any) -> Callable[[], Any]:
         raise AssertionError
 
-    def between(self, launches: Sequence[Callable[[], object]]) -> list[float]:
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
         raise AssertionError
 
     def now(self) -> float:
         return self.clock
 
-    def time(self, work: Work, calls: int) -> list[float]:
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         parts = [0.0] * (len(work.phases) or 1)
         for _ in range(calls):
             for index in range(len(parts)):
                 parts[index] += (took := next(self.times))
                 self.clock += took
         self.calls += calls
+        meanwhile()
         return [part / calls for part in parts]
 
 
@@ -160,9 +163,52 @@ def test_of_slow_single_requests_all_are_samples_within_the_budget() -> None:
     assert device.clock == pytest.approx(1.0, abs=0.05)
 
 
+class Launched(SimulatedDevice):
+    """A GPU whose calls take three times as long alone as in a row: there the host launches one while another runs."""
+
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        spent = super().time(work, calls, meanwhile)
+        if calls == 1:
+            self.clock += 2 * spent[0]
+            return [3 * spent[0]]
+        return spent
+
+
+@pytest.mark.parametrize(
+    ("device", "policy", "reason"),
+    [
+        (SimulatedDevice(itertools.repeat(0.01)), {}, "converged"),
+        (Launched(itertools.repeat(1e-4)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (Launched(itertools.repeat(1e-5)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (SimulatedDevice(itertools.cycle([1e-3, 2e-3])), {"target": 0.0, "max_samples": 10**4}, "plateau"),
+        (SimulatedDevice(itertools.cycle([0.04, 0.05])), {"target": 0.0}, "budget"),
+    ],
+)
+def test_samples_span_their_share_of_the_budget_whatever_ends_them(
+    device: SimulatedDevice, policy: dict[str, Any], reason: str
+) -> None:
+    result = run(device, **policy)
+    assert result.stop_reason == reason
+    assert result.timed_s >= 0.95 * timing.LEAST_SHARE
+
+
 def test_all_calls_since_the_first_sample_are_counted() -> None:
     result = run(SimulatedDevice(itertools.repeat(1e-4)))
     assert result.made == result.calls * len(result.samples[""])
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_device_is_looked_at_once_a_sample_and_read_after_it(single: bool) -> None:
+    done: list[str] = []
+
+    def read() -> Reading:
+        done.append("read")
+        return CALM
+
+    device = SimulatedDevice(itertools.repeat(1e-3))
+    work, policy = Work(run=lambda: None, single=single), Policy(target=0.01, budget_s=1.0)
+    result = measure(work, device, policy, read, now=device.now, look=lambda: done.append("look"))
+    assert done == ["look", "read"] * len(result.samples[""])
 
 
 @given(st.lists(st.floats(min_value=1e-6, max_value=1e3), min_size=6, max_size=60), st.floats(1e-3, 1e3))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from experiments import counters, worker
+from experiments.devices.base import nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.registry import Experiment
 from experiments.state import Watch
@@ -27,7 +29,7 @@ def answer(name: str, **params: Any) -> dict[str, Any]:
 class Clocked(CpuDevice):
     """A CPU on which work takes as long as its FLOP say."""
 
-    def time(self, work: Work, calls: int) -> list[float]:
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         assert work.flop is not None
         self.longest = max(getattr(self, "longest", 0.0), work.flop * 1e-6)
         return [work.flop * 1e-6 + 1e-4]
@@ -59,7 +61,7 @@ def test_a_disturbed_probe_does_not_cost_the_point() -> None:
     class Disturbed(Clocked):
         """Takes 16 ms to start its threads, however little there is to do."""
 
-        def time(self, work: Work, calls: int) -> list[float]:
+        def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
             return [super().time(work, calls)[0] + 0.016]
 
     worker._fits_budget(known(limit=80_000), {"n": 80_000}, Disturbed(), Policy(target=0.5, budget_s=0.1))
@@ -148,7 +150,7 @@ def test_a_short_call_is_timed_in_a_graph_too_all_its_operands_in_turn() -> None
 class Slow(SecondCpu):
     """Takes longer for each call than a graph would save."""
 
-    def time(self, work: Work, calls: int) -> list[float]:
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         return [2 * worker.GRAPH_BELOW_S]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from experiments.suite.time_to_train import Name
 from report.evidence import Data
-from report.quantities.time_to_train import LAPTOP, TASKS, over_measured
+from report.machines import LAPTOP
+from report.quantities.time_to_train import TASKS, over_measured
 from report.reference import read_reference
 from report.rules import decide
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from contract.files import read_json
+from contract.node import status_of
 from report.cells import Cells
 from report.evidence import Data
 from report.gathered import read_gathered, read_summary
@@ -181,9 +182,10 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
     for node in read_json(data / "nodes.json"):
         for name, job in node.get("jobs", {}).items():
             experiment, _, device = name.rpartition(".")
-            at = {"node": node["id"], "experiment": experiment, "device": device.replace("-", ":"), "status": "skipped"}
-            left_out = job["left_out"].items() if not job["predicted_s"] else ()
-            found += [{**at, "reason": reason, "count": number} for reason, number in left_out]
+            at = {"node": node["id"], "experiment": experiment, "device": device.replace("-", ":")}
+            for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
+                status, reason = status_of(left_out)
+                found.append({**at, "status": status, "reason": reason, "count": number})
     return sorted(found, key=lambda row: [row[key] for key in keys])
 
 
