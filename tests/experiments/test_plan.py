@@ -126,6 +126,19 @@ def test_a_job_without_points_is_not_in_a_round() -> None:
     assert (len(first_only.in_round(1)), len(first_only.in_round(2))) == (1, 0)
 
 
+def test_what_a_node_lacks_for_a_point_is_planned_and_starts_nothing() -> None:
+    grid = {"interconnect": ["nccl"], "dtype": ["bfloat16"], "backend": ["torch"]}
+    sweep = [{"on": "gpu", "cases": [{"model": "gpt-1m", "batch": 4, "ranks": 2}], "grid": grid}]
+    content = {**preset(block(1, 64)), "experiments": {"several-devices": {"sweep": sweep}}}
+    gpus = [{**H200, "id": f"cuda:{number}", "maker": "NVIDIA"} for number in range(2)]
+    alone = full_plan(content, "test", [CPU, gpus[0]], cores=2)
+    assert [point.left_out for job in alone.jobs for point in job.points] == [
+        "unsupported: 2 devices are needed to train on several, this node has 1"
+    ]
+    assert (alone.in_round(1), alone.seconds) == ([], 0)
+    assert len(full_plan(content, "test", [CPU, *gpus], cores=2).in_round(1)) == 2
+
+
 def test_a_round_begins_with_the_gpus_and_keeps_the_presets_order() -> None:
     content = preset(block(1, 64))
     part = content["experiments"]["gemm"]
