@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
+from contract.files import read_json
 from contract.node import PARTIAL, RECORD, read_node, write_node
 from experiments.jobs import Plan
 
@@ -17,8 +18,9 @@ def begin(folder: Path, probe: Path, plan: Plan) -> None:
 
     probe: the record of this machine. Raises StudyError, OSError.
     """
-    if not (folder / PARTIAL).exists():
-        write_node(folder / PARTIAL, {**read_node(probe), "jobs": asked(plan)})
+    partial, jobs = folder / PARTIAL, asked(plan)
+    if not partial.exists() or read_json(partial).get("jobs") != jobs:
+        write_node(partial, {**read_node(probe), "jobs": jobs})
     # What was sealed before was another set of rounds.
     (folder / RECORD).unlink(missing_ok=True)
 

@@ -130,6 +130,8 @@ def test_a_round_that_is_measured_anew_breaks_the_seal(folder: Path) -> None:
     seal(folder, measured(folder, "gemm.cpu.1.parquet", 7))
     begin(folder, folder.parents[1] / "probe.json", plan)
     assert record_path(folder) == folder / PARTIAL
+    begin(folder, folder.parents[1] / "probe.json", replace(plan, rounds=1))
+    assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"
 
 
 def test_what_became_of_a_nodes_points_is_told_by_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
