@@ -140,6 +140,7 @@ class Round:
             self.rows.append(base)
             return
         base |= {key: answer[key] for key in ("error", "tolerance", "flop", "bytes")}
+        self.timed_s += answer.get("observed_s", 0.0)
         for part in answer["parts"]:
             self._note_part(part, base)
         for metric, (values, unit) in answer["observed"].items():

@@ -136,10 +136,14 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin()
+    parts = _parts(work, device, policy, watch)
+    begun = time.perf_counter()
     return {
         **answer,
-        "parts": _parts(work, device, policy, watch),
+        "parts": parts,
         "observed": _observed(work),
+        # Where the core times nothing, the observation is what is measured.
+        "observed_s": 0.0 if parts else time.perf_counter() - begun,
         "flop": work.flop,
         "bytes": work.bytes,
         # JSON has no infinity and no nan: a result that has one is wrong by definition.

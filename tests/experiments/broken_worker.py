@@ -10,7 +10,7 @@ from typing import Literal
 from experiments import worker
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Threads, Unsupported, Work
+from experiments.work import Observed, Threads, Unsupported, Work
 
 How = Literal[
     "right",
@@ -53,7 +53,12 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
         return Work(observe=lambda: {"whole_share": (2.0, "1")})
     if how.startswith("observes"):
         seen = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
-        return Work(observe=lambda: {"latency": (seen, "s"), "failed_share": (0.0, "1")})
+
+        def observe() -> dict[str, Observed]:
+            time.sleep(0.05)
+            return {"latency": (seen, "s"), "failed_share": (0.0, "1")}
+
+        return Work(observe=observe)
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 

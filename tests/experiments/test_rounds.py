@@ -112,6 +112,7 @@ def test_several_values_of_what_is_observed_are_samples_of_one_metric() -> None:
         *(("latency", i, value, "s") for i, value in enumerate((1.0, 2.0, 4.0))),
         ("failed_share", 0, 0.0, "1"),
     ]
+    assert measured.timed_s >= 0.05, "where nothing is timed, observing is measuring"
 
 
 def test_an_observation_that_is_no_number_costs_its_point_alone() -> None:
