@@ -302,7 +302,9 @@ def _tally(statuses: list[str]) -> str:
 
 def start_s(device: str, backend: str = "torch", command: Sequence[str] = Round.command) -> float | None:
     """Seconds until a process that measures on `device` by a library is ready; None if it does not get there."""
-    worker = _Worker(command, None, {}, lambda: None)
+    # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
+    words = [sys.executable, "-c", "import contract.tables"]
+    worker = _Worker(command, None, {}, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
     begun = time.perf_counter()
     try:
         ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
