@@ -1,0 +1,355 @@
+"""Rehearses the measuring of a rented GPU, without one: `python -m tests.workflow.rehearsal --cuts 3`.
+
+The workflow measures a machine that is played (`tests.workflow.standin`), as `measure-offline.sh` does on a rented one.
+It is cut off at random moments by SIGINT, as `timeout -s INT` cuts; its results alone are carried to a fresh copy of
+the tree, with files' times shuffled, in which another host of the same kind goes on. After every cut, and at the end,
+the node as it stands is gathered beside the published ones and judged. Prints a table in Markdown, what became of the
+claims that wait for a GPU in the last edition, and everything that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from contract.node import PARTIAL, RECORD, record_path
+from contract.tables import read_samples
+from experiments.jobs import Plan, read_plan
+from report.gather import gather
+from report.gathered import read_gathered
+from report.judge import judge
+from report.reference import REFERENCE, read_reference
+from tests.workflow.conftest import ROOT, Clone
+
+EDITION = ROOT / "data/editions/1/verdicts.json"
+PUBLISHED = ROOT / "data/nodes"
+COMMAND = ("snakemake", "--cores", "all", "--profile", "gpu")
+PATH = "tests/workflow/standin/path"
+MARK = "STUDY_TEST_OF_REHEARSAL"
+DECIDED = ("supported", "challenged", "depends")
+# Why a claim may go on waiting although a GPU was measured.
+MAY_WAIT = {
+    "W01": "its base is a laptop, and no laptop has been measured",
+    "G28": "its energy half needs the CPU's, which a rented machine does not show",
+}
+# Seconds after which nothing of an ended study may run, and after which one hangs; the longest that a cut comes late.
+GONE_S, HANGS_S, LATE_S = 5.0, 1500.0, 3.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """How the study stands at an end: of a host's turn, or of all."""
+
+    turn: str
+    seconds: float
+    measured: int
+    planned: int
+    record: str
+    gathered: str
+    verdicts: dict[str, str]
+
+    def cells(self, waiting: Sequence[str]) -> list[str]:
+        """The row of the table."""
+        found = [self.verdicts.get(name, "") for name in waiting]
+        given = sum(bool(one) and not one.startswith("awaiting") for one in found)
+        decided = sum(one in DECIDED for one in self.verdicts.values())
+        return [
+            self.turn, f"{self.seconds:.0f}", f"{self.measured}/{self.planned}", self.record, self.gathered,
+            f"{decided} of {len(self.verdicts)}" if self.verdicts else "-",
+            f"{sum(one in DECIDED for one in found)} decided, {given} judged of {len(waiting)}",
+        ]  # fmt: skip
+
+
+HEAD = ("turn", "s", "jobs", "record", "gathered", "claims decided", "that wait for a GPU")
+
+
+@dataclass
+class Rehearsal:
+    """A study of a machine that is played, in copies of the tree under `folder`.
+
+    spoilt: experiments that go wrong, by how: crash, hang, nonsense.
+    """
+
+    folder: Path
+    preset: str
+    chance: random.Random
+    faster: float = 30.0
+    spoilt: dict[str, str] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    finished: dict[str, tuple[str, str]] = field(default_factory=dict)
+    hosts: list[str] = field(default_factory=list)
+    clone: Clone = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clone = self._copied()
+        counts = self.clone.run(sys.executable, "-m", "tests.workflow.standin.counts", self.preset, self._counts)
+        assert counts.returncode == 0, counts.stderr
+
+    def run(self, cuts: int) -> None:
+        """Measure, cut off so many times and carried on by another host each time."""
+        for number, share in enumerate(sorted(self.chance.random() for _ in range(cuts)), 1):
+            if not self._turn(f"cut {number}", share):
+                break
+            self._carry()
+        else:
+            self._turn("end", None)
+        self._check()
+
+    @property
+    def node(self) -> Path:
+        """The node's folder."""
+        (found,) = (self.clone.path / "results/nodes").iterdir()
+        return found
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be measured."""
+        return read_plan(self.clone.path / "results/plan.json")
+
+    @property
+    def _counts(self) -> str:
+        return str(self.folder / "counts.json")
+
+    def _copied(self) -> Clone:
+        """A fresh copy of the tree, on another host."""
+        at = self.folder / f"host {len(self.hosts) + 1}"
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "-zco", "--exclude-standard"],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        for name in filter(None, listed.stdout.split("\0")):
+            if not name.startswith("data/editions/") and (ROOT / name).is_file():
+                (at / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, at / name)
+        if Path(self.preset).is_file():
+            shutil.copyfile(self.preset, at / Path(self.preset).name)
+            self.preset = str(at / Path(self.preset).name)
+        self.hosts.append(f"{self.chance.getrandbits(24):06x}")
+        place = self.folder / f"place {len(self.hosts)}"
+        place.mkdir()
+        extra = {
+            "PYTHONPATH": str(at / PATH), MARK: str(self.folder), "STANDIN_COUNTS": self._counts,
+            "STANDIN_PLACE": str(place), "STANDIN_FASTER": str(self.faster), "STANDIN_HOST": self.hosts[-1],
+            **{f"STANDIN_{how.upper()}": name for how, name in self.spoilt.items()},
+        }  # fmt: skip
+        return Clone(at, extra)
+
+    def _carry(self) -> None:
+        """Go on with the results alone in a fresh copy, where no file has the time that it had."""
+        before = self.clone
+        self.clone = self._copied()
+        shutil.copytree(before.path / "results", self.clone.path / "results")
+        now = time.time()
+        for path in self.clone.path.rglob("*"):
+            at = now - self.chance.uniform(0, 1e6)
+            os.utime(path, (at, at))
+
+    def _turn(self, name: str, share: float | None) -> bool:
+        """A host's turn: until so much of all jobs is measured and some seconds more, or to the end. True if cut."""
+        preset = Path(self.preset).name if Path(self.preset).is_file() else self.preset
+        begun = time.monotonic()
+        head = self.clone.start(*COMMAND, "--config", f"preset={preset}", "results=results", "--", "measured")
+        while head.poll() is None and (share is None or self._share() < share):
+            assert time.monotonic() - begun < HANGS_S, f"{name}: hangs"
+            time.sleep(0.1)
+        cut = False
+        if share is not None:
+            until = time.monotonic() + self.chance.uniform(0.0, LATE_S)
+            while head.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+            cut = head.poll() is None
+        took = time.monotonic() - begun
+        if cut:
+            os.killpg(head.pid, signal.SIGINT)
+            self._gone(name, head)
+        elif head.returncode:
+            self.faults.append(f"{name}: exit code {head.returncode}: {self._said()}")
+        if "Traceback" in self._said():
+            self.faults.append(f"{name}: {self._said()}")
+        self._compare(name)
+        self.rows.append(self._row(name if cut else "end", took))
+        print(f"{name}: {self.rows[-1].cells(waiting())}", file=sys.stderr, flush=True)
+        return cut
+
+    def _share(self) -> float:
+        """Of all jobs, how many are measured."""
+        plan = self.clone.path / "results/plan.json"
+        if not plan.exists():
+            return -1.0
+        return len(self.clone.rounds) / max(1, self._planned())
+
+    def _planned(self) -> int:
+        return sum(len(self.plan.in_round(number)) for number in range(1, self.plan.rounds + 1))
+
+    def _said(self) -> str:
+        return (self.clone.path / "said").read_text()[-3000:]
+
+    def _gone(self, name: str, head: subprocess.Popen[str]) -> None:
+        """Wait until the study has ended, with all that it started."""
+        until = time.monotonic() + GONE_S
+        while (head.poll() is None or any(self._processes())) and time.monotonic() < until:
+            time.sleep(0.05)
+        for process in self._processes():
+            self.faults.append(f"{name}: {GONE_S:g} s later there still was {' '.join(process.cmdline())}")
+            process.kill()
+        head.wait()
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == str(self.folder) and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process
+            except psutil.Error:
+                continue
+
+    def _compare(self, name: str) -> None:
+        """Note the rounds that are finished, by which process on which host; those finished before stay as they are."""
+        now = {}
+        for path in sorted((self.clone.path / "results").glob("nodes/*/*.parquet")):
+            table, about = read_samples(path)
+            now[path.name] = str(table["run"].iloc[0]), str(about["host"])
+        for round_, seen in self.finished.items():
+            if now.get(round_) != seen:
+                self.faults.append(f"{name}: {round_} was measured twice, or is lost")
+        strangers = {host for round_, (_, host) in now.items() if round_ not in self.finished} - {self.hosts[-1]}
+        if strangers:
+            self.faults.append(f"{name}: rounds of another host, {', '.join(sorted(strangers))}")
+        self.finished = now
+
+    def _row(self, name: str, took: float) -> Row:
+        planned = self._planned() if (self.clone.path / "results/plan.json").exists() else 0
+        if not self.finished:
+            return Row(name, took, 0, planned, "none", "-", {})
+        record = {RECORD: "sealed", PARTIAL: "partial"}[record_path(self.node).name]
+        refused, verdicts = judged([PUBLISHED, self.node.parent], self.folder / name)
+        return Row(name, took, len(self.finished), planned, record, refused or "ok", verdicts)
+
+    def _check(self) -> None:
+        """What has to be true of a node that is measured to the end."""
+        if self.rows[-1].record != "sealed":
+            self.faults.append("the node is not sealed")
+            return
+        record = json.loads((self.node / RECORD).read_text())
+        if record.get("hosts") != sorted({host for _, host in self.finished.values()}):
+            self.faults.append(f"node.json names the hosts {record.get('hosts')}, rounds were measured by {self.hosts}")
+        if record["origin"] != "synthetic":
+            self.faults.append("node.json does not say that it was made up")
+        for number in range(1, self.plan.rounds + 1):
+            for job in self.plan.in_round(number):
+                table, _ = read_samples(self.node / f"{job.name}.{number}.parquet")
+                there = set(table[["backend", "dtype", "threads", "params"]].itertuples(index=False, name=None))
+                asked = {tuple(point.columns.values()) for point in job.in_round(number)}
+                if there != asked:
+                    self.faults.append(f"{job.name}.{number}: {len(asked - there)} points have no row")
+                if not table["origin"].eq("synthetic").all():
+                    self.faults.append(f"{job.name}.{number}: does not say that it was made up")
+        self.faults += [
+            f"gathered at the {row.turn}: {row.gathered}" for row in self.rows if row.gathered not in ("ok", "-")
+        ]
+
+
+def judged(nodes: Sequence[Path], out: Path) -> tuple[str, dict[str, str]]:
+    """What was refused of these nodes, in words, and every claim's verdict on them."""
+    gather(nodes, out / "data", allow_synthetic=True)
+    data = read_gathered(out / "data", read_reference(REFERENCE))
+    document = judge(data, out / "verdicts.json", allow_synthetic=True)
+    refused = "; ".join(f"{Path(one['file']).name}: {one['reason']}" for one in document["refused"])
+    return refused, {one["id"]: one["verdict"] for one in document["verdicts"]}
+
+
+def waiting() -> list[str]:
+    """Claims that wait for a GPU in the last edition."""
+    verdicts = json.loads(EDITION.read_text(encoding="utf-8"))["verdicts"]
+    return [one["id"] for one in verdicts if one["verdict"] == "awaiting hardware"]
+
+
+def outcomes(node: Path) -> dict[str, Counter[str]]:
+    """Points by status other than ok and the reason, of each experiment and device."""
+    found: dict[str, Counter[str]] = {}
+    for path in sorted(node.glob("*.parquet")):
+        rows = read_samples(path)[0].drop_duplicates(["backend", "dtype", "threads", "params", "status", "reason"])
+        bad = rows[rows["status"] != "ok"]
+        if len(bad):
+            own = found.setdefault(path.name.rsplit(".", 2)[0], Counter())
+            own.update(f"{status}: {reason}" for status, reason in zip(bad["status"], bad["reason"], strict=True))
+    return found
+
+
+def unjudged(verdicts: dict[str, str]) -> list[str]:
+    """Claims that waited for a GPU and still wait, without a reason that is known."""
+    return [
+        name for name in waiting() if verdicts.get(name, "awaiting").startswith("awaiting") and name not in MAY_WAIT
+    ]
+
+
+def told(rehearsal: Rehearsal, alone: dict[str, str]) -> str:
+    """The table, and what became of claims and points. alone: verdicts without the published nodes."""
+    names = waiting()
+    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    lines += [f"| {' | '.join(row.cells(names))} |" for row in rehearsal.rows]
+    verdicts = rehearsal.rows[-1].verdicts
+    for verdict in sorted({verdicts[name] for name in names}):
+        lines.append(f"\n{verdict}: {', '.join(name for name in names if verdicts[name] == verdict)}")
+    lines += [f"\nmay wait: {name}, {why}" for name, why in MAY_WAIT.items() if verdicts[name].startswith("awaiting")]
+    only = [name for name in names if alone[name].startswith("awaiting") and not verdicts[name].startswith("awaiting")]
+    lines.append(f"\njudged by what published nodes add: {', '.join(only) or 'none'}")
+    for job, counted in outcomes(rehearsal.node).items():
+        lines += [f"\n{job}: {number} x {what}" for what, number in counted.items()]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what the command line asks for; returns 1 if anything was not as it should be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.workflow.rehearsal", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--preset", default="rented", help="one of the study's, or a .yaml file")
+    parser.add_argument("--faster", type=float, default=30.0, help="how many times as fast time passes")
+    for how in ("crash", "hang", "nonsense"):
+        parser.add_argument(f"--{how}", metavar="EXPERIMENT", help="one that goes so wrong now and then")
+    parser.add_argument("--render", type=Path, metavar="FOLDER", help="render a report of it there")
+    arguments = parser.parse_args()
+    # `nohup` and a shell's background ignore it, and so would all that is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    spoilt = {how: given for how in ("crash", "hang", "nonsense") if (given := getattr(arguments, how))}
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        rehearsal = Rehearsal(Path(folder), arguments.preset, random.Random(arguments.seed), arguments.faster, spoilt)
+        rehearsal.run(arguments.cuts)
+        verdicts = rehearsal.rows[-1].verdicts
+        if verdicts:
+            print(told(rehearsal, judged([rehearsal.node.parent], Path(folder) / "alone")[1]))
+        if verdicts and arguments.render:
+            render(Path(folder) / "end", arguments.render)
+    faults = [*rehearsal.faults, *(f"{name} still waits" for name in unjudged(verdicts))]
+    print(f"\nnot as it should be: {len(faults)}")
+    for fault in faults:
+        print(f"- {fault}")
+    return int(bool(faults))
+
+
+def render(judged_in: Path, out: Path) -> None:
+    """The report of these verdicts, by the command of the workflow."""
+    words: list[Any] = ["--verdicts", judged_in / "verdicts.json", "--data", judged_in / "data", "--out", out.resolve()]
+    subprocess.run([sys.executable, "-m", "report", "render", *words, "--renderer", "pandoc"], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

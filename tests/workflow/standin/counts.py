@@ -1,0 +1,69 @@
+"""What `worker` has to know of the study, once, in a file: to load it would take longer than to answer.
+
+What the points of a preset compute and hold, by their experiments' own hooks; what is counted of the models; limits of
+the real measuring process, and what that tells of the state of the machine.
+
+`python -m tests.workflow.standin.counts PRESET OUT`, on the machine that is played.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+PUBLISHED = Path("data/nodes")
+
+
+def key(experiment: str, params: Any) -> str:
+    """What a point is found by."""
+    return json.dumps([experiment, dict(sorted(params.items()))])
+
+
+def models() -> dict[str, dict[str, float]]:
+    """What a published node counted of each model: nothing of it depends on the machine."""
+    import pandas as pd
+
+    table = pd.read_parquet(sorted(PUBLISHED.glob("*/models.cpu.1.parquet"))[0])
+    found: dict[str, dict[str, float]] = {}
+    for params, metric, value in table[["params", "metric", "value"]].itertuples(index=False):
+        found.setdefault(json.loads(params)["model"], {})[metric] = value
+    # One shape under two names.
+    return {**found, "gpt-85m": found["gpt2"]}
+
+
+def counted(preset: str) -> dict[str, Any]:
+    """All of it, as JSON."""
+    from experiments.devices import detect
+    from experiments.plan import full_plan
+    from experiments.registry import get
+    from experiments.state import Reading
+    from experiments.sweep import preset_path, read_preset
+    from experiments.worker import MEMORY_SHARE, OVERRUN
+    from tests.workflow.standin.machine import CORES
+
+    devices = [one.describe() for one in detect()[0]]
+    plan = full_plan(read_preset(preset), str(preset_path(preset)), devices, CORES)
+    points: dict[str, dict[str, float]] = {}
+    for job in plan.jobs:
+        experiment = get(job.experiment)
+        for point in job.points:
+            params = dict(point.params)
+            points[key(job.experiment, params)] = {
+                "flop": float(experiment.flop(**params)) if experiment.flop else 0.0,
+                "held": float(experiment.memory(**params)) if experiment.memory else 0.0,
+            }
+    limits = {"memory_share": MEMORY_SHARE, "overrun": OVERRUN}
+    return {"points": points, "models": models(), "limits": limits, "reading": vars(Reading(0.0))}
+
+
+def read() -> dict[str, Any]:
+    """What was counted."""
+    found: dict[str, Any] = json.loads(Path(os.environ["STANDIN_COUNTS"]).read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(json.dumps(counted(sys.argv[1])), encoding="utf-8")

@@ -1,0 +1,159 @@
+"""Steps, requests and texts of the models on the machine that is played, from what was counted of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.workflow.standin.answers import Answer, Observed, Series, shares
+from tests.workflow.standin.chips import ITEMSIZE, Chip, Lack
+from tests.workflow.standin.machine import GPU_MEMORY
+
+Params = Mapping[str, Any]
+Models = Mapping[str, Mapping[str, float]]
+# Share of a product's rate that those of models reach; and operators for each level of a model's graph, by pass.
+SHARE, OPERATORS = 0.55, 1.6
+PASSES = {"training": 3.5, "forward": 1.0}
+# Intensities up to which the real experiment tells its distributions, in FLOP/B.
+BELOW = [2.0**power for power in range(-2, 13)]
+PASSES_OVER_MEMORY = 0.25
+PICTURE_S = {"preloaded": 0.0, "memory": 2e-6, "encoded": 180e-6, "photographs": 2.5e-3}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of a model takes: computing, moving and launching it; all of it is `seconds`."""
+
+    flop: float
+    moved: float
+    kernels: float
+    products_s: float
+    passes_s: float
+    host_s: float
+
+    @property
+    def kernel_s(self) -> float:
+        """Seconds in which the device works."""
+        return self.products_s + self.passes_s
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step; the host launches beside the device."""
+        return max(self.kernel_s, self.host_s) + 3e-6
+
+
+def step(chip: Chip, model: Mapping[str, float], p: Params, kind: str, samples: float) -> Step:
+    """A step of a model on so many samples. kind: training, forward."""
+    dtype, batch = str(p["dtype"]), samples
+    size = ITEMSIZE[dtype]
+    train = kind == "training"
+    flop = model["step_flop" if train else "forward_flop"] * batch
+    weights = model["parameters"] * (32 if train else size)
+    moved = weights + model["activation_bytes"] * batch * (2.5 if train else 0.5) * (0.6 if size < 4 else 1.0)
+    # A library does a recurrence in a few kernels a step of it.
+    levels = min(model["levels"], 2 * model["length"] + 10) if model["levels"] > 500 else model["levels"]
+    kernels = OPERATORS * PASSES[kind] * levels * (1.3 if train and size < 4 else 1.0)
+    how = {"python": 2e-4, "scalar": 0.03, "simd": 0.3, "onednn": 1.3, "inductor": 1.5, "onnx": 1.5, "graph": 1.0}
+    share = SHARE * how.get(str(p.get("backend")), 1.0)
+    if dtype not in chip.flops:
+        raise Lack(f"no {dtype} on this device")
+    products_s = (flop + chip.half * kernels / 60) / (chip.flops[dtype] * share)
+    launch = {"graph": 0.1, "inductor": 0.3, "onnx": 0.4}.get(str(p.get("backend")), 1.0)
+    each = 1.5e-6 if chip.kind == "gpu" else chip.launch_s
+    host_s = kernels * chip.host_s * launch if chip.kind == "gpu" else 0.0
+    return Step(flop, moved, kernels, products_s, chip.moved_s(moved, moved) + kernels * each * launch, host_s)
+
+
+def training(chip: Chip, p: Params, models: Models) -> Answer:
+    model = models[p["model"]]
+    held = 16 * model["parameters"] + p["batch"] * model["activation_bytes"] * (0.6 if p["dtype"] == "bfloat16" else 1)
+    if chip.kind == "gpu" and held > 0.95 * GPU_MEMORY:
+        raise MemoryError(f"Tried to allocate {held / 2**30:.2f} GiB.")
+    if chip.kind == "cpu" and p["dtype"] == "tf32":
+        raise Lack("TF32 exists only inside matrix units of NVIDIA GPUs")
+    made = step(chip, model, p, "training", p["batch"])
+    phases = {"forward": 0.32, "backward": 0.55, "update": 0.13}
+    found = Answer([Series({name: made.seconds * part for name, part in phases.items()})], flop=p["flop"])
+    found.observed = {"peak_memory": (held, "B")}
+    if chip.kind == "gpu" or p["backend"] == "torch":
+        found.observed["kernel_time"] = (min(made.kernel_s, made.seconds), "s")
+    if p["backend"] == "torch":
+        time_share = made.products_s / made.kernel_s
+        found.observed |= shares(repeat_share=1.0, matmul_flop_share=0.99, matmul_time_share=time_share)
+    return found
+
+
+def roofline(chip: Chip, p: Params, models: Models) -> Answer:
+    model, phase = models[p["model"]], p["phase"]
+    if phase in ("prefill", "decode") and not p["model"].startswith("gpt"):
+        raise Lack(f"{p['model']} answers all at once: its phases are training and forward")
+    samples = p["batch"] / (model["length"] if phase == "decode" else 1.0)
+    made = step(chip, model, p, "training" if phase == "training" else "forward", samples)
+    # Products read weights and data once, and passes over memory the rest.
+    of_products = 0.5 * made.moved if phase != "decode" else 0.97 * made.moved
+    intensity = made.flop / of_products
+    time_share = made.products_s / made.kernel_s if phase != "decode" else 0.85
+    flop = made.flop + PASSES_OVER_MEMORY * (made.moved - of_products)
+    found = Answer([Series({"": made.seconds})], flop=flop, bytes=made.moved)
+    found.observed = shares(
+        kernels=float(round(made.kernels)), matmul_flop_share=made.flop / flop, matmul_time_share=time_share,
+        cached_bytes_share=min(1.0, chip.cache / made.moved),
+    )  # fmt: skip
+    found.observed |= {"operator_time": (made.kernel_s, "s"), "product_intensity": (intensity, "FLOP/B")}
+    low = {"time": 1 - time_share, "bytes": 1 - of_products / made.moved, "flop": 1 - made.flop / flop}
+    for measure, share in low.items():
+        found.observed |= _below(measure, share, intensity)
+    return found
+
+
+def _below(measure: str, passes: float, intensity: float) -> Observed:
+    """The distribution of operators that are passes over memory or products of one intensity."""
+    return shares(**{f"{measure}_below.{limit:g}_share": 1.0 if intensity <= limit else passes for limit in BELOW})
+
+
+def inference(chip: Chip, p: Params, models: Models) -> Answer:
+    if p["backend"] == "onnx" and chip.kind == "gpu":
+        raise Lack("backend onnx does not run on cuda:0")
+    model = models[p["model"]]
+    made = step(chip, model, p, "forward", p["batch"])
+    moved = model["parameters"] * ITEMSIZE[p["dtype"]] + 1e3 * p["batch"]
+    if chip.kind == "cpu":
+        return Answer([Series({"": made.seconds + 6e-6}, single=True)], {}, p["flop"], moved)
+    parts = {"h2d": 2.5e-6, "compute": made.kernel_s, "d2h": 2.2e-6}
+    whole = made.seconds + sum(parts.values()) - made.kernel_s + 22e-6
+    return Answer([Series({"": whole}, single=True), Series(parts, "device_time")], {}, p["flop"], moved)
+
+
+def generation(chip: Chip, p: Params, models: Models) -> Answer:
+    model = models[p["model"]]
+    tokens = p["context"] if p["phase"] == "prefill" else 1
+    made = step(chip, model, p, "forward", p["batch"] * tokens / model["length"])
+    return Answer([Series({"": made.seconds})], {}, p["flop"], model["parameters"] * ITEMSIZE[p["dtype"]])
+
+
+def orchestration(chip: Chip, p: Params, models: Models) -> Answer:
+    made = step(chip, models[p["model"]], {**p, "backend": "torch"}, "training", p["batch"])
+    sample_s = PICTURE_S[p["source"]] * (0.2 if p["model"].startswith("gpt") else 1.0)
+    load = p["batch"] * sample_s / max(1, p["workers"]) + (2e-5 if sample_s else 3e-6)
+    waits = load if p["workers"] == 0 else max(1e-5, load - made.seconds)
+    found = Answer([Series({"load": waits, "step": made.seconds})], flop=p["flop"])
+    if chip.kind == "gpu":
+        turn = max(made.seconds, load) if p["workers"] else made.seconds + load
+        found.series.append(Series({"": 16 * turn * 1.005}, "loop_time", per=16.0))
+    if p["source"] in ("encoded", "photographs"):
+        found.observed = {"decode_time": (sample_s, "s")}
+    return found
+
+
+def time_to_train(chip: Chip, p: Params, models: Models) -> Answer:
+    if p["backend"] == "sklearn" and chip.kind == "gpu":
+        raise Lack("backend sklearn does not run on cuda:0")
+    quick = 0.2 if chip.kind == "gpu" else 1.0
+    found: Observed = {"job_time": (3.0 * quick, "s")}
+    found |= shares(accuracy=0.97, target=0.95, reached_share=1.0)
+    if p["backend"] == "torch":
+        times = {"prepare_time": 0.3, "step_time": 5e-3, "forward_time": 1.5e-3, "draw_time": 2e-4}
+        found |= {name: (seconds * quick, "s") for name, seconds in times.items()}
+        found |= {**shares(steps=400.0, forward_passes=20.0), "job_flop": (1e11, "FLOP")}
+    return Answer([], found)
