@@ -45,6 +45,7 @@ DECIDED = ("supported", "challenged", "depends")
 # Why a claim may go on waiting although a GPU was measured.
 MAY_WAIT = {
     "W01": "its base is a laptop, and no laptop has been measured",
+    "W07": "its base is a desktop with DDR5 memory, and none has been measured",
     "G28": "its energy half needs the CPU's, which a rented machine does not show",
 }
 # Seconds after which nothing of an ended study may run, and after which one hangs; the longest that a cut comes late.

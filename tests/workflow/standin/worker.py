@@ -15,11 +15,8 @@ from contract.ending import end_with_parent
 from tests.workflow.standin import counts
 from tests.workflow.standin.answers import Teller
 from tests.workflow.standin.chips import Lack, chip
-from tests.workflow.standin.machine import faster
+from tests.workflow.standin.machine import START_S, faster
 from tests.workflow.standin.suite import answer_of
-
-# Seconds until a process is ready.
-START_S = {"cpu": 3.0, "gpu": 7.0}
 
 
 class Garbage(str):
