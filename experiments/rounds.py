@@ -253,8 +253,13 @@ class _Worker:
             code = child.wait()
             self._child = None
             return {"status": "failed", "reason": _death(code)}
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        with contextlib.suppress(ValueError):
+            answer = json.loads(line)
+            if isinstance(answer, dict):
+                return answer
+        # What it says next may not be an answer either.
+        self.stop()
+        return {"status": "failed", "reason": "the measuring process said what is no answer"}
 
     def stop(self) -> None:
         """End the child, whatever it does."""

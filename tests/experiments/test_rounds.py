@@ -154,6 +154,15 @@ def test_an_answer_of_another_shape_costs_its_point_alone(monkeypatch: pytest.Mo
     assert len(measured.outcomes) == 2
 
 
+@pytest.mark.parametrize("said", ["{'status': nothing", "null", "[1]"])
+def test_what_is_no_answer_costs_its_point_and_its_process_alone(said: str) -> None:
+    measured = make(["right"] * 3)
+    measured.command = [sys.executable, "-c", f"for _ in range(2): input(); print('{{}}' if _ == 0 else {said!r})"]
+    measured.run()
+    assert set(outcomes(measured).values()) == {("failed", "the measuring process said what is no answer")}
+    assert measured.workers == 3
+
+
 def test_what_a_process_loads_is_not_a_points_time_and_there_is_work_meanwhile() -> None:
     measured = make(["right", "killed", "right"])
     done: list[int] = []

@@ -195,7 +195,8 @@ class Rehearsal:
         plan = self.clone.path / "results/plan.json"
         if not plan.exists():
             return -1.0
-        return len(self.clone.rounds) / max(1, self._planned())
+        # Files that are being written begin with a dot.
+        return len(list((self.clone.path / "results").glob("nodes/*/[!.]*.parquet"))) / max(1, self._planned())
 
     def _planned(self) -> int:
         return sum(len(self.plan.in_round(number)) for number in range(1, self.plan.rounds + 1))
@@ -246,7 +247,7 @@ class Rehearsal:
     def _check(self) -> None:
         """What has to be true of a node that is measured to the end."""
         if self.rows[-1].record != "sealed":
-            self.faults.append("the node is not sealed")
+            self.faults.append(f"the node is not sealed: {self._said()}")
             return
         record = json.loads((self.node / RECORD).read_text())
         if record.get("hosts") != sorted({host for _, host in self.finished.values()}):
