@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
     plan.add_argument("--cores", type=count, help="as if there were so many cores")
-    plan.add_argument("--time-start", action="store_true", help="time how long a process on each device takes to start")
+    plan.add_argument("--time-start", action="store_true", help="time the start of processes, and a core")
     plan.add_argument("--out", type=Path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
@@ -224,14 +224,16 @@ def _plan(arguments: argparse.Namespace) -> int:
         devices = [one for one in devices if one["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
     start_s: dict[str, float] = {}
+    core_flops: dict[str, float] = {}
     if arguments.time_start:
+        core_flops = rounds.core_flops()
         timed = {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices} | {OWN: rounds.start_s("cpu", OWN)}
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
-    made = replace(plan.full_plan(preset, source, devices, cores, start_s), preset=str(arguments.preset))
+    made = replace(plan.full_plan(preset, source, devices, cores, start_s, core_flops), preset=str(arguments.preset))
     if minutes:
-        made = plan.within(made, minutes)
+        made = plan.within(made, minutes, least=arguments.budget is None)
     if arguments.out:
         write_json(arguments.out, made.plain, in_lines="points")
     print(plan.told(made), file=sys.stderr if arguments.out else sys.stdout)

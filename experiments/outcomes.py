@@ -30,7 +30,7 @@ def outcomes(folders: Iterable[Path]) -> str:
 def _lines(node: Path) -> Iterable[str]:
     from contract.tables import read_samples
 
-    record, files = read_node(record_path(node)), sorted(node.glob("*.parquet"))
+    record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
     found: Counter[tuple[str, str, str, str]] = Counter()
     unreadable = []
     for path in files:

@@ -27,6 +27,8 @@ GPU_FLOPS = {
 GPU_MULTIPROCESSORS = 132
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
+# A core that does no more than this has no instructions for a format: it is converted, by one thread.
+EMULATED_FLOPS = 5e9
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
@@ -47,25 +49,33 @@ def full_plan(
     devices: Iterable[Mapping[str, Any]],
     cores: int,
     start_s: Mapping[str, float] | None = None,
+    core_flops: Mapping[str, float] | None = None,
 ) -> Plan:
     """Everything in a preset on these devices (entries of a node record), without a budget.
 
     GPUs come first in every round, and otherwise the preset's own order: a run that is cut off has then lost least of
     what is hardest to come by. start_s: seconds until a measuring process is ready, by device (OWN: one that needs no
-    torch), where they are known.
+    torch), where they are known. core_flops: FLOP/s of a core, by format, where they are known.
     """
     there, known, jobs = list(devices), START_S | dict(start_s or {}), []
     for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
-                made = job(part, device, cores, there)
+                made = job(part, device, cores, there, core_flops)
                 start = OWN if made.own else str(device["id"])
-                jobs.append(replace(made, start_s=known.get(start, known[str(device["kind"])])))
+                ready = known.get(start, known[str(device["kind"])])
+                jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowness(core_flops or {})))
     return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
 
 
-def job(part: Sweep, device: Mapping[str, Any], cores: int, beside: Sequence[Mapping[str, Any]] = ()) -> Job:
+def job(
+    part: Sweep,
+    device: Mapping[str, Any],
+    cores: int,
+    beside: Sequence[Mapping[str, Any]] = (),
+    core_flops: Mapping[str, float] | None = None,
+) -> Job:
     """An experiment's part of a preset on one device (an entry of a node record).
 
     beside: all devices of the node, without which it is not known what it lacks.
@@ -75,7 +85,7 @@ def job(part: Sweep, device: Mapping[str, Any], cores: int, beside: Sequence[Map
         # The device itself comes first.
         others = [one for one in beside if one["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
-        seconds = round(predicted_s(point, part, device, cores), 3)
+        seconds = round(predicted_s(point, part, device, cores, core_flops or {}), 3)
         return replace(point, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
     points = tuple(map(planned, part.points(device["kind"])))
@@ -83,12 +93,22 @@ def job(part: Sweep, device: Mapping[str, Any], cores: int, beside: Sequence[Map
     return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points)
 
 
-def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int) -> float:
+def slowness(core_flops: Mapping[str, float]) -> float:
+    """How many times as long a core takes as that by which the constants here were found."""
+    usual = CORE_FLOPS["float32"]
+    return max(1.0, usual / core_flops.get("float32", usual))
+
+
+def predicted_s(
+    point: Point, part: Sweep, device: Mapping[str, Any], cores: int, core_flops: Mapping[str, float]
+) -> float:
     """Seconds that a point should take in one round, set-up and check included."""
     params = dict(point.params)
     experiment, dtype = part.experiment, str(params.get("dtype") or "float32")
     if device["kind"] == "cpu":
-        rate = CORE_FLOPS.get(dtype, 1e9) * max(1, min(int(params.get("threads") or 1), cores))
+        rate = core_flops.get(dtype, CORE_FLOPS.get(dtype, 1e9))
+        # What is emulated keeps to one core.
+        rate *= max(1, min(int(params.get("threads") or 1), cores)) if rate > EMULATED_FLOPS else 1
         data = CORE_DATA
     else:
         rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
@@ -96,12 +116,17 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], cores: int
     call_s = experiment.flop(**params) / rate if experiment.flop else 0.0
     held = experiment.memory(**params) if experiment.memory else 0.0
     extra = experiment.extra_s(call_s=call_s, point_s=point.point_s, **params) if experiment.extra_s else 0.0
-    used = (OBSERVED_SHARE if experiment.observed else USED_SHARE) * point.point_s
+    slow = slowness(core_flops) if device["kind"] == "cpu" else 1.0
+    used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     return POINT_S + held / data + extra + max(used, min(FEWEST_CALLS * call_s, 2 * point.point_s))
 
 
-def within(plan: Plan, minutes: float) -> Plan:
-    """The plan, trimmed to fit the budget. Raises StudyError if not even what is essential fits."""
+def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
+    """The plan, trimmed to fit the budget.
+
+    least: where not even what is essential fits, give that: nobody has asked for this budget but the preset, and a
+    slow start is no reason to measure nothing. Otherwise raises StudyError.
+    """
     dearest = sorted(
         ((place, point) for place, one in enumerate(plan.jobs) for point in one.points),
         key=lambda at: (-at[1].value, -at[1].predicted_s),
@@ -110,11 +135,13 @@ def within(plan: Plan, minutes: float) -> Plan:
     fewest = min(FEWEST_ROUNDS, plan.rounds)
     steps = [(rounds, DETAIL) for rounds in range(plan.rounds, fewest - 1, -1)]
     trimmed = plan
-    for rounds, least in [*steps, (fewest, ADDS)]:
-        candidates = [(place, point) for place, point in dearest if point.value >= least]
+    for rounds, worth in [*steps, (fewest, ADDS)]:
+        candidates = [(place, point) for place, point in dearest if point.value >= worth]
         trimmed = _without(candidates, replace(plan, rounds=rounds), minutes)
         if trimmed.seconds <= minutes * 60:
             return trimmed
+    if least:
+        return trimmed
     raise StudyError(
         f"a budget of {minutes:g} min: what the comparisons need takes about {trimmed.seconds / 60:.0f} min "
         f"in {trimmed.rounds} rounds. Give it that, or take a smaller preset."

@@ -40,6 +40,7 @@ class Experiment:
     environment: Callable[[dict[str, Any]], dict[str, str]]
     extra_s: Callable[..., float] | None = None
     observed: bool = False
+    load_s: float = 0.0
     lacks: Lacks = _lacks_nothing
 
     @property
@@ -65,6 +66,7 @@ def experiment(
     environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
     extra_s: Callable[..., float] | None = None,
     observed: bool = False,
+    load_s: float = 0.0,
     lacks: Lacks = _lacks_nothing,
 ) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Register a function `(device, **parameters) -> Work` as an experiment.
@@ -79,6 +81,7 @@ def experiment(
     extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
         processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
     observed: nothing is timed by the core, so that point_s is what making the observation takes.
+    load_s: seconds that its first point in a process takes more: to load models, and the data they learn from.
     lacks: from the node's devices (entries of its record) and a point's parameters, why the point
         cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
     """
@@ -100,6 +103,7 @@ def experiment(
             environment or of_backend,
             extra_s,
             observed,
+            load_s,
             lacks,
         )
         return function

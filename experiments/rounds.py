@@ -318,6 +318,24 @@ def start_s(device: str, backend: str = "torch", command: Sequence[str] = Round.
         worker.stop()
 
 
+def core_flops(command: Sequence[str] = Round.command) -> dict[str, float]:
+    """FLOP/s of a core in a matrix product, by format, from a moment of each; without those that give no result."""
+    worker, found, n = _Worker(command, None, {}, lambda: None), {}, 512
+    try:
+        for dtype in ("float32", "float64", "bfloat16"):
+            order = {
+                "experiment": "gemm", "device": "cpu",
+                "params": {"m": n, "n": n, "k": n, "dtype": dtype, "backend": "torch", "threads": 1},
+                "policy": {"target": 0.1, "budget_s": 0.5, "max_samples": 6},
+            }  # fmt: skip
+            answer = worker.measure(order, 0.5)
+            if answer["status"] == "ok":
+                found[dtype] = 2.0 * n**3 / min(answer["parts"][0]["series"][0]["values"])
+    finally:
+        worker.stop()
+    return found
+
+
 def table(measured: Round, node: str, run: str) -> Any:
     """The round's samples as a table that conforms; a point with a row that does not is one that failed."""
     import pandas as pd

@@ -75,7 +75,7 @@ def _by_round(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, float]:
 
 def _set_aside(folder: Path, keep: set[Path]) -> None:
     """Move rounds of an earlier preset out of the way: mixed with this one's, they would be judged together."""
-    for path in folder.glob("*.parquet"):
+    for path in folder.glob("[!.]*.parquet"):
         if path.resolve() not in keep:
             (folder / "superseded").mkdir(exist_ok=True)
             path.replace(folder / "superseded" / path.name)

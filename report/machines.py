@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from report.evidence import Data
+from report.wording import SERVER_CORES
 
 # Processors of laptops, by the letters after their number: Intel's H, HK, HX, P, U, V and G, AMD's H, HS, HX and U;
 # Apple's M and Qualcomm's Snapdragon X, of which no server exists.
@@ -18,8 +19,6 @@ LAPTOP = re.compile(
 # LGA 1851, by their numbers without a laptop's letters. Intel's 12th to 14th generation take DDR4 as well, and what a
 # machine has of the two no node records. Source: the makers' product pages.
 DESKTOP = re.compile(r"ryzen \d (pro )?[789]\d{3}(x3d|xt|x|ge|g|f)?\b|core.*ultra \d 2\d5(kf|ks|k|f|t)?\b", re.I)
-# The cores that W01's server has.
-SERVER_CORES = 64
 
 Record = Mapping[str, Any]
 

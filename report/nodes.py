@@ -136,7 +136,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        folder = Folder(place, record, tuple(sorted(place.glob("*.parquet"))), record["id"])
+        folder = Folder(place, record, tuple(sorted(place.glob("[!.]*.parquet"))), record["id"])
         before = _before(folder, found.values())
         if before is None:
             free = (f"{folder.written}.{number}" for number in count(2))
@@ -207,7 +207,7 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
     except OSError as fault:
         refused.append(_refusal(folder, f"cannot be opened ({fault.strerror})"))
         return False
-    return any(name in (RECORD, PARTIAL) or name.endswith(".parquet") for name in names)
+    return any(name in (RECORD, PARTIAL) or (name.endswith(".parquet") and name[0] != ".") for name in names)
 
 
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:

@@ -16,12 +16,14 @@ _SPELT = {"d": "days", "h": "hours"}
 # Units that are words, which have a singular.
 _PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
+# The cores that W01's server has.
+SERVER_CORES = 64
 BASELINES = {
     "core": "one core",
     "socket": "one socket",
     "node": "all cores",
     "fleet": "the fastest CPU of all nodes",
-    "server": "all cores of a server with 64 or more",
+    "server": f"all cores of a server with {SERVER_CORES} or more",
     "desktop": "a desktop with DDR5 memory",
     "laptop": "a laptop",
 }

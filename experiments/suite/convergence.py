@@ -15,7 +15,7 @@ from experiments.work import Dtype, Observed, Threads, Unsupported, Work
 CHECKED = 64
 
 
-@experiment("convergence", observed=True, fits=("cpu",))
+@experiment("convergence", observed=True, fits=("cpu",), load_s=1.0)
 def convergence(
     device: Device,
     data: Literal["digits", "mnist"],

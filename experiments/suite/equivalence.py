@@ -45,7 +45,7 @@ def extra_s(**_: Any) -> float:
     return 0.4
 
 
-@experiment("equivalence", memory=memory, observed=True, extra_s=extra_s)
+@experiment("equivalence", memory=memory, observed=True, extra_s=extra_s, load_s=1.0)
 def equivalence(
     device: Device,
     model: Model,

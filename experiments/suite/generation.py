@@ -38,12 +38,12 @@ def flop(model: str, phase: str, batch: int, context: int, **_: Any) -> float:
     return ZOO[model].forward_flop(batch) * tokens / ZOO[model].length
 
 
-def extra_s(call_s: float, threads: int, **_: Any) -> float:
+def extra_s(call_s: float, point_s: float, threads: int, **_: Any) -> float:
     """Filling the cache of keys and values, and the check in float64."""
-    return 0.4 + (6 * call_s if threads else 1.0)
+    return 0.4 + (min(6 * call_s, 5 * point_s) if threads else 1.0)
 
 
-@experiment("generation", memory=memory, flop=flop, extra_s=extra_s)
+@experiment("generation", memory=memory, flop=flop, extra_s=extra_s, load_s=1.0)
 def generation(
     device: Device,
     model: Name,

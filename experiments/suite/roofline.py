@@ -54,12 +54,12 @@ def flop(model: str, batch: int, phase: str, **_: Any) -> float:
     return whole / entry.length if phase == "decode" else whole
 
 
-def extra_s(call_s: float, threads: int, **_: Any) -> float:
+def extra_s(call_s: float, point_s: float, threads: int, **_: Any) -> float:
     """The check in float64, the step that is counted and those that are profiled, operator by operator."""
-    return 0.8 + 6 * call_s if threads else 3.0
+    return 0.8 + min(6 * call_s, 5 * point_s) if threads else 3.0
 
 
-@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s)
+@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
 def roofline(
     device: Device,
     model: Model,

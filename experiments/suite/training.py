@@ -37,15 +37,16 @@ def flop(model: str, batch: int, **_: Any) -> float:
     return ZOO[model].step_flop(batch)
 
 
-def extra_s(call_s: float, backend: str, threads: int, **_: Any) -> float:
+def extra_s(call_s: float, point_s: float, backend: str, threads: int, **_: Any) -> float:
     """The check in float64, and the steps that are traced and profiled; compiling. On a GPU the host takes the time."""
     compiling = 4.0 if backend == "inductor" else 0.0
     if not threads:
         return 1.5 + compiling
-    return 0.5 + (14 if call_s < 0.05 else 6) * call_s + compiling
+    # What takes much longer than the point has is not called so often.
+    return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 5 * point_s) + compiling
 
 
-@experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s)
+@experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
 def training(
     device: Device,
     model: Model,

@@ -83,7 +83,7 @@ def write_published(folder: Path) -> Path:
             continue
         read_node(record)
         node = record.parent.name
-        rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("*.parquet"))
+        rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("[!.]*.parquet"))
         about = {
             "name": f"{node}-record",
             "title": f"{node}: the machine",

@@ -77,6 +77,10 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
         StudyError, match=r"a budget of 0.5 min: what the comparisons need takes about 1 min in 3 rounds"
     ):
         within(made, 0.5)
+    # A preset's own budget is no reason to measure nothing on a machine that is slow to start.
+    least = within(made, 0.5, least=True)
+    assert (sizes(least), least.rounds) == ([64, 65], 3)
+    assert re.search(r"in all about 0\.8 of 0\.5 min", told(least))
 
 
 @settings(max_examples=30, deadline=None)
@@ -188,6 +192,18 @@ def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
     assert made.rounds >= 3
     assert made.seconds <= minutes * 60
     assert all(not point.left_out for job in made.jobs for point in job.points if point.value == 1)
+
+
+def test_a_processor_that_is_slow_in_a_format_is_given_the_time_that_it_takes() -> None:
+    def seconds(dtype: str, core_flops: dict[str, float]) -> float:
+        case = {"m": 2048, "n": 2048, "k": 2048, "dtype": dtype, "backend": "torch", "threads": 1}
+        content = preset({"value": 1, "cases": [case]}, point_s=1.0)
+        (job,) = full_plan(content, "test", [CPU], 2, core_flops=core_flops).jobs
+        return job.seconds(1)
+
+    emulated = {"bfloat16": 2e9}
+    assert seconds("bfloat16", emulated) > seconds("bfloat16", {}) + 1
+    assert seconds("float32", emulated) == seconds("float32", {})
 
 
 def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
