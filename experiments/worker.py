@@ -131,18 +131,18 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     _set_threads(device, order["params"])
     _fits_memory(experiment, order["params"], device)
     _fits_budget(experiment, params, device, policy)
+    begun = time.perf_counter()
     work = experiment.function(device, **params)
     error, answer = _checked(work), _outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin()
     parts = _parts(work, device, policy, watch)
-    begun = time.perf_counter()
     return {
         **answer,
         "parts": parts,
         "observed": _observed(work),
-        # Where the core times nothing, the observation is what is measured.
+        # Where the core times nothing, all of it makes the observation.
         "observed_s": 0.0 if parts else time.perf_counter() - begun,
         "flop": work.flop,
         "bytes": work.bytes,
