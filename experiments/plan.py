@@ -27,6 +27,8 @@ GPU_FLOPS = {
 GPU_MULTIPROCESSORS = 132
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
+# What a core does without a library: an interpreted loop, and a compiled one without vectors.
+LOOP_FLOPS = {"python": 15e6, "scalar": 2e9}
 # A core that does no more than this has no instructions for a format: it is converted, by one thread.
 EMULATED_FLOPS = 5e9
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
@@ -37,8 +39,8 @@ POINT_S = 0.1
 START_S = {"cpu": 3.0, "gpu": 7.0, OWN: 0.8}
 # Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
 USED_SHARE, OBSERVED_SHARE = 0.62, 0.8
-# Calls that every point makes, however long they take.
-FEWEST_CALLS = 4
+# Calls that every point makes, if one takes no longer than so many times the point's seconds.
+FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
 ESSENTIAL, ADDS, DETAIL = 1, 2, 3
 
@@ -109,6 +111,7 @@ def predicted_s(
         rate = core_flops.get(dtype, CORE_FLOPS.get(dtype, 1e9))
         # What is emulated keeps to one core.
         rate *= max(1, min(int(params.get("threads") or 1), cores)) if rate > EMULATED_FLOPS else 1
+        rate = min(rate, LOOP_FLOPS.get(str(params.get("backend")), rate))
         data = CORE_DATA
     else:
         rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
@@ -118,7 +121,9 @@ def predicted_s(
     extra = experiment.extra_s(call_s=call_s, point_s=point.point_s, **params) if experiment.extra_s else 0.0
     slow = slowness(core_flops) if device["kind"] == "cpu" else 1.0
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
-    return POINT_S + held / data + extra + max(used, min(FEWEST_CALLS * call_s, 2 * point.point_s))
+    # A call that takes longer than that is not made, and what comes before it is.
+    fewest = FEWEST_CALLS * call_s if call_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
+    return POINT_S + held / data + extra + max(used, fewest)
 
 
 def within(plan: Plan, minutes: float, least: bool = False) -> Plan:

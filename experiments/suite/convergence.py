@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from experiments.devices import Device
 from experiments.models.tolerance import of_gradients
@@ -15,7 +15,12 @@ from experiments.work import Dtype, Observed, Threads, Unsupported, Work
 CHECKED = 64
 
 
-@experiment("convergence", observed=True, fits=("cpu",), load_s=1.0)
+def extra_s(point_s: float, **_: Any) -> float:
+    """Tests between the epochs."""
+    return 0.15 * point_s
+
+
+@experiment("convergence", observed=True, fits=("cpu",), load_s=1.0, extra_s=extra_s)
 def convergence(
     device: Device,
     data: Literal["digits", "mnist"],

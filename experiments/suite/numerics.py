@@ -55,7 +55,17 @@ def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     return operands * (2 * Dtype(dtype).itemsize + 8.0) + m * n * (results * Dtype(dtype).itemsize + 5 * 8.0)
 
 
-@experiment("numerics", memory=memory, observed=True)
+def flop(m: int, n: int, k: int, **_: Any) -> float:
+    """FLOP of one product."""
+    return 2.0 * m * n * k
+
+
+def extra_s(call_s: float, method: str, **_: Any) -> float:
+    """The products that are compared."""
+    return {"repeat": 13, "permuted": 3, "split_k": 3}.get(method, 0) * call_s
+
+
+@experiment("numerics", memory=memory, flop=flop, observed=True, extra_s=extra_s)
 def numerics(
     device: Device,
     method: Method,

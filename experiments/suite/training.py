@@ -43,7 +43,7 @@ def extra_s(call_s: float, point_s: float, backend: str, threads: int, **_: Any)
     if not threads:
         return 1.5 + compiling
     # What takes much longer than the point has is not called so often.
-    return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 5 * point_s) + compiling
+    return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
 
 @experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
