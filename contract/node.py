@@ -182,6 +182,12 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
     return [name for name in asked if name not in there]
 
 
+def job_of(name: str) -> tuple[str, str]:
+    """The experiment and the device of a job, by its name as in those of its files: gemm.cuda-0."""
+    experiment, _, device = name.rpartition(".")
+    return experiment, device.replace("-", ":")
+
+
 def status_of(left_out: str) -> tuple[str, str]:
     """The status and the reason of a point that a plan leaves out: for want of time, or of what the node lacks."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)

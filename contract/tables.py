@@ -59,7 +59,6 @@ ROUND_SCHEMA = fields(
     started_utc=UTC,
     ended_utc=UTC,
     wall_s=number(1e8),
-    predicted_s=number(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number(1e8),
     timed_s=number(1e8),

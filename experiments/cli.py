@@ -20,7 +20,7 @@ from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json
 from contract.node import node_id, read_node
-from experiments.jobs import OWN, Job, read_plan
+from experiments.jobs import OWN, Job, Plan, read_plan
 
 # How long a round waits for another that measures on this node: one whose workflow was killed
 # ends within seconds.
@@ -91,9 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="check a preset and list its jobs")
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
-    check.add_argument(
-        "--json", action="store_true", help="for programs: rounds, and a digest that changes with the preset"
-    )
+    check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset")
     check.set_defaults(run=_check)
 
     schema = commands.add_parser("schema", help="write the schema of presets from the experiments' parameters")
@@ -154,7 +152,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.out.suffix != ".parquet":
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
-    job, preset = _job(arguments)
+    job, preset, plan = _job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # A place that cannot be written is found out before anything is measured.
     with atomic(arguments.out.with_suffix(".writable")):
@@ -181,7 +179,6 @@ def _run(arguments: argparse.Namespace) -> int:
             "started_utc": rounds.utc(wall),
             "ended_utc": rounds.utc(),
             "wall_s": wall,
-            "predicted_s": job.seconds(arguments.round),
             "warmup_s": round_.warmup_s,
             "timed_s": round_.timed_s,
             "workers": round_.workers,
@@ -193,25 +190,25 @@ def _run(arguments: argparse.Namespace) -> int:
         from contract.tables import write_unchecked
 
         write_unchecked(arguments.out, samples, about)
-        if arguments.node and arguments.plan:
+        if arguments.node and plan:
             from experiments.seal import begin
 
-            begin(arguments.out.parent, arguments.node, read_plan(arguments.plan))
+            begin(arguments.out.parent, arguments.node, plan)
     return 0
 
 
-def _job(arguments: argparse.Namespace) -> tuple[Job, str]:
-    """What is to be measured, and the preset's name: from a plan, or from the preset itself."""
+def _job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
+    """What is to be measured, and the preset's name: from a plan, which is given too, or from the preset itself."""
     if arguments.plan:
         made = read_plan(arguments.plan)
-        return made.job(arguments.name, arguments.device), made.preset
+        return made.job(arguments.name, arguments.device), made.preset, made
     from experiments import hardware, plan
     from experiments.devices import find
     from experiments.sweep import preset_path, read_preset, sweep
 
     part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
     device = {"id": arguments.device, "kind": find(arguments.device).kind}
-    return plan.job(part, device, hardware.usable_cores()), str(arguments.preset)
+    return plan.job(part, device, hardware.usable_cores()), str(arguments.preset), None
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -271,15 +268,14 @@ def _check(arguments: argparse.Namespace) -> int:
     source = str(preset_path(arguments.preset))
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
+    if arguments.json:
+        print(json.dumps({"digest": hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]}))
+        return 0
     plan = {name: sweep(preset, name, source) for name in preset["experiments"]}
     jobs = {
         name: {kind: part.points(kind) if kind in part.experiment.fits else [] for kind in ("cpu", "gpu")}
         for name, part in plan.items()
     }
-    if arguments.json:
-        digest = hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
-        print(json.dumps({"rounds": preset["rounds"], "digest": digest}))
-        return 0
     print(f"{source}: {preset['rounds']} rounds")
     for name, kinds in jobs.items():
         counts = {kind: len(points) for kind, points in kinds.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node
+from contract.node import job_of, kind_of_node
 from report.render import words
 from report.wording import capital, exactly, several
 
@@ -58,15 +58,8 @@ def _missing(node: Mapping[str, Any]) -> str:
         rounds.setdefault(job, []).append(number)
     if not rounds:
         return ""
-    lost = [f"{_job(name)} (round {several(numbers)})" for name, numbers in rounds.items()]
+    lost = [f"{' on '.join(job_of(name))} (round {several(numbers)})" for name, numbers in rounds.items()]
     return f"Measuring was cut off. Missing: {'; '.join(lost)}."
-
-
-def _job(name: str) -> str:
-    """'gemm on cuda:0', from the name of its files."""
-    experiment, _, device = name.rpartition(".")
-    kind, _, index = device.partition("-")
-    return f"{experiment} on {kind}{':' if index else ''}{index}"
 
 
 def _size(count: Any) -> str:

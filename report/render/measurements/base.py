@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from contract.files import read_json
-from contract.node import status_of
+from contract.node import job_of, status_of
 from report.cells import Cells
 from report.evidence import Data
 from report.gathered import read_gathered, read_summary
@@ -181,8 +181,8 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
     # What a plan leaves out as a whole has no rows: nothing was started for it.
     for node in read_json(data / "nodes.json"):
         for name, job in node.get("jobs", {}).items():
-            experiment, _, device = name.rpartition(".")
-            at = {"node": node["id"], "experiment": experiment, "device": device.replace("-", ":")}
+            experiment, device = job_of(name)
+            at = {"node": node["id"], "experiment": experiment, "device": device}
             for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
                 status, reason = status_of(left_out)
                 found.append({**at, "status": status, "reason": reason, "count": number})
