@@ -223,8 +223,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     start_s: dict[str, float] = {}
     core_flops: dict[str, float] = {}
     if arguments.time_start:
-        core_flops = rounds.core_flops()
-        timed = {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices} | {OWN: rounds.start_s("cpu", OWN)}
+        # One process tells both of the CPU.
+        timed = {"cpu": rounds.start_s("cpu", then=lambda worker: core_flops.update(rounds.core_flops(worker)))}
+        timed |= {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
+        timed[OWN] = rounds.start_s("cpu", OWN)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)

@@ -17,10 +17,12 @@ from contract.files import read_json
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
-# What backends with kernels of our own begin with, which need no torch.
+# What backends begin with that need no torch: kernels of our own, and libraries for tables.
+WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
+# One of them, by which it is timed how long a process of theirs takes to start.
 OWN = "llvm"
 # Raised when plans of earlier versions cannot be read any more.
-PLAN_SCHEMA = 2
+PLAN_SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Point:
     point_s: seconds for its warm-up and samples. rounds: it is measured in so many of the first rounds.
     value: 1 if a comparison cannot do without it, 2 if it adds to one, 3 if it is a detail.
     environment: variables of the process that measures it. predicted_s: what it should take in one round,
-    set-up and check included. left_out: why the plan does without it; '' if it is measured.
+    set-up and check included; call_s: what one call should, and memory: bytes that it needs, where they are known.
+    left_out: why the plan does without it; '' if it is measured.
     """
 
     experiment: str
@@ -40,6 +43,8 @@ class Point:
     value: int = field(default=2, compare=False)
     environment: Mapping[str, str] = field(default_factory=dict, compare=False)
     predicted_s: float = field(default=0.0, compare=False)
+    call_s: float | None = field(default=None, compare=False)
+    memory: float | None = field(default=None, compare=False)
     left_out: str = field(default="", compare=False)
 
     @classmethod
@@ -66,6 +71,11 @@ class Point:
         return {**own, "params": dict(self.params), "environment": dict(self.environment)}
 
 
+def needs_torch(params: Mapping[str, Any]) -> bool:
+    """Whether a point with these parameters needs torch."""
+    return not str(params.get("backend")).startswith(WITHOUT_TORCH)
+
+
 @dataclass(frozen=True)
 class Job:
     """One experiment on one device, in every round: its limits and its points.
@@ -85,8 +95,8 @@ class Job:
 
     @property
     def own(self) -> bool:
-        """Whether all that it measures is done by kernels of our own."""
-        return all(str(dict(point.params).get("backend")).startswith(OWN) for point in self.points)
+        """Whether nothing that it measures needs torch."""
+        return not any(needs_torch(dict(point.params)) for point in self.points)
 
     @property
     def name(self) -> str:

@@ -27,14 +27,15 @@ GPU_FLOPS = {
 GPU_MULTIPROCESSORS = 132
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
-# What a core does without a library: an interpreted loop, and a compiled one without vectors.
-LOOP_FLOPS = {"python": 15e6, "scalar": 2e9}
+# What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
+# machine by which the constants below and the experiments' were found, tells how slow another's host side is.
+LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
 # A core that does no more than this has no instructions for a format: it is converted, by one thread.
 EMULATED_FLOPS = 5e9
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
-POINT_S = 0.1
+POINT_S = 0.04
 # Seconds until a measuring process is ready, where nobody has timed it: by kind of device; OWN needs no torch.
 START_S = {"cpu": 3.0, "gpu": 7.0, OWN: 0.8}
 # Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
@@ -87,8 +88,9 @@ def job(
         # The device itself comes first.
         others = [one for one in beside if one["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
-        seconds = round(predicted_s(point, part, device, cores, core_flops or {}), 3)
-        return replace(point, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
+        known = replace(point, call_s=call_s(point, part, device, cores, core_flops or {}), memory=held(point, part))
+        seconds = round(predicted_s(known, part, device, core_flops or {}), 3)
+        return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
     points = tuple(map(planned, part.points(device["kind"])))
     asked = part.target, part.round_s, part.max_samples
@@ -96,34 +98,47 @@ def job(
 
 
 def slowness(core_flops: Mapping[str, float]) -> float:
-    """How many times as long a core takes as that by which the constants here were found."""
-    usual = CORE_FLOPS["float32"]
-    return max(1.0, usual / core_flops.get("float32", usual))
+    """How many times as long a core takes for what is interpreted as that by which the constants were found."""
+    usual = LOOP_FLOPS["python"]
+    return max(1.0, usual / core_flops.get("python", usual))
 
 
-def predicted_s(
+def held(point: Point, part: Sweep) -> float | None:
+    """Bytes that a point needs; None where its experiment does not say."""
+    return part.experiment.memory(**dict(point.params)) if part.experiment.memory else None
+
+
+def call_s(
     point: Point, part: Sweep, device: Mapping[str, Any], cores: int, core_flops: Mapping[str, float]
-) -> float:
-    """Seconds that a point should take in one round, set-up and check included."""
+) -> float | None:
+    """Seconds that one call of a point should take; None where its experiment counts no operations."""
     params = dict(point.params)
-    experiment, dtype = part.experiment, str(params.get("dtype") or "float32")
+    if part.experiment.flop is None:
+        return None
+    dtype = str(params.get("dtype") or "float32")
     if device["kind"] == "cpu":
         rate = core_flops.get(dtype, CORE_FLOPS.get(dtype, 1e9))
         # What is emulated keeps to one core.
         rate *= max(1, min(int(params.get("threads") or 1), cores)) if rate > EMULATED_FLOPS else 1
-        rate = min(rate, LOOP_FLOPS.get(str(params.get("backend")), rate))
-        data = CORE_DATA
+        loops = {name: loop / slowness(core_flops) for name, loop in LOOP_FLOPS.items()}
+        rate = min(rate, loops.get(str(params.get("backend")), rate))
     else:
         rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
-        data = GPU_DATA
-    call_s = experiment.flop(**params) / rate if experiment.flop else 0.0
-    held = experiment.memory(**params) if experiment.memory else 0.0
-    extra = experiment.extra_s(call_s=call_s, point_s=point.point_s, **params) if experiment.extra_s else 0.0
-    slow = slowness(core_flops) if device["kind"] == "cpu" else 1.0
+    return part.experiment.flop(**params) / rate
+
+
+def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops: Mapping[str, float]) -> float:
+    """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
+    experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
+    slow, extra = slowness(core_flops) if on_cpu else 1.0, 0.0
+    if experiment.extra_s:
+        # The call is this machine's: only what is added to it was found on another.
+        extra = experiment.extra_s(call_s=one_s / slow, point_s=point.point_s / slow, **dict(point.params))
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
+    fixed = slow * (POINT_S + extra)
     # A call that takes longer than that is not made, and what comes before it is.
-    fewest = FEWEST_CALLS * call_s if call_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
-    return POINT_S + held / data + extra + max(used, fewest)
+    fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
+    return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
 
 
 def within(plan: Plan, minutes: float, least: bool = False) -> Plan:

@@ -115,6 +115,8 @@ class Round:
             "experiment": job.experiment,
             "device": job.device,
             "params": dict(point.params),
+            # What the plan knows already, the measuring process need not find out.
+            "known": {"call_s": point.call_s, "memory": point.memory},
             "policy": {"target": job.target, "budget_s": point.point_s, "max_samples": job.max_samples},
         }
 
@@ -305,34 +307,52 @@ def _tally(statuses: list[str]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def start_s(device: str, backend: str = "torch", command: Sequence[str] = Round.command) -> float | None:
-    """Seconds until a process that measures on `device` by a library is ready; None if it does not get there."""
+def start_s(
+    device: str,
+    backend: str = "torch",
+    command: Sequence[str] = Round.command,
+    then: Callable[[_Worker], object] | None = None,
+) -> float | None:
+    """Seconds until a process that measures on `device` by a library is ready; None if it does not get there.
+
+    then: what to ask of it besides.
+    """
     # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
     words = [sys.executable, "-c", "import contract.tables"]
     worker = _Worker(command, None, {}, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
     begun = time.perf_counter()
     try:
         ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
-        return time.perf_counter() - begun if "ready" in ready else None
+        seconds = time.perf_counter() - begun
+        if "ready" not in ready:
+            return None
+        if then:
+            then(worker)
+        return seconds
     finally:
         worker.stop()
 
 
-def core_flops(command: Sequence[str] = Round.command) -> dict[str, float]:
-    """FLOP/s of a core in a matrix product, by format, from a moment of each; without those that give no result."""
-    worker, found, n = _Worker(command, None, {}, lambda: None), {}, 512
-    try:
-        for dtype in ("float32", "float64", "bfloat16"):
-            order = {
-                "experiment": "gemm", "device": "cpu",
-                "params": {"m": n, "n": n, "k": n, "dtype": dtype, "backend": "torch", "threads": 1},
-                "policy": {"target": 0.1, "budget_s": 0.5, "max_samples": 6},
-            }  # fmt: skip
-            answer = worker.measure(order, 0.5)
-            if answer["status"] == "ok":
-                found[dtype] = 2.0 * n**3 / min(answer["parts"][0]["series"][0]["values"])
-    finally:
-        worker.stop()
+def core_flops(worker: _Worker) -> dict[str, float]:
+    """FLOP/s of a core in a product, from a moment of each: by format with PyTorch, and `python`, of a plain loop.
+
+    Without those that give no result.
+    """
+    found = {}
+    for name, dtype, backend, m, n in (
+        ("float32", "float32", "torch", 512, 512),
+        ("float64", "float64", "torch", 512, 512),
+        ("bfloat16", "bfloat16", "torch", 512, 512),
+        ("python", "float64", "python", 4, 256),
+    ):
+        order = {
+            "experiment": "gemm", "device": "cpu",
+            "params": {"m": m, "n": n, "k": n, "dtype": dtype, "backend": backend, "threads": 1},
+            "policy": {"target": 0.1, "budget_s": 0.5, "max_samples": 6},
+        }  # fmt: skip
+        answer = worker.measure(order, 0.5)
+        if answer["status"] == "ok":
+            found[name] = 2.0 * m * n * n / min(answer["parts"][0]["series"][0]["values"])
     return found
 
 

@@ -25,14 +25,15 @@ from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
-from experiments.jobs import OWN
+from experiments.jobs import needs_torch
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
 from experiments.work import Observed, Unsupported, Work, not_installed
 
-# A point that is predicted to take this share of its budget is measured without another probe.
-SURE_SHARE = 0.1
+# A point that is predicted to take this share of its budget is measured without another probe; without any, if the
+# plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
+SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
 # A probe may cost this share of the point's budget, or these seconds, before a larger one is not dared:
 # the cheapest take little more than starting threads, and scaled up that looks like hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
@@ -59,6 +60,7 @@ def serve() -> None:
     os.dup2(2, 1)
     device: Device | None = None
     watch: Watch | None = None
+    loaded = 0
     for line in sys.stdin:
         order = json.loads(line)
         try:
@@ -70,6 +72,10 @@ def serve() -> None:
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
         gc.collect()
+        # Libraries are here to stay: looking through torch again takes a tenth of a second, after every point.
+        if len(sys.modules) > loaded:
+            loaded = len(sys.modules)
+            gc.freeze()
 
 
 def _prepared(order: dict[str, Any], device: Device) -> dict[str, Any]:
@@ -83,8 +89,8 @@ def _prepared(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
-    # Own kernels start their own threads, and need no torch.
-    if not str(params.get("backend")).startswith(OWN):
+    # What needs no torch starts its own threads.
+    if needs_torch(params):
         device.set_threads(params["threads"])
 
 
@@ -129,8 +135,10 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     if not device.runs(backend := str(params.get("backend", ""))):
         raise device.unsupported(backend)
     _set_threads(device, order["params"])
-    _fits_memory(experiment, order["params"], device)
-    _fits_budget(experiment, params, device, policy)
+    known = order.get("known") or {}
+    _fits_memory(experiment, order["params"], device, known.get("memory"))
+    if known.get("call_s") is None or known["call_s"] > PLANNED_SHARE * policy.budget_s:
+        _fits_budget(experiment, params, device, policy)
     begun = time.perf_counter()
     work = experiment.function(device, **params)
     error, answer = _checked(work), _outcome("ok", "ok")
@@ -138,12 +146,14 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin()
     parts = _parts(work, device, policy, watch)
+    timed = time.perf_counter()
+    observed = _observed(work)
     return {
         **answer,
         "parts": parts,
-        "observed": _observed(work),
+        "observed": observed,
         # Where the core times nothing, all of it makes the observation.
-        "observed_s": 0.0 if parts else time.perf_counter() - begun,
+        "observed_s": time.perf_counter() - (timed if parts else begun),
         "flop": work.flop,
         "bytes": work.bytes,
         # JSON has no infinity and no nan: a result that has one is wrong by definition.
@@ -234,10 +244,10 @@ def _checked(work: Work) -> float | None:
     return float(work.check()) if work.check else None
 
 
-def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device) -> None:
+def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device, known: float | None) -> None:
     if experiment.memory is None:
         return
-    wanted, free = experiment.memory(**params), device.free_bytes()
+    wanted, free = experiment.memory(**params) if known is None else known, device.free_bytes()
     if wanted > MEMORY_SHARE * free:
         raise Skipped(f"memory: needs {wanted / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
 

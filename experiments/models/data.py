@@ -73,16 +73,22 @@ def modules(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @cache
-def text() -> torch.Tensor:
-    """The first bytes of Python's standard library, modules in alphabetical order, as int64 tokens 0..255."""
-    import torch
-
+def text_bytes() -> bytes:
+    """The first bytes of Python's standard library, modules in alphabetical order."""
     collected = bytearray()
     for path in _library():
         collected += path.read_bytes()
         if len(collected) >= TEXT_BYTES:
             break
-    return torch.frombuffer(collected[:TEXT_BYTES], dtype=torch.uint8).long()
+    return bytes(collected[:TEXT_BYTES])
+
+
+@cache
+def text() -> torch.Tensor:
+    """`text_bytes` as int64 tokens 0..255."""
+    import torch
+
+    return torch.frombuffer(bytearray(text_bytes()), dtype=torch.uint8).long()
 
 
 def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:

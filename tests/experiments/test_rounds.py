@@ -169,10 +169,12 @@ def test_what_a_process_loads_is_not_a_points_time_and_there_is_work_meanwhile()
     measured.meanwhile = lambda: done.append(measured.workers)
     measured.run()
     assert len(done) == measured.workers == 2, "once for each process that was started"
-    started = rounds.start_s("cpu", command=COMMAND)
+    asked: list[object] = []
+    started = rounds.start_s("cpu", command=COMMAND, then=asked.append)
     assert started is not None
     assert started > 0.05
-    assert rounds.start_s("cpu", command=[sys.executable, "-c", "raise SystemExit(3)"]) is None
+    assert rounds.start_s("cpu", command=[sys.executable, "-c", "raise SystemExit(3)"], then=asked.append) is None
+    assert len(asked) == 1, "of a process that is not ready, nothing is asked"
 
 
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +78,61 @@ def test_a_point_larger_than_memory_is_skipped_with_both_figures() -> None:
     reply = answer("bandwidth", op="copy", footprint=10**15, dtype="float64", backend="llvm")
     assert reply["status"] == "skipped"
     assert "memory: needs 931322.6 GiB" in reply["reason"]
+
+
+def asked(**known: float) -> dict[str, Any]:
+    """The answer to a small product, of which the plan knows something."""
+    params = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "backend": "torch", "threads": 1}
+    order = {"experiment": "gemm", "device": "cpu", "params": params, "policy": POLICY, "known": known}
+    return worker.answer_to(order, CPU, Watch("cpu"))
+
+
+def test_memory_that_the_plan_knows_is_what_counts() -> None:
+    reply = asked(memory=2.0**60)
+    assert (reply["status"], reply["reason"].partition(",")[0]) == ("skipped", "memory: needs 1073741824.0 GiB")
+    assert asked(memory=1e3)["status"] == "ok"
+
+
+def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise worker.Skipped("probed")
+
+    monkeypatch.setattr(worker, "_fits_budget", refused)
+    short = worker.PLANNED_SHARE * POLICY["budget_s"]
+    assert asked(call_s=0.5 * short)["status"] == "ok"
+    for known in ({}, {"call_s": 2 * short}, {"memory": 1e3}):
+        assert asked(**known)["reason"] == "probed"
+
+
+WITHOUT_TORCH = """
+import sys
+from experiments import worker
+from experiments.devices import open_device
+from experiments.state import Watch
+policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
+order = {"experiment": sys.argv[1], "device": "cpu", "params": eval(sys.argv[2]), "policy": policy}
+answer = worker.answer_to(order, open_device("cpu"), Watch("cpu"))
+assert answer["status"] == "ok", answer
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("tabular", {"op": "sort", "rows": 1000, "transfers": "none", "backend": "pandas"}),
+        (
+            "sequential",
+            {"kernel": "states", "chains": "one", "footprint": 1 << 21, "data": "text", "backend": "numba"},
+        ),
+        ("bandwidth", {"op": "triad", "footprint": 24576, "dtype": "float64", "backend": "llvm"}),
+    ],
+)
+def test_what_needs_no_torch_does_not_load_it(name: str, params: dict[str, Any]) -> None:
+    """Two seconds for each process that measures."""
+    words = [sys.executable, "-c", WITHOUT_TORCH, name, repr({**params, "threads": 1})]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_asks_about_accelerators_says_that_there_is_none() -> None:

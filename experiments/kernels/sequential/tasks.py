@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from experiments.kernels.sequential import BITS, MULTIPLIER
-from experiments.models.data import text
+from experiments.models.data import text_bytes
 from experiments.work import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
@@ -205,7 +205,7 @@ def table_of_text() -> tuple[Any, Any]:
     A field is what stands between two spaces of the source: indentation gives empty
     fields; commas, quotation marks and line ends give quoted ones.
     """
-    words = bytes(text().tolist()).decode("latin-1").split(" ")
+    words = text_bytes().decode("latin-1").split(" ")
     lines = []
     for start in range(0, len(words), FIELDS):
         written = io.StringIO()

@@ -117,7 +117,7 @@ def rounds(module: Any) -> None:
         return table(measured, node, run)
 
     module.Round.__init__, module.Round.run, module.table = played, told, made_up
-    module.start_s = lambda device, *_: START_S[Played(device).kind]
+    module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
     module.HANG_CONSTANT_S = max(LEAST_HANG_S, module.HANG_CONSTANT_S / faster())
     module.HANG_FACTOR /= faster()
     module.time = Time()
