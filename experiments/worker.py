@@ -137,7 +137,8 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     _set_threads(device, order["params"])
     known = order.get("known") or {}
     _fits_memory(experiment, order["params"], device, known.get("memory"))
-    if known.get("call_s") is None or known["call_s"] > PLANNED_SHARE * policy.budget_s:
+    # What counts no operations (0) may take any time.
+    if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _fits_budget(experiment, params, device, policy)
     begun = time.perf_counter()
     work = experiment.function(device, **params)

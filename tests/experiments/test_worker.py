@@ -100,7 +100,7 @@ def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: 
     monkeypatch.setattr(worker, "_fits_budget", refused)
     short = worker.PLANNED_SHARE * POLICY["budget_s"]
     assert asked(call_s=0.5 * short)["status"] == "ok"
-    for known in ({}, {"call_s": 2 * short}, {"memory": 1e3}):
+    for known in ({}, {"call_s": 2 * short}, {"call_s": 0.0}, {"memory": 1e3}):
         assert asked(**known)["reason"] == "probed"
 
 
