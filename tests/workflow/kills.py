@@ -181,28 +181,16 @@ class Chain:
 
     def _compare(self) -> None:
         """Note the rounds that are finished now, and those that were before and are others now."""
-        # What Snakemake has not taken note of when it ends is not finished for it.
-        marks = self.clone.path / ".snakemake" / "incomplete"
-        begun = {_path(mark.name) for mark in marks.iterdir()} if marks.is_dir() else set()
+        # A round is written whole: it is finished although Snakemake may not have taken note of it.
         now = {}
         for name, written in self.clone.rounds.items():
             (path,) = (self.clone.path / "results").glob(f"nodes/*/{name}")
-            if str(path.relative_to(self.clone.path)) not in begun:
-                now[name] = written, str(read_samples(path)[0]["run"].iloc[0])
+            now[name] = written, str(read_samples(path)[0]["run"].iloc[0])
         self.remeasured |= {name for name, seen in self.finished.items() if now.get(name) != seen}
         self.finished.update(now)
 
 
 _MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary)")
-
-
-def _path(mark: str) -> str:
-    import base64
-
-    try:
-        return base64.b64decode(mark.encode()).decode()
-    except ValueError:
-        return mark
 
 
 def words(process: psutil.Process) -> list[str]:
