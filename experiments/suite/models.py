@@ -28,7 +28,7 @@ def memory(model: str, threads: int) -> float:
     return held if held <= MOST_MADE else 0.0
 
 
-@experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.5)
+@experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.7)
 def models(device: Device, model: Model, threads: Threads) -> Work:
     """Counted, not timed, for one sample: nothing here depends on the machine.
 

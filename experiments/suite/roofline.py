@@ -59,7 +59,7 @@ def extra_s(call_s: float, point_s: float, threads: int, **_: Any) -> float:
     return 0.8 + min(6 * call_s, 5 * point_s) if threads else 3.0
 
 
-@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
+@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.7)
 def roofline(
     device: Device,
     model: Model,

@@ -46,7 +46,7 @@ def extra_s(call_s: float, point_s: float, backend: str, threads: int, **_: Any)
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
 
-@experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
+@experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.7)
 def training(
     device: Device,
     model: Model,

