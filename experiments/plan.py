@@ -32,6 +32,8 @@ CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
 # A core that does no more than this has no instructions for a format: it is converted, by one thread.
 EMULATED_FLOPS = 5e9
+# What does not convert it refuses it at once.
+NOT_CONVERTING = ("onednn", "llvm")
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
@@ -39,7 +41,7 @@ POINT_S = 0.04
 # Seconds until a measuring process is ready, where nobody has timed it: by kind of device; OWN needs no torch.
 START_S = {"cpu": 3.0, "gpu": 7.0, OWN: 0.8}
 # Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
-USED_SHARE, OBSERVED_SHARE = 0.62, 0.8
+USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
 # Calls that every point makes, if one takes no longer than so many times the point's seconds.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
@@ -131,9 +133,13 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
     experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
     slow, extra = slowness(core_flops) if on_cpu else 1.0, 0.0
+    params = dict(point.params)
+    known = core_flops.get(str(params.get("dtype")), EMULATED_FLOPS + 1)
+    if on_cpu and known <= EMULATED_FLOPS and params.get("backend") in NOT_CONVERTING:
+        return slow * POINT_S
     if experiment.extra_s:
         # The call is this machine's: only what is added to it was found on another.
-        extra = experiment.extra_s(call_s=one_s / slow, point_s=point.point_s / slow, **dict(point.params))
+        extra = experiment.extra_s(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
     # A call that takes longer than that is not made, and what comes before it is.
@@ -148,7 +154,7 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
     slow start is no reason to measure nothing. Otherwise raises StudyError.
     """
     dearest = sorted(
-        ((place, point) for place, one in enumerate(plan.jobs) for point in one.points),
+        ((place, point) for place, one in enumerate(plan.jobs) for point in one.points if not point.left_out),
         key=lambda at: (-at[1].value, -at[1].predicted_s),
     )
     plan = replace(plan, budget_min=minutes)
@@ -170,14 +176,37 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
 
 def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """The plan without as many of the candidates (numbers of jobs, and points), in their order, as it takes to fit."""
-    excess = plan.seconds - minutes * 60
-    gone: dict[int, dict[Point, str]] = {}
-    for place, point in candidates:
+    excess, gone = plan.seconds - minutes * 60, []
+    for at in candidates:
         if excess <= 0:
             break
-        gone.setdefault(place, {})[point] = f"plan: left out to fit {minutes:g} min"
-        excess -= point.predicted_s * min(point.rounds, plan.rounds)
-    return replace(plan, jobs=tuple(one.without(gone.get(place, {})) for place, one in enumerate(plan.jobs)))
+        gone.append(at)
+        excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
+    trimmed = _left_out(gone, plan, minutes)
+    # The last to go may have cost far more than what was too much: what is worth most comes back while there is room.
+    room = minutes * 60 - trimmed.seconds
+    kept = [{_process(point) for point in job.points if not point.left_out} for job in trimmed.jobs]
+    for place, point in reversed(gone.copy()):
+        starts = 0.0 if _process(point) in kept[place] else plan.jobs[place].start_s
+        cost = (starts + point.predicted_s) * min(point.rounds, plan.rounds)
+        if cost <= room:
+            gone.remove((place, point))
+            kept[place].add(_process(point))
+            room -= cost
+    return _left_out(gone, plan, minutes)
+
+
+def _process(point: Point) -> tuple[tuple[str, str], ...]:
+    """What tells a point's process from another of its job."""
+    return tuple(sorted(point.environment.items()))
+
+
+def _left_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
+    """The plan without these points (with the numbers of their jobs)."""
+    reasons: list[dict[Point, str]] = [{} for _ in plan.jobs]
+    for place, point in gone:
+        reasons[place][point] = f"plan: left out to fit {minutes:g} min"
+    return replace(plan, jobs=tuple(job.without(out) for job, out in zip(plan.jobs, reasons, strict=True)))
 
 
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:
