@@ -143,10 +143,11 @@ def _text(op: str, rows: int, random: np.random.Generator) -> Case:
 
 
 def _names(count: int, random: np.random.Generator) -> np.ndarray:
-    """Random words of three letters and more."""
+    """Random words of three letters and more, none of which means a missing value: nan, null, …"""
     import numpy as np
 
     letters = random.integers(ord("a"), ord("z") + 1, (count, LONGEST_NAME), dtype=np.uint8)
+    letters[:, 0] = random.integers(ord("a"), ord("n"), count)
     length = random.integers(3, LONGEST_NAME + 1, (count, 1))
     letters[np.arange(LONGEST_NAME) >= length] = 0
     words: np.ndarray = letters.view(f"S{LONGEST_NAME}")[:, 0].astype(str)

@@ -180,6 +180,13 @@ FAULTS = [
 ]
 
 
+def test_no_word_of_a_long_text_is_taken_for_a_missing_value() -> None:
+    made = case("parse_csv", 1_000_000, np.random.default_rng(0))
+    library = open_library("pandas", CpuDevice(), "parse_csv")
+    (text,) = made.inputs
+    assert not library.parse_csv(text)["name"].isna().any()
+
+
 @pytest.mark.parametrize(("op", "fault"), FAULTS)
 def test_a_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str, fault: Any) -> None:
     library = LIBRARIES["numpy"]
