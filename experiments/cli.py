@@ -20,7 +20,7 @@ from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json
 from contract.node import node_id, read_node
-from experiments.jobs import OWN, Job, Plan, read_plan
+from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
 # How long a round waits for another that measures on this node: one whose workflow was killed
 # ends within seconds.
@@ -226,7 +226,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         # One process tells both of the CPU.
         timed = {"cpu": rounds.start_s("cpu", then=lambda worker: core_flops.update(rounds.core_flops(worker)))}
         timed |= {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
-        timed[OWN] = rounds.start_s("cpu", OWN)
+        timed[NO_TORCH] = rounds.start_s("cpu", NO_TORCH)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)

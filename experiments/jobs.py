@@ -20,7 +20,7 @@ COMMON = ("backend", "dtype", "threads")
 # What backends begin with that need no torch: kernels of our own, and libraries for tables.
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
 # One of them, by which it is timed how long a process of theirs takes to start.
-OWN = "llvm"
+NO_TORCH = "llvm"
 # Raised when plans of earlier versions cannot be read any more.
 PLAN_SCHEMA = 3
 
@@ -65,6 +65,11 @@ class Point:
         }
 
     @property
+    def process(self) -> tuple[tuple[str, str], ...]:
+        """What points of a job that one process measures have in common: their environment."""
+        return tuple(sorted(self.environment.items()))
+
+    @property
     def plain(self) -> dict[str, Any]:
         """The point as JSON, without the experiment."""
         own = {key: value for key, value in asdict(self).items() if key != "experiment"}
@@ -94,9 +99,9 @@ class Job:
     start_s: float = 0.0
 
     @property
-    def own(self) -> bool:
-        """Whether nothing that it measures needs torch."""
-        return not any(needs_torch(dict(point.params)) for point in self.points)
+    def needs_torch(self) -> bool:
+        """Whether anything that it measures does."""
+        return any(needs_torch(dict(point.params)) for point in self.points)
 
     @property
     def name(self) -> str:
@@ -114,7 +119,7 @@ class Job:
     def seconds(self, number: int) -> float:
         """What round `number` should take: a process for each environment, and the points."""
         kept = [point for point in self.in_round(number) if not point.left_out]
-        processes = len({tuple(sorted(point.environment.items())) for point in kept})
+        processes = len({point.process for point in kept})
         longest = max((point.predicted_s for point in kept), default=0.0)
         # The last point that begins within the round's seconds is still measured.
         return processes * self.start_s + min(sum(point.predicted_s for point in kept), self.round_s + longest)

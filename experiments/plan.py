@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import LACKS
-from experiments.jobs import OWN, Job, Plan, Point
+from experiments.jobs import NO_TORCH, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
@@ -30,16 +30,16 @@ CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9
 # What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
 # machine by which the constants below and the experiments' were found, tells how slow another's host side is.
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
-# A core that does no more than this has no instructions for a format: it is converted, by one thread.
-EMULATED_FLOPS = 5e9
-# What does not convert it refuses it at once.
-NOT_CONVERTING = ("onednn", "llvm")
+# A core that does no more than this has no instructions for a format, as every core has for some: it is converted, by
+# one thread, or refused at once.
+EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
+REFUSING = ("onednn", "llvm")
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
 POINT_S = 0.04
-# Seconds until a measuring process is ready, where nobody has timed it: by kind of device; OWN needs no torch.
-START_S = {"cpu": 3.0, "gpu": 7.0, OWN: 0.8}
+# Seconds until a measuring process is ready, where nobody has timed it: by kind of device, or without torch.
+START_S = {"cpu": 3.0, "gpu": 7.0, NO_TORCH: 0.8}
 # Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
 USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
 # Calls that every point makes, if one takes no longer than so many times the point's seconds.
@@ -59,8 +59,8 @@ def full_plan(
     """Everything in a preset on these devices (entries of a node record), without a budget.
 
     GPUs come first in every round, and otherwise the preset's own order: a run that is cut off has then lost least of
-    what is hardest to come by. start_s: seconds until a measuring process is ready, by device (OWN: one that needs no
-    torch), where they are known. core_flops: FLOP/s of a core, by format, where they are known.
+    what is hardest to come by. start_s: seconds until a measuring process is ready, by device (NO_TORCH: one that needs
+    none), where they are known. core_flops: FLOP/s of a core, by format, where they are known.
     """
     there, known, jobs = list(devices), START_S | dict(start_s or {}), []
     for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
@@ -68,7 +68,7 @@ def full_plan(
             part = sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
                 made = job(part, device, cores, there, core_flops)
-                start = OWN if made.own else str(device["id"])
+                start = str(device["id"]) if made.needs_torch else NO_TORCH
                 ready = known.get(start, known[str(device["kind"])])
                 jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowness(core_flops or {})))
     return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
@@ -120,22 +120,26 @@ def call_s(
     dtype = str(params.get("dtype") or "float32")
     if device["kind"] == "cpu":
         rate = core_flops.get(dtype, CORE_FLOPS.get(dtype, 1e9))
-        # What is emulated keeps to one core.
-        rate *= max(1, min(int(params.get("threads") or 1), cores)) if rate > EMULATED_FLOPS else 1
-        loops = {name: loop / slowness(core_flops) for name, loop in LOOP_FLOPS.items()}
-        rate = min(rate, loops.get(str(params.get("backend")), rate))
+        if not emulated(dtype, rate):
+            rate *= max(1, min(int(params.get("threads") or 1), cores))
+        if loop := LOOP_FLOPS.get(str(params.get("backend"))):
+            rate = min(rate, loop / slowness(core_flops))
     else:
         rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
     return part.experiment.flop(**params) / rate
 
 
+def emulated(dtype: str, rate: float) -> bool:
+    """Whether a core that does `rate` FLOP/s in a format has no instructions for it."""
+    return dtype not in EVERYWHERE and rate <= EMULATED_FLOPS
+
+
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops: Mapping[str, float]) -> float:
     """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
     experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
-    slow, extra = slowness(core_flops) if on_cpu else 1.0, 0.0
-    params = dict(point.params)
-    known = core_flops.get(str(params.get("dtype")), EMULATED_FLOPS + 1)
-    if on_cpu and known <= EMULATED_FLOPS and params.get("backend") in NOT_CONVERTING:
+    slow, extra, params = slowness(core_flops) if on_cpu else 1.0, 0.0, dict(point.params)
+    dtype = str(params.get("dtype"))
+    if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if experiment.extra_s:
         # The call is this machine's: only what is added to it was found on another.
@@ -185,20 +189,16 @@ def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float
     trimmed = _left_out(gone, plan, minutes)
     # The last to go may have cost far more than what was too much: what is worth most comes back while there is room.
     room = minutes * 60 - trimmed.seconds
-    kept = [{_process(point) for point in job.points if not point.left_out} for job in trimmed.jobs]
-    for place, point in reversed(gone.copy()):
-        starts = 0.0 if _process(point) in kept[place] else plan.jobs[place].start_s
-        cost = (starts + point.predicted_s) * min(point.rounds, plan.rounds)
-        if cost <= room:
-            gone.remove((place, point))
-            kept[place].add(_process(point))
+    started, out = [{point.process for point in job.points if not point.left_out} for job in trimmed.jobs], []
+    for place, point in reversed(gone):
+        start_s = 0.0 if point.process in started[place] else plan.jobs[place].start_s
+        cost = (start_s + point.predicted_s) * min(point.rounds, plan.rounds)
+        if cost > room:
+            out.append((place, point))
+        else:
+            started[place].add(point.process)
             room -= cost
-    return _left_out(gone, plan, minutes)
-
-
-def _process(point: Point) -> tuple[tuple[str, str], ...]:
-    """What tells a point's process from another of its job."""
-    return tuple(sorted(point.environment.items()))
+    return _left_out(out, plan, minutes)
 
 
 def _left_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:

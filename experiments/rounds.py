@@ -87,7 +87,7 @@ class Round:
                         continue
                     before = len(self.rows), len(self.outcomes)
                     try:
-                        worker = workers.started_with(point.environment)
+                        worker = workers.started_with(point.process)
                         self._note(point, worker.measure(self._order(point), point.point_s))
                     except Exception as fault:  # no process, or an answer of another shape: this point's loss alone
                         del self.rows[before[0] :], self.outcomes[before[1] :]
@@ -178,12 +178,11 @@ class _Workers:
         self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], _Worker] = {}
 
-    def started_with(self, variables: Mapping[str, str]) -> _Worker:
+    def started_with(self, variables: tuple[tuple[str, str], ...]) -> _Worker:
         """The child whose environment has these variables."""
-        key = tuple(sorted(variables.items()))
-        if key not in self._all:
-            self._all[key] = _Worker(self._command, self._log, dict(variables), self._meanwhile)
-        return self._all[key]
+        if variables not in self._all:
+            self._all[variables] = _Worker(self._command, self._log, dict(variables), self._meanwhile)
+        return self._all[variables]
 
     @property
     def environments(self) -> list[dict[str, str]]:
