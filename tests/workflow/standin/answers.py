@@ -85,6 +85,7 @@ class Teller:
     chance: random.Random
     reading: dict[str, Any]
     now: float
+    shows_energy: bool = False
 
     def tell(self, answer: Answer, policy: dict[str, Any]) -> dict[str, Any]:
         """The answer, measured within a policy from now on."""
@@ -147,7 +148,7 @@ class Teller:
 
     def _energy(self, series: Series, luck: float) -> dict[str, Any] | None:
         """Of a call; a rented machine does not show its CPU's."""
-        if self.chip.kind == "cpu":
+        if self.chip.kind == "cpu" and not self.shows_energy:
             return None
         name = "energy" if series.metric == "time" else f"{series.metric}.energy"
         return {"metric": name, "unit": "J", "value": luck * self._power_w(series) * series.call_s / series.per}

@@ -66,7 +66,7 @@ def cpu(threads: int) -> Chip:
     return Chip(
         "cpu", {name: rate * threads**0.93 for name, rate in core.items()}, half=1e5 * threads,
         memory=min(170e9, 12e9 * threads), cache=last_cache(), cached=35e9 * threads**0.9,
-        launch_s=1e-6 if threads == 1 else 6e-6, host_s=2e-6, free=120e9,
+        launch_s=1e-6 if threads == 1 else 6e-6, host_s=2e-6, free=120e9, power_w=8.0 * threads,
     )  # fmt: skip
 
 

@@ -10,12 +10,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-CORES = 16
+# Which machine is played: its processor, cores, and the cards beside it.
+MACHINES = {
+    "server": ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", 16, "NVIDIA H100 80GB HBM3"),
+    "large server": ("AMD EPYC 9554 64-Core Processor", 64, "NVIDIA H100 80GB HBM3"),
+    "desktop": ("AMD Ryzen 9 7950X 16-Core Processor", 16, "NVIDIA GeForce RTX 4090"),
+    "laptop": ("Intel(R) Core(TM) i9-13900HX", 24, "NVIDIA GeForce RTX 4090 Laptop GPU"),
+}
+MODEL, CORES, CARD = MACHINES[os.environ.get("STANDIN_MACHINE", "server")]
 MEMORY = 128 * 2**30
 GPU_MEMORY = 85_520_809_984
 DRIVER = "580.95.05"
-CARD = "NVIDIA H100 80GB HBM3"
-MODEL = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
 SIMD = [
     "avx", "avx2", "avx512_bf16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "f16c",
     "fma", "sse2", "sse4_2",
@@ -68,7 +73,8 @@ def hardware(module: Any) -> None:
     """What is read from the system."""
     caches = {"L1d": (48 * 2**10, CORES), "L1i": (32 * 2**10, CORES), "L2": (2 * 2**20, CORES), "L3": (0, 1)}
     cpu = {
-        "model": MODEL, "vendor": "GenuineIntel", "family": "6", "model_number": "143", "architecture": "x86_64",
+        "model": MODEL, "vendor": "AuthenticAMD" if MODEL.startswith("AMD") else "GenuineIntel", "family": "6",
+        "model_number": "143", "architecture": "x86_64",
         "sockets": 1, "cores": CORES, "usable_cores": CORES, "threads_per_core": 2, "simd": SIMD,
         "matrix": ["avx512_bf16"], "virtual": True,
         "caches": {

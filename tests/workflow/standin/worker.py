@@ -74,7 +74,7 @@ def answered(order: dict[str, Any], counted: dict[str, Any], begun_s: float) -> 
     if longest > limits["overrun"] * policy["budget_s"]:
         text = f"budget: one call is predicted to take {longest:.3g} s, the point has {policy['budget_s']:g} s"
         return {"status": "skipped", "reason": text}, 0.3
-    teller = Teller(own, chance, counted["reading"], begun_s)
+    teller = Teller(own, chance, counted["reading"], begun_s, "STANDIN_ENERGY" in os.environ)
     return teller.tell(answer, policy), teller.now - begun_s
 
 

@@ -1,0 +1,1 @@
+"""What the study says of known nodes, kept: nothing that it says changes unnoticed."""

@@ -1,0 +1,138 @@
+"""Compares what the study says of known nodes with what it said: `python -m tests.golden`.
+
+Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
+the summary, the verdicts, the report's source, and a digest of what every figure shows. Prints what differs; 1 if
+anything does. --write keeps what is said now instead: for a change that is meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from report.gather import gather
+from report.gathered import read_gathered
+from report.judge import judge
+from report.reference import REFERENCE, read_reference
+from report.render import TEMPLATES
+from report.render.markdown import environment
+from report.render.page import context
+from tests.golden.fleet import FLEET
+
+PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
+KEPT = Path(__file__).parent / "kept"
+SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
+# What differs from run to run, or with every commit.
+PASSING = ("generated_utc", "commit", "made_from")
+# Equal numbers may be worked out in another order.
+TOLERANCE = 1e-9
+MOST_TOLD = 40
+
+
+def said(name: str, folder: Path) -> dict[str, Any]:
+    """What the study says of a set of nodes: summary, verdicts, page (lines), figures (digests)."""
+    data = folder / "data"
+    gather(SETS[name], data, allow_synthetic=True)
+    document = judge(read_gathered(data, read_reference(REFERENCE) if name == "published" else every_figure()), folder / "verdicts.json", allow_synthetic=True)
+    document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
+    for key in PASSING:
+        document[key] = ""
+    told, drawings = context(document, data)
+    page = environment(TEMPLATES).get_template("index.qmd").render(told)
+    return {
+        "summary": _summary(pd.read_parquet(data / "summary.parquet")),
+        "verdicts": document,
+        "page": page.splitlines(),
+        "figures": {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings},
+    }
+
+
+def every_figure() -> dict[str, dict[str, Any]]:
+    """The published figures, those that could not be verified taken as if they had been: their rules are tried too."""
+    known = read_reference(REFERENCE)
+    return {
+        name: {**entry, "value": 1000.0 if entry.get("value") is None else entry["value"], "status": "verified"}
+        for name, entry in known.items()
+    }
+
+
+def _summary(table: pd.DataFrame) -> dict[str, Any]:
+    """The rows by what they are of."""
+    names = ["node", "experiment", "device", "backend", "dtype", "threads", "params", "metric"]
+    rows = json.loads(table.drop(columns="row").to_json(orient="records", double_precision=15))
+    return {" ".join(str(row[name]) for name in names): row for row in rows}
+
+
+def _digest(shows: Any) -> str:
+    return sha256(json.dumps(shows, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
+    """Each place at which two documents differ."""
+    if isinstance(kept, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*kept, *now]):
+            if key not in now or key not in kept:
+                yield f"{place}.{key}: {'gone' if key not in now else 'new'}"
+            else:
+                yield from differences(kept[key], now[key], f"{place}.{key}")
+    elif isinstance(kept, list) and isinstance(now, list):
+        for at, (old, new) in enumerate(zip_longest(kept, now)):
+            yield from differences(old, new, f"{place}[{at}]")
+    elif not _same(kept, now):
+        yield f"{place}: {_short(kept)} -> {_short(now)}"
+
+
+def _same(kept: Any, now: Any) -> bool:
+    if isinstance(kept, float) and isinstance(now, (int, float)):
+        return math.isclose(kept, now, rel_tol=TOLERANCE)
+    return bool(kept == now)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
+    parser.add_argument("sets", nargs="*", choices=[*SETS, []], help="which (default: all)")
+    parser.add_argument("--write", action="store_true", help="keep what is said now")
+    given = parser.parse_args()
+    found = 0
+    for name in given.sets or SETS:
+        with tempfile.TemporaryDirectory(prefix="golden-") as folder:
+            now = said(name, Path(folder))
+        for part, contents in now.items():
+            path = KEPT / f"{name}.{part}.json.gz"
+            if given.write:
+                path.parent.mkdir(exist_ok=True)
+                text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
+                path.write_bytes(gzip.compress(text.encode(), mtime=0))
+                continue
+            lines = list(differences(read(name, part), contents, f"{name}.{part}"))
+            print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
+            found += len(lines)
+    if not given.write:
+        print(f"{found} differences" if found else "as it was", file=sys.stderr)
+    return int(found > 0)
+
+
+def read(name: str, part: str) -> Any:
+    """What was kept."""
+    return json.loads(gzip.decompress((KEPT / f"{name}.{part}.json.gz").read_bytes()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
