@@ -136,6 +136,11 @@ def _end_after(parent: Any, number: int) -> None:
     os._exit(1)
 
 
+def available_cpus() -> int:
+    """How many processors this process may use: those that it is bound to, where the system says; else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     """Processes that share the work of this one and end with it."""

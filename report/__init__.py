@@ -2,3 +2,9 @@
 
 It meets `experiments` only in the data, through `contract`.
 """
+
+from pathlib import Path
+
+# Where this package's own files lie, and the study's.
+PACKAGE = Path(__file__).parent
+ROOT = PACKAGE.parent

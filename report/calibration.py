@@ -8,16 +8,16 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json
 from contract.schema import check
-from report import stats
+from report import PACKAGE, ROOT, statistics
 
-TABLE = Path(__file__).parent.parent / "data" / "calibration.json"
-SCHEMA = Path(__file__).parent / "schemas" / "calibration.schema.json"
+TABLE = ROOT / "data" / "calibration.json"
+SCHEMA = PACKAGE / "schemas" / "calibration.schema.json"
 _AGAIN = "make it again: python -m tests.calibration --out data/calibration.json"
 
 
 def deciding() -> float:
     """The level of the interval by which the rules decide."""
-    return stats.DECIDING
+    return statistics.DECIDING
 
 
 def read_calibration(path: Path = TABLE) -> dict[str, Any]:

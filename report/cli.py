@@ -139,17 +139,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Raises StudyError and OSError, which `contract.errors.run_command` puts into words."""
     given = parser().parse_args(argv)
     if given.command == "gather":
-        from report.gather import gather
+        from report.data.gather import gather
 
         gather(given.nodes, given.out)
     elif given.command == "judge":
-        from report.gathered import read_gathered
-        from report.judge import CLAIMS, judge
-        from report.made_from import made_from
-        from report.reference import REFERENCE, read_reference
+        from report.data.gathered import read_dataset
+        from report.data.reference import REFERENCE, read_reference
+        from report.judging.judge import CLAIMS, judge
+        from report.judging.provenance import made_from
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
-        data = read_gathered(given.data, read_reference(reference))
+        data = read_dataset(given.data, read_reference(reference))
         document = judge(data, given.out, claims, digest=made_from(given.data, claims, reference))
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
         print(f"{len(document['verdicts'])} claims: {counts}: {given.out}", file=sys.stderr)
@@ -185,24 +185,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_json(given.json, found)
         print("\n".join(compare.lines(found)))
     elif given.command == "what-if":
-        from report.ask import ask
+        from report.commands.ask import ask
 
         ask(given)
     elif given.command == "references":
-        from report.judge import CLAIMS
-        from report.orphans import list_references
-        from report.reference import REFERENCE
+        from report.data.reference import REFERENCE
+        from report.judging.judge import CLAIMS
+        from report.judging.reference_use import list_references
 
         text, lost = list_references(given.data, given.claims or CLAIMS, given.reference or REFERENCE)
         print(text)
         return 1 if lost else 0
     elif given.command == "lint":
-        from report.lint import run
-        from report.reference import REFERENCE
+        from report.commands.lint import run
+        from report.data.reference import REFERENCE
 
         return run(given.verdicts, given.data, given.report, given.reference or REFERENCE)
     elif given.command == "datapackage":
-        from report.metadata import write_published
+        from report.publish import write_published
 
         print(write_published(given.data))
     elif given.command == "repeat":
@@ -214,8 +214,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_json(given.out, table)
         print("\n".join(lines(table)))
     elif given.command == "new-claim":
-        from report.judge import CLAIMS
-        from report.scaffold import new_claim, next_steps
+        from report.commands.new_claim import new_claim, next_steps
+        from report.judging.judge import CLAIMS
 
         path = new_claim(
             given.claim,
@@ -234,8 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         print(next_steps(path))
     elif given.command == "explain":
-        from report.explain import explain, find, sources_of
-        from report.reference import REFERENCE
+        from report.commands.explain import explain, find, sources_of
+        from report.data.reference import REFERENCE
         from report.verdicts import read_verdicts
 
         document = read_verdicts(given.verdicts)

@@ -19,14 +19,14 @@ from scipy.stats import binom
 
 from contract.errors import StudyError
 from contract.files import read_table
-from report import stats
-from report.evidence import Data
-from report.nodes import Node, Nodes, read_nodes
-from report.rules import Floats
-from report.summary import SERIES
+from report import PACKAGE, ROOT, statistics
+from report.data.dataset import Dataset
+from report.data.nodes import Node, Nodes, read_nodes
+from report.data.summary import SERIES
+from report.judging.rules import Floats
 
-TABLE = Path(__file__).parent.parent / "data" / "repeat.json"
-SCHEMA = Path(__file__).parent / "schemas" / "repeat.schema.json"
+TABLE = ROOT / "data" / "repeat.json"
+SCHEMA = PACKAGE / "schemas" / "repeat.schema.json"
 # What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
 LEVEL = 0.95
 # An experiment of which fewer points agree is to be explained.
@@ -43,7 +43,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
     one, other = (run.nodes[0] for run in runs)
     if one.id != other.id:
         raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
-    points = compared(*(Data(run).table for run in runs))
+    points = compared(*(Dataset(run).table for run in runs))
     if not len(points):
         raise StudyError(f"{first} and {second}: no point was measured in both")
     return {
@@ -86,8 +86,8 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     log = _on_log_scale(a) & _on_log_scale(b)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
-    se, df = stats.combine(a["log_se"], a["df"], b["log_se"], b["df"])
-    half = np.where(se == 0, 0.0, stats.half_width(se, df, LEVEL))
+    se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
+    half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
     # A share's distance is told as it is, a number's (of steps, of passes) by what it was.
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
@@ -100,7 +100,7 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
     """Whether an interval was made on the log scale: its upper end then lies a factor away, not a distance."""
-    half = np.where(side["log_se"] == 0, 0.0, stats.half_width(side["log_se"], side["df"]))
+    half = np.where(side["log_se"] == 0, 0.0, statistics.half_width(side["log_se"], side["df"]))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
 

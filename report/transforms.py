@@ -12,9 +12,9 @@ import pandas as pd
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report import stats
-from report.cells import Cells, exact, together
-from report.wording import exactly
+from report import statistics
+from report.estimates import Estimates, exact, merged
+from report.formatting import exactly
 
 # Labels that follow from the device and therefore cannot agree across devices.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
@@ -25,26 +25,26 @@ Settled = Literal["supports", "challenges", "undecided"] | None
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedEstimates:
     """Cells to compare, their unit, and per cell an outcome that is settled without comparing."""
 
-    cells: Cells
+    cells: Estimates
     unit: str
     preset: list[Settled]
 
 
-def as_they_are(cells: Cells, unit: str) -> Compared:
-    return Compared(cells, unit, [None] * len(cells))
+def as_they_are(cells: Estimates, unit: str) -> ComparedEstimates:
+    return ComparedEstimates(cells, unit, [None] * len(cells))
 
 
-def _need(cells: Cells, label: str, rule: str) -> None:
+def _need(cells: Estimates, label: str, rule: str) -> None:
     if label not in cells.labels:
         raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cells.labels)}." + did_you_mean(
             label, cells.labels
         ))  # fmt: skip
 
 
-def ratios(cells: Cells, options: Mapping[str, Any]) -> Compared:
+def ratios(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Cells with over = of, divided by those with over = to that agree in all other labels.
 
     Raises StudyError if there is no such label. Cells without a partner give no ratio.
@@ -58,7 +58,7 @@ def ratios(cells: Cells, options: Mapping[str, Any]) -> Compared:
     return as_they_are(above / below.without(*differ), "1")
 
 
-def _series(cells: Cells, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+def _series(cells: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """Cells that differ only along one numeric label, and in what it orders, sorted by it."""
     labels = [name for name in cells.labels if name not in (along, *_NAMES.get(along, []))]
     frame = cells.frame.assign(**{along: pd.to_numeric(cells.frame[along])}).dropna(subset=[along])
@@ -71,7 +71,7 @@ def _series(cells: Cells, along: str) -> list[tuple[dict[str, Any], pd.DataFrame
     return groups
 
 
-def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
+def slopes(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
 
     Weights are the inverse squares of the standard errors. Where the points
@@ -92,14 +92,14 @@ def slopes(cells: Cells, options: Mapping[str, Any]) -> Compared:
         if len(np.unique(x)) < 2:
             continue
         slope, error, df = _fit(x, y, w, part["df"].to_numpy(float)[usable])
-        half = float(stats.half_width(error, df))
+        half = float(statistics.half_width(error, df))
         x_min, x_max = (float(end) for end in (part[along][usable].min(), part[along][usable].max()))
         ends = f"{along} {exactly(x_min)} to {exactly(x_max)}"
         rows.append(
             {**labels, "estimate": slope, "low": slope - half, "high": slope + half, "detail": ends,
              "se": error, "df": df,
              "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
-             "behind": together(part["behind"][usable])}
+             "source_rows": merged(part["source_rows"][usable])}
         )  # fmt: skip
     return as_they_are(_given(rows), "1")
 
@@ -119,7 +119,7 @@ def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
 
-def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
+def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Where two series change places along a variable, one cell per pair of series.
 
     The ratio of the series decides at each value of the variable whether one is
@@ -135,8 +135,8 @@ def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
     rows: list[dict[str, Any]] = []
     preset: list[Settled] = []
     compared = ratios(cells, options).cells
-    low_ends, high_ends = compared.ends(stats.DECIDING)
-    decided_by = Cells(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
+    low_ends, high_ends = compared.ends(statistics.DECIDING)
+    decided_by = Estimates(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
     for labels, part in _series(decided_by, along):
         x, r = part[along].to_numpy(float), part["estimate"].to_numpy(float)
         sides = np.where(part["low"] > 1, 1, np.where(part["high"] < 1, -1, 0))
@@ -146,7 +146,7 @@ def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
             **labels,
             "n_rounds": int(part["n_rounds"].min()),
             "n_samples": int(part["n_samples"].sum()),
-            "behind": together(part["behind"]),
+            "source_rows": merged(part["source_rows"]),
         }
         if turn is None:
             settled = len(decided) == len(sides)
@@ -163,7 +163,7 @@ def crossings(cells: Cells, options: Mapping[str, Any]) -> Compared:
             {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
         )
         preset.append(None)
-    return Compared(_given(rows), "1", preset)
+    return ComparedEstimates(_given(rows), "1", preset)
 
 
 def _between(x: Any, r: Any) -> float:
@@ -176,12 +176,12 @@ def _between(x: Any, r: Any) -> float:
     return float(np.exp(value) if x[k] > 0 else value)
 
 
-def _given(rows: list[dict[str, Any]]) -> Cells:
+def _given(rows: list[dict[str, Any]]) -> Estimates:
     """Cells whose intervals stand as computed."""
     if not rows:
-        return Cells.empty()
+        return Estimates.empty()
     made = exact(rows)
     known = pd.DataFrame(rows)
     own = {name: known[name] for name in ("se", "df") if name in known}
     counts = pd.DataFrame(rows)[["n_rounds", "n_samples"]]
-    return Cells(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"], **own), log=False)
+    return Estimates(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"], **own), log=False)

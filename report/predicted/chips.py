@@ -9,9 +9,9 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.formatting import several
 from report.quantities.memory import GPU_CACHE_BYTES
-from report.wording import several
 
 # Number formats whose rated arithmetic the reference may hold.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
@@ -133,7 +133,7 @@ def of_device(device: Mapping[str, Any], known: Iterable[Chip]) -> Chip | None:
     return found[0] if len(found) == 1 else None
 
 
-def measured(data: Data, known: Iterable[Chip]) -> dict[tuple[str, str], Chip]:
+def measured(data: Dataset, known: Iterable[Chip]) -> dict[tuple[str, str], Chip]:
     """The chip of each device that nodes have, by node and device; without devices that the reference lacks."""
     known = list(known)
     pairs = [(node.id, device) for node in data.nodes.nodes for device in node.record["devices"]]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells, kind_of
-from report.evidence import Data, MissingSourceError
+from report.data.dataset import Dataset, MissingSourceError
+from report.estimates import Estimates, device_kind
 from report.predicted import TIER
 from report.predicted.chips import NARROW, Chip
 from report.predicted.roofline import EXPERIMENTS, KEY, Reached, bounds, points
@@ -39,7 +39,7 @@ class Predicted:
     """
 
     chip: Chip
-    data: Data
+    data: Dataset
     points: pd.DataFrame
 
     def how(self, *experiments: str) -> str:
@@ -47,12 +47,12 @@ class Predicted:
         found = set(self.points.loc[self.points["experiment"].isin(experiments), "how"])
         return next((how for how in (BOUND, SCALED, BARRED) if how in found), "")
 
-    def made(self, cells: Cells) -> list[str]:
+    def made(self, cells: Estimates) -> list[str]:
         """How each cell is made: as the weakest prediction behind it; '' where none is."""
         first = len(self.data.table) - self.n_rows
         hows = list(self.points["how"]) * (self.n_rows // max(1, len(self.points)))
         found = []
-        for behind in cells.frame["behind"]:
+        for behind in cells.frame["source_rows"]:
             mine = {hows[number - first] for number in behind if number >= first}
             found.append(next((how for how in (BOUND, SCALED, BARRED) if how in mine), ""))
         return found
@@ -62,14 +62,14 @@ class Predicted:
         """Rows of predictions, which are the last of the table: the points beside each host."""
         return int((self.data.table["device"] == self.chip.device).sum())
 
-    def cells(self, quantity: Quantity) -> Cells:
+    def cells(self, quantity: Quantity) -> Estimates:
         """The quantity's cells of the chip, and of CPUs where it has them. Raises MissingSourceError."""
         if quantity.name not in FORETOLD:
             raise MissingSourceError(f"nothing foretells {quantity.name}")
         cells = quantity.cells(self.data)
         return self.known_best(cells) if "precision" in cells.labels else cells
 
-    def known_best(self, cells: Cells) -> Cells:
+    def known_best(self, cells: Estimates) -> Estimates:
         """Without predictions of a step at its best format where the quickest format is not foretold.
 
         A bound in NARROW holds for wider formats too: no chip's rated arithmetic is higher in them, and the
@@ -85,16 +85,16 @@ class Predicted:
         return cells.at(single.to_numpy(bool) | np.array(known, bool))
 
 
-def foretell(data: Data, chip: Chip, shares: Reached) -> Predicted:
+def foretell(data: Dataset, chip: Chip, shares: Reached) -> Predicted:
     """The chip's times of all points that its verified figures bound, scaled where measured chips allow it."""
     found = _strongest(_seconds(bounds(points(data), chip), shares))
     table = data.table
-    kept = table["experiment"].isin(EXPERIMENTS) & (table["device"].map(kind_of) == "cpu")
+    kept = table["experiment"].isin(EXPERIMENTS) & (table["device"].map(device_kind) == "cpu")
     cpu = table[(kept & (table["status"] == "ok")) | table["experiment"].isin(_BESIDE)]
     hosts = sorted(set(cpu["node"]))
     rows = [_rows(found, node, chip) for node in hosts]
     whole = pd.concat([cpu, *rows], ignore_index=True) if len(found) and rows else cpu.reset_index(drop=True)
-    return Predicted(chip, Data(data.nodes, data.reference, whole), found)
+    return Predicted(chip, Dataset(data.nodes, data.reference, whole), found)
 
 
 def _seconds(bound: pd.DataFrame, shares: Reached) -> pd.DataFrame:

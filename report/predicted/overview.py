@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from report.cells import Cells
-from report.evidence import Data, MissingSourceError
+from report.data.dataset import Dataset, MissingSourceError
+from report.estimates import Estimates
 from report.predicted import TIER
 from report.predicted.chips import Chip, chips, measured
 from report.predicted.evidence import BOUND, Predicted, foretell
@@ -21,7 +21,7 @@ from report.transforms import crossings
 SERVED_BYTES = 2
 
 
-def overview(data: Data) -> dict[str, Any]:
+def overview(data: Dataset) -> dict[str, Any]:
     """Predictions for every GPU of the reference that no node has: rates, speed-ups, crossovers, text and memory.
 
     measured: chips that nodes have, from which predictions are scaled. errors: by experiment, the typical factor by
@@ -38,7 +38,7 @@ def overview(data: Data) -> dict[str, Any]:
     }
 
 
-def record(data: Data, chip: Chip, shares: Reached) -> dict[str, Any]:
+def record(data: Dataset, chip: Chip, shares: Reached) -> dict[str, Any]:
     """One GPU: its verified figures, and what follows from them."""
     by = foretell(data, chip, shares)
     return {
@@ -89,7 +89,7 @@ def crossovers(by: Predicted) -> list[dict[str, Any]]:
     gpu = (rates.frame["device"] == by.chip.device).to_numpy(bool)
     whole = rates.at(gpu | (rates.frame["threads"].astype(int) == most).to_numpy(bool))
     best = whole.best(["node", "device", "model", "batch"], of=["dtype"])
-    best = by.known_best(Cells(best.frame.assign(detail="")))
+    best = by.known_best(Estimates(best.frame.assign(detail="")))
     found = crossings(best, {"over": "device", "of": "gpu", "to": "cpu", "along": "batch"}).cells
     names = ("estimate", "low", "high")
     return [
@@ -98,7 +98,7 @@ def crossovers(by: Predicted) -> list[dict[str, Any]]:
     ]
 
 
-def _published(data: Data, chip: Chip) -> list[dict[str, Any]]:
+def _published(data: Dataset, chip: Chip) -> list[dict[str, Any]]:
     """Published models on one such GPU: whether they fit it, and the most text that its bandwidth can write.
 
     To answer, at least SERVED_BYTES for each weight; to train, at least STATE_BYTES. Writing a token for one text

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from report.cells import kind_of
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import device_kind
 from report.predicted.chips import PEAKS, Chip, measured
 from report.quantities.memory import CACHE_MULTIPLE, GPU_CACHE_BYTES, last_level_cache
 
@@ -33,7 +33,7 @@ _FORMATS = frozenset(PEAKS)
 KEY = ["experiment", "params", "dtype"]
 
 
-def points(data: Data) -> pd.DataFrame:
+def points(data: Dataset) -> pd.DataFrame:
     """Everything that any node has timed and that a roofline speaks of: columns KEY, flop and bytes of one call.
 
     FLOP of a training step do not depend on its number format, so each step is a point in all of them; its bytes
@@ -55,14 +55,14 @@ def points(data: Data) -> pd.DataFrame:
     return whole.groupby(KEY, as_index=False, sort=True)[["flop", "bytes"]].median()
 
 
-def _timed(data: Data) -> pd.DataFrame:
+def _timed(data: Dataset) -> pd.DataFrame:
     """Rows of times that are ok; what tells points apart as plain text, however the table keeps it."""
     table = data.table
     rows = table[(table["status"] == "ok") & (table["metric"] == "time") & table["experiment"].isin(EXPERIMENTS)]
     return rows.assign(**{name: rows[name].astype(str) for name in ("node", "device", *KEY)})
 
 
-def _state_bytes(data: Data) -> dict[str, float]:
+def _state_bytes(data: Dataset) -> dict[str, float]:
     """Bytes that the optimiser of each model moves in a step, by the number of its weights."""
     counted = data.summary("models", "parameters")
     if not len(counted):
@@ -115,11 +115,11 @@ class Reached:
         return {name: {"factor": math.exp(error), "chips": number} for name, (error, number) in self.errors.items()}
 
 
-def reached(data: Data, known: Sequence[Chip]) -> Reached:
+def reached(data: Dataset, known: Sequence[Chip]) -> Reached:
     """The shares of their bounds that measured chips reach, and how well those of some foretell another's."""
     places = measured(data, known)
     rows = _timed(data)
-    rows = rows[rows["device"].map(kind_of) == "gpu"]
+    rows = rows[rows["device"].map(device_kind) == "gpu"]
     bound_by = points(data)
     columns: dict[str, pd.Series] = {}
     for chip in {one.id: one for one in places.values()}.values():
@@ -138,7 +138,7 @@ def reached(data: Data, known: Sequence[Chip]) -> Reached:
     return Reached(whole, left_out_errors(whole))
 
 
-def _of_node(rows: pd.DataFrame, node: str, devices: Sequence[str], data: Data) -> pd.Series:
+def _of_node(rows: pd.DataFrame, node: str, devices: Sequence[str], data: Dataset) -> pd.Series:
     """Seconds of the quickest library and device of a node, by KEY; passes over memory as long as no cache holds them,
     scaled to the size that all chips are asked for."""
     here = rows[(rows["node"] == node) & rows["device"].isin(devices)]

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from report.cells import Cells
-from report.claims import Claim, Part
+from report.estimates import Estimates
+from report.formatting import count, interval, labels_text, threshold_text, with_unit
+from report.judging.claims import Claim, Part
+from report.judging.filters import kinds_needed, select
+from report.judging.reasons import combined, plain, value_of
+from report.judging.rules import Outcome, combine, direction, side, transform
 from report.predicted import TIER
 from report.predicted.evidence import BARRED, BOUND, FORETOLD, SCALED, Predicted
 from report.quantities import quantities
-from report.reasons import combined, plain, value_of
-from report.rules import Outcome, combine, direction, side, transform
-from report.scope import in_scope, kinds_needed
-from report.wording import count, interval, labels_text, threshold_text, with_unit
 
 NOT_FORETOLD = "not foretold"
 # Labels that say nothing of a prediction.
@@ -56,12 +56,12 @@ def _part(part: Part, by: Predicted) -> dict[str, Any]:
     if quantity is None or part.awaits is not None or quantity.name not in FORETOLD:
         return _without(part, f"no datasheet foretells {part.quantity}")
     cells = by.cells(quantity)
-    scoped = in_scope(cells, part.scope) * part.scale if len(cells) else cells
+    scoped = select(cells, part.scope) * part.scale if len(cells) else cells
     hows = by.made(scoped)
     if part.rule not in _PLAIN and part.rule != "ratio":
         bound = np.array([how == BOUND for how in hows], bool)
         gone = {name: scoped.frame[name].mask(bound) for name in ("low", "high", "se")}
-        scoped = Cells(scoped.frame.assign(**gone), scoped.log)
+        scoped = Estimates(scoped.frame.assign(**gone), scoped.log)
     compared = transform(part.rule, scoped, quantity.unit, part.options)
     kept = [place for place, how in enumerate(by.made(compared.cells)) if how]
     if not kept:
@@ -99,7 +99,7 @@ def _sign(part: Part) -> int:
     return -sign if part.rule == "ratio" and part.options.get("to") == "gpu" else sign
 
 
-def _ends(cells: Cells, row: int, how: str, part: Part) -> tuple[float, float]:
+def _ends(cells: Estimates, row: int, how: str, part: Part) -> tuple[float, float]:
     """Where a cell can lie: of a bound only one end is known, and no interval of what has no error bar."""
     low, high = (float(cells.frame[name].iloc[row]) for name in ("low", "high"))
     if how == SCALED or (how == BOUND and part.rule not in _PLAIN and part.rule != "ratio"):
@@ -109,7 +109,7 @@ def _ends(cells: Cells, row: int, how: str, part: Part) -> tuple[float, float]:
     return low, high
 
 
-def _cell(cells: Cells, row: int, outcome: Outcome, by: Predicted, part: Part) -> dict[str, Any]:
+def _cell(cells: Estimates, row: int, outcome: Outcome, by: Predicted, part: Part) -> dict[str, Any]:
     """A compared cell. estimate, low and high only as far as they are foretold; at_most or at_least: a bound."""
     how = by.made(cells)[row]
     estimate, low, high = value_of(cells, row)
@@ -124,7 +124,7 @@ def _cell(cells: Cells, row: int, outcome: Outcome, by: Predicted, part: Part) -
     return record
 
 
-def _label(cells: Cells, row: int) -> str:
+def _label(cells: Estimates, row: int) -> str:
     """A cell's labels in words, without what all predictions have in common."""
     labels = cells.label_values(row)
     detail = str(cells.frame["detail"].iloc[row]) if labels.get("precision") == "best" else ""
@@ -139,7 +139,7 @@ def told(cell: Mapping[str, Any], unit: str) -> str:
     return interval(cell["estimate"], cell["low"], cell["high"], unit)
 
 
-def _reason(cells: Cells, outcomes: Sequence[Outcome], by: Predicted, part: Part, unit: str) -> str:
+def _reason(cells: Estimates, outcomes: Sequence[Outcome], by: Predicted, part: Part, unit: str) -> str:
     """How many predicted cells there are, what they say, and the ends of their range."""
     records = [_cell(cells, row, outcome, by, part) for row, outcome in enumerate(outcomes)]
     weakest = next(how for how in (BOUND, SCALED, BARRED) if any(one["how"] == how for one in records))

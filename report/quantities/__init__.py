@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from report.cells import Cells
-from report.evidence import Data, once
-from report.formula import Formula
+from report.data.dataset import Dataset, once
+from report.derivations import Formula
+from report.estimates import Estimates
 
 MODULES = (
     "gemm",
@@ -76,11 +76,11 @@ class Quantity:
     kinds: tuple[str, ...]
     labels: tuple[str, ...]
     says: str
-    compute: Callable[[Data], Cells]
+    compute: Callable[[Dataset], Estimates]
     ceiling: float | None = None
     formulas: tuple[Formula, ...] = ()
 
-    def cells(self, data: Data) -> Cells:
+    def cells(self, data: Dataset) -> Estimates:
         """The quantity's cells; those that cannot be are left without an interval. Raises MissingSourceError."""
         cells = self.compute(data)
         if self.ceiling is None or not len(cells):
@@ -91,7 +91,7 @@ class Quantity:
             ~broken, cells.frame["detail"].map(lambda text: f"{text}; {why}".strip("; "))
         )
         gone = {name: cells.frame[name].mask(broken) for name in ("low", "high", "se")}
-        return Cells(cells.frame.assign(detail=detail, **gone), cells.log)
+        return Estimates(cells.frame.assign(detail=detail, **gone), cells.log)
 
 
 _REGISTRY: dict[str, Quantity] = {}
@@ -107,7 +107,7 @@ def quantity(
     labels: tuple[str, ...] = (),
     ceiling: float | None = None,
     formulas: tuple[Formula, ...] = (),
-) -> Callable[[Callable[[Data], Cells]], Callable[[Data], Cells]]:
+) -> Callable[[Callable[[Dataset], Estimates]], Callable[[Dataset], Estimates]]:
     """Register a function from Data to Cells under a name.
 
     needs: {experiments: [names], device: cpu | gpu | both | any}.
@@ -123,7 +123,7 @@ def quantity(
     if not isinstance(experiments, (list, tuple)):
         raise ValueError(f"quantity {name}: experiments is not a list")
 
-    def register(made: Callable[[Data], Cells]) -> Callable[[Data], Cells]:
+    def register(made: Callable[[Dataset], Estimates]) -> Callable[[Dataset], Estimates]:
         # Quantities ask for each other's cells.
         compute = once(made)
         common = ("node", "device") if experiments else ()

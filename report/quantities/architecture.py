@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells, concat, exact
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat, exact
 from report.quantities import quantity
 from report.quantities.training import speedup
 
@@ -25,20 +25,22 @@ LIKE = 1.5
 _PAIR = ["node", "device", "baseline", "precision", "dtype"]
 
 
-def counted(data: Data, metric: str) -> Cells:
+def counted(data: Dataset, metric: str) -> Estimates:
     """A property of each model, which the experiment `models` counts: exact, whatever the machine."""
     cells = data.summary("models", metric)
     if not len(cells):
         return cells
-    kept = ["node", "device", "model", "estimate", "n_rounds", "n_samples", "behind"]
+    kept = ["node", "device", "model", "estimate", "n_rounds", "n_samples", "source_rows"]
     frame = exact([{str(name): value for name, value in row.items()} for row in cells.frame[kept].to_dict("records")])
-    return Cells(frame.frame.assign(n_rounds=cells.frame["n_rounds"], n_samples=cells.frame["n_samples"]), log=False)
+    return Estimates(
+        frame.frame.assign(n_rounds=cells.frame["n_rounds"], n_samples=cells.frame["n_samples"]), log=False
+    )
 
 
-def _by(data: Data, label: str, metrics: dict[str, str]) -> Cells:
+def _by(data: Dataset, label: str, metrics: dict[str, str]) -> Estimates:
     """Several counted properties under a label that says which."""
     parts = [cells.label(**{label: name}) for name, metric in metrics.items() if len(cells := counted(data, metric))]
-    return concat(parts) if parts else Cells.empty()
+    return concat(parts) if parts else Estimates.empty()
 
 
 @quantity(
@@ -48,7 +50,7 @@ def _by(data: Data, label: str, metrics: dict[str, str]) -> Cells:
     labels=("model", "level"),
     says="Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another",
 )
-def parallel_width(data: Data) -> Cells:
+def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
 
     A calculation is one multiply-add of a product, or one element of another operator.
@@ -66,7 +68,7 @@ def parallel_width(data: Data) -> Cells:
     labels=("model", "counted"),
     says="Counted on {node}: in the graph of {labels}, {value} levels wait for one another",
 )
-def dependent_levels(data: Data) -> Cells:
+def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
 
     counted: operators in the longest chain, each a level; or a sum of k terms within an
@@ -84,7 +86,7 @@ def dependent_levels(data: Data) -> Cells:
     labels=("model", "batch", "baseline", "precision", "dtype"),
     says="On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})",
 )
-def recurrent_over_transformer(data: Data) -> Cells:
+def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.
 
     The transformer is gpt-1m, whose multiply-adds for a byte are those of the LSTM
@@ -105,10 +107,10 @@ def recurrent_over_transformer(data: Data) -> Cells:
         for ratio in [_over_nearest(recurrent.at([at]), transformer)]
         if len(ratio)
     ]
-    return concat(parts) if parts else Cells.empty()
+    return concat(parts) if parts else Estimates.empty()
 
 
-def _step_flop(data: Data, frame: pd.DataFrame) -> list[float]:
+def _step_flop(data: Dataset, frame: pd.DataFrame) -> list[float]:
     """Operations of a step of each cell's model and batch, which every point of `training` says."""
     rows = data.table[(data.table["experiment"] == "training") & data.table["flop"].notna()]
     params = pd.DataFrame(list(map(_params, rows["params"])), columns=["model", "batch"])
@@ -121,7 +123,7 @@ def _params(text: str) -> tuple[str, int]:
     return str(params.get("model", "")), int(params.get("batch", 0))
 
 
-def _over_nearest(one: Cells, others: Cells) -> Cells:
+def _over_nearest(one: Estimates, others: Estimates) -> Estimates:
     """A cell over that one of the others, same in all but model and batch, whose step is nearest in operations."""
     mine = one.frame.iloc[0]
     here, there = (cells.frame[_PAIR].astype(object).where(cells.frame[_PAIR].notna(), "") for cells in (one, others))
@@ -129,8 +131,8 @@ def _over_nearest(one: Cells, others: Cells) -> Cells:
     apart = np.abs(np.log(others.frame["step_flop"].astype(float) / float(mine["step_flop"])))
     near = apart[same & (apart <= np.log(LIKE))]
     if not len(near):
-        return Cells.empty()
+        return Estimates.empty()
     other = others.at([int(near.idxmin())])
     batch = int(other.frame["batch"].iloc[0])
     ratio = one.without("step_flop") / other.by(*_PAIR)
-    return Cells(ratio.frame.assign(detail=f"over {TRANSFORMER}, batch {batch}"), ratio.log)
+    return Estimates(ratio.frame.assign(detail=f"over {TRANSFORMER}, batch {batch}"), ratio.log)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from report.evidence import Data, MissingSourceError
-from report.formula import Formula, assumed, documented
+from report.data.dataset import Dataset, MissingSourceError
+from report.derivations import Formula, assumed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
 from report.quantities import quantity
 from report.quantities.prices import hourly
-from report.worked import Derived, Work, derive
 
 _ELECTRICITY = (
     "electricity-industrial.usd_per_kwh",
@@ -56,7 +56,7 @@ HOURS = Formula(
     says="To hire a GPU is cheaper than to buy it up to {value} of use ({labels})",
     formulas=(HOURS,),
 )
-def break_even_hours(data: Data) -> Derived:
+def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use at which buying costs the same as hiring, electricity included.
 
     Price per GPU over the hourly price of one less what its power costs. People, room, spares and resale are left
@@ -73,7 +73,7 @@ def break_even_hours(data: Data) -> Derived:
     return derive(works)
 
 
-def _bought(one: Bought, data: Data) -> Work:
+def _bought(one: Bought, data: Dataset) -> Work:
     price = documented(data, one.price)
     inputs = {
         "P": price,
@@ -111,7 +111,7 @@ SERVE = Formula(
     says="Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})",
     formulas=(SERVE,),
 )
-def break_even_days(data: Data) -> Derived:
+def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
 
     GPU hours of DeepSeek-V3's training over those of a day of its service, the same kind of GPU on both sides, so that

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, computed, documented
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, computed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
 from report.quantities import quantity
 from report.quantities.cpu_servers import BY_BERT, CORES, OWN_RATES, PRICED_RATES, SIZE, Rate, Server, Symbols, servers
 from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
-from report.worked import Derived, Work, derive
 
 LARGEST = "llama31-405b"
 # The time that the third article gives the run, and that of the claim about feasibility.
@@ -57,7 +57,7 @@ RELATION = Formula(
 )  # fmt: skip
 
 
-def run_flop(data: Data, prefix: str) -> Input:
+def run_flop(data: Dataset, prefix: str) -> Input:
     """Operations of a published run."""
     if prefix == LARGEST:
         return documented(data, f"{prefix}.training_flop")
@@ -70,7 +70,7 @@ def _days(span: int) -> Input:
     return assumed(float(span), "d", "the time that is asked for")
 
 
-def _largest(data: Data) -> dict[str, Any]:
+def _largest(data: Dataset) -> dict[str, Any]:
     run = next(run for run in RUNS if run.id == LARGEST)
     return {"run": run.name, "parameters": data.figure(f"{LARGEST}.parameters")}
 
@@ -88,7 +88,7 @@ _LABELS = ("server", "evidence", "by", "run", "parameters")
     says="It takes {value} to train a published model in 90 days ({labels})",
     formulas=tuple(NEEDED.values()),
 )
-def servers_for_90_days(data: Data) -> Derived:
+def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
     6 x parameters x tokens over rate and time. measured: servers of SERVER_CORES cores like those of a node, at the
@@ -104,7 +104,7 @@ def servers_for_90_days(data: Data) -> Derived:
     return derive(works).with_beside(*table(data, servers(data, priced=True)))
 
 
-def table(data: Data, kinds: Sequence[Server]) -> list[tuple[str, str, Derived]]:
+def table(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
     """What the largest run would take on each kind of server: the numbers of the claims' other words."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
@@ -115,24 +115,24 @@ def table(data: Data, kinds: Sequence[Server]) -> list[tuple[str, str, Derived]]
     ]
 
 
-def _servers_for(data: Data, kinds: Sequence[Server], span: int) -> Iterator[Work]:
+def _servers_for(data: Dataset, kinds: Sequence[Server], span: int) -> Iterator[Work]:
     flop, labels = run_flop(data, LARGEST), {**_largest(data), "days": span}
     for one in kinds:
         yield one.work(SERVERS, labels, F=flop, d=_days(span))
 
 
-def _power_for(data: Data, kinds: Sequence[Server], span: int) -> Iterator[Work]:
+def _power_for(data: Dataset, kinds: Sequence[Server], span: int) -> Iterator[Work]:
     flop, labels = run_flop(data, LARGEST), {**_largest(data), "days": span}
     for one in kinds:
         yield one.work(POWER, labels, F=flop, d=_days(span), e=assumed(1000.0, "W", _WATTS, 500.0, 2000.0))
 
 
-def _time(data: Data, kinds: Sequence[Server]) -> Derived:
+def _time(data: Dataset, kinds: Sequence[Server]) -> DerivedEstimates:
     flop, gpus = run_flop(data, LARGEST), documented(data, f"{LARGEST}.gpus")
     return derive([one.work(TIME, _largest(data), F=flop, n=gpus) for one in kinds])
 
 
-def _cost(data: Data, kinds: Sequence[Server]) -> Derived:
+def _cost(data: Dataset, kinds: Sequence[Server]) -> DerivedEstimates:
     flop = run_flop(data, LARGEST)
     return derive([one.work(COST, _largest(data), F=flop, p=one.price) for one in kinds if one.price is not None])
 
@@ -146,7 +146,7 @@ def _cost(data: Data, kinds: Sequence[Server]) -> Derived:
     says="The largest run takes {value} ({labels})",
     formulas=tuple(SERVERS.values()),
 )
-def cluster_servers(data: Data) -> Derived:
+def cluster_servers(data: Dataset) -> DerivedEstimates:
     """Servers that can be hired, on which Llama 3.1 405B would be trained in 54 or in 90 days."""
     kinds = servers(data, priced=True)
     return derive([work for span in SPANS for work in _servers_for(data, kinds, span)])
@@ -161,7 +161,7 @@ def cluster_servers(data: Data) -> Derived:
     says="The largest run takes as many servers as it had GPUs {value} ({labels})",
     formulas=tuple(TIME.values()),
 )
-def cluster_days(data: Data) -> Derived:
+def cluster_days(data: Dataset) -> DerivedEstimates:
     """Days of training Llama 3.1 405B on as many servers as Meta had GPUs."""
     return _time(data, servers(data, priced=True))
 
@@ -175,7 +175,7 @@ def cluster_days(data: Data) -> Derived:
     says="The largest run takes {value} ({labels})",
     formulas=tuple(POWER.values()),
 )
-def cluster_power(data: Data) -> Derived:
+def cluster_power(data: Dataset) -> DerivedEstimates:
     """Power of the servers of `cluster.servers`, at an assumed power of one; cooling comes on top."""
     kinds = servers(data, priced=True)
     return derive([work for span in SPANS for work in _power_for(data, kinds, span)])
@@ -190,7 +190,7 @@ def cluster_power(data: Data) -> Derived:
     says="The largest run takes {value} ({labels})",
     formulas=tuple(COST.values()),
 )
-def cluster_cost(data: Data) -> Derived:
+def cluster_cost(data: Dataset) -> DerivedEstimates:
     """Server hours of training Llama 3.1 405B by their hourly price, whatever their number."""
     return _cost(data, servers(data, priced=True))
 
@@ -204,7 +204,7 @@ def cluster_cost(data: Data) -> Derived:
     says="On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})",
     formulas=(*RATIO.values(), RELATION),
 )
-def cost_ratio(data: Data) -> Derived:
+def cost_ratio(data: Dataset) -> DerivedEstimates:
     """Cost of training Llama 3.1 405B on servers without GPUs over that of its GPU hours, both by the hour.
 
     measured, documented, rated as in `ladder.servers_for_90_days`, of servers as they are priced. documented stands
@@ -227,13 +227,13 @@ def cost_ratio(data: Data) -> Derived:
     return _told_apart(derive(works)).with_beside(*table(data, kinds))
 
 
-def _gpu_price(data: Data) -> Input:
+def _gpu_price(data: Dataset) -> Input:
     entry = data.entry(f"{GPU_MACHINE}.usd_per_hour")
     what = f"{entry['subject']}, on demand, us-east-1, {entry['date']}; beside it {OTHER_GPU_MACHINE}"
     return documented(data, f"{GPU_MACHINE}.usd_per_hour", [f"{OTHER_GPU_MACHINE}.usd_per_hour"], what=what)
 
 
-def _told_apart(cells: Derived) -> Derived:
+def _told_apart(cells: DerivedEstimates) -> DerivedEstimates:
     """Two ways to read one source are cells of their own."""
     by = ["relation to GPUs" if work.formula is RELATION else "operations" for work in cells.works]
     return cells.label(by=by)

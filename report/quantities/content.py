@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.cells import Cells
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
 from report.quantities import quantity
 
 _LABELS = ("content", "dtype", "backend", "threads", "shape", "m", "n", "k")
@@ -11,12 +11,12 @@ _LABELS = ("content", "dtype", "backend", "threads", "shape", "m", "n", "k")
 BASE = "normal"
 
 
-def of(data: Data, what: str) -> Cells:
+def of(data: Dataset, what: str) -> Estimates:
     """What is compared: the rate in FLOP/s, or the power in W."""
     return data.readings("content", "power_w") if what == "power" else data.summary("content", value="flop_per_s")
 
 
-def _against_base(cells: Cells) -> Cells:
+def _against_base(cells: Estimates) -> Estimates:
     """Each content over the base on the same device, library, format, threads and shape."""
     if not len(cells):
         return cells
@@ -33,7 +33,7 @@ def _against_base(cells: Cells) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data",
 )
-def speed_ratio(data: Data) -> Cells:
+def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
     return _against_base(of(data, "rate"))
 
@@ -45,7 +45,7 @@ def speed_ratio(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes",
 )
-def power_ratio(data: Data) -> Cells:
+def power_ratio(data: Dataset) -> Estimates:
     """Median power on some content over that on random normal data; no cell where no counter tells it.
 
     A round's power is the median over the later half of its samples; rounds are the unit

@@ -24,12 +24,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report import stats
-from report.cells import Cells, together
-from report.evidence import Data, once
+from report import statistics
+from report.data.dataset import Dataset, once
+from report.data.summary import POINT
+from report.estimates import Estimates, merged
+from report.formatting import exactly
 from report.quantities import quantity
-from report.summary import POINT
-from report.wording import exactly
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
@@ -49,25 +49,25 @@ Series = list[tuple[dict[str, Any], Floats, list[Floats]]]
 
 
 @once
-def seeds(data: Data, metric: str) -> pd.DataFrame:
-    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), behind and value, the mean over rounds."""
+def seeds(data: Dataset, metric: str) -> pd.DataFrame:
+    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value, the mean over rounds."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     wanted = (samples["metric"] == metric) & (samples["status"] == "ok")
     if not wanted.any():
-        return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value", "behind"])
+        return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value", "source_rows"])
     rows = samples.loc[wanted, [*POINT, "sample", "value"]]
     mean = rows.groupby([*POINT, "sample"], sort=True)["value"].mean().reset_index()
     first = ~mean.duplicated(POINT)
-    of_point = data.behind(mean[first])
-    behind = pd.Series([of_point[at] for at in first.cumsum() - 1], mean.index, dtype=object)
+    of_point = data.source_rows(mean[first])
+    source_rows = pd.Series([of_point[at] for at in first.cumsum() - 1], mean.index, dtype=object)
     # The same point recurs with every seed and node: each text is read once.
     codes, texts = pd.factorize(mean["params"])
     params = pd.DataFrame([json.loads(text) for text in texts]).take(codes).set_axis(mean.index)
-    return mean.assign(behind=behind).rename(columns={"sample": "seed"}).join(params.drop(columns="seeds"))
+    return mean.assign(source_rows=source_rows).rename(columns={"sample": "seed"}).join(params.drop(columns="seeds"))
 
 
 @once
-def chosen(data: Data) -> pd.DataFrame:
+def chosen(data: Dataset) -> pd.DataFrame:
     """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
     by = [*_SERIES, "batch"]
     means = seeds(data, "validation_accuracy").groupby([*by, "rate"], sort=True)["value"].mean().reset_index()
@@ -92,10 +92,10 @@ def chosen(data: Data) -> pd.DataFrame:
 
 
 @once
-def by_rule(data: Data, metric: str) -> list[tuple[dict[str, Any], Floats]]:
-    """For each batch under each rule its labels with `detail` and `behind`, and a metric's values over the seeds."""
+def by_rule(data: Dataset, metric: str) -> list[tuple[dict[str, Any], Floats]]:
+    """For each batch under each rule its labels with `detail` and `source_rows`, and a metric's values over the seeds."""
     by = [*_SERIES, "learning_rate", "batch"]
-    names = [*by, "detail", "behind"]
+    names = [*by, "detail", "source_rows"]
     runs, points = seeds(data, metric), chosen(data)
     if not len(runs) or not len(points):
         return []
@@ -111,18 +111,18 @@ def by_rule(data: Data, metric: str) -> list[tuple[dict[str, Any], Floats]]:
 
 
 def _cells(
-    rows: list[dict[str, Any]], values: list[Floats], of: Callable[[list[Floats]], stats.Estimates], log: bool
-) -> Cells:
+    rows: list[dict[str, Any]], values: list[Floats], of: Callable[[list[Floats]], statistics.PointEstimates], log: bool
+) -> Estimates:
     """Cells with the labels of `rows`, estimated from their values."""
     if not rows:
-        return Cells.empty()
+        return Estimates.empty()
     found = of(values)
     ends = {name: getattr(found, name) for name in ("estimate", "low", "high", "se", "df")}
-    return Cells(pd.DataFrame(rows).assign(**ends, n_rounds=1, n_samples=[len(one) for one in values]), log)
+    return Estimates(pd.DataFrame(rows).assign(**ends, n_rounds=1, n_samples=[len(one) for one in values]), log)
 
 
-def _means(values: list[Floats], share: bool) -> stats.Estimates:
-    return stats.on_linear_scale(values, counted=False, share=share)
+def _means(values: list[Floats], share: bool) -> statistics.PointEstimates:
+    return statistics.on_linear_scale(values, counted=False, share=share)
 
 
 @quantity(
@@ -132,7 +132,7 @@ def _means(values: list[Floats], share: bool) -> stats.Estimates:
     labels=_LABELS,
     says="On {node}, the test accuracy is {value} ({labels})",
 )
-def accuracy(data: Data) -> Cells:
+def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
     found = list(by_rule(data, "test_accuracy"))
     return _cells([row for row, _ in found], [one for _, one in found], lambda y: _means(y, True), log=False)
@@ -145,7 +145,7 @@ def accuracy(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the test accuracy spreads by {value} over seeds ({labels})",
 )
-def spread(data: Data) -> Cells:
+def spread(data: Dataset) -> Estimates:
     """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
 
     One run that fails rules a standard deviation, and the interval of one is right for normal values only.
@@ -154,7 +154,7 @@ def spread(data: Data) -> Cells:
     return _cells([row for row, _ in found], [one for _, one in found], spreads, log=False)
 
 
-def spreads(values: list[Floats]) -> stats.Estimates:
+def spreads(values: list[Floats]) -> statistics.PointEstimates:
     """Spread of each of several sets of values; the interval is Student's t for the logarithm of the mean distance.
 
     The mean distance from a set's own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n) for normal values.
@@ -166,9 +166,11 @@ def spreads(values: list[Floats]) -> stats.Estimates:
     mean = np.add.reduceat(apart, starts) / n
     se = np.sqrt(np.add.reduceat((apart - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
-        half = stats.half_width(se / mean, n - 1)
+        half = statistics.half_width(se / mean, n - 1)
     # Seeds that agree to the last image do not show that others would: there se / mean is nan.
-    return stats.Estimates(mean, mean * np.exp(-half), mean * np.exp(half), se, n - 1.0, np.zeros(len(n), dtype=bool))
+    return statistics.PointEstimates(
+        mean, mean * np.exp(-half), mean * np.exp(half), se, n - 1.0, np.zeros(len(n), dtype=bool)
+    )
 
 
 def weights(batches: Floats) -> Floats:
@@ -178,8 +180,8 @@ def weights(batches: Floats) -> Floats:
     return found
 
 
-def _series(data: Data, held: str = "epochs") -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Labels with `detail` and `behind`, batches, and the test accuracies at each, of every series with a trend.
+def _series(data: Dataset, held: str = "epochs") -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
+    """Labels with `detail` and `source_rows`, batches, and the test accuracies at each, of every series with a trend.
 
     held: what all batches of a series have in common, a key of _HELD.
     """
@@ -191,17 +193,17 @@ def _series(data: Data, held: str = "epochs") -> Iterator[tuple[dict[str, Any], 
             row = {**row, held: updates.get(tuple(row[name] for name in (*_SERIES, "batch")))}
         if len(values) >= FEWEST_SEEDS and row[held] is not None:
             key = tuple(row[name] for name in names)
-            series.setdefault(key, []).append((float(row["batch"]), values, row["behind"]))
+            series.setdefault(key, []).append((float(row["batch"]), values, row["source_rows"]))
     for key, found in series.items():
         if len(found) >= FEWEST_BATCHES:
             batches, n = [batch for batch, *_ in found], min(len(values) for _, values, _ in found)
             detail = f"batches of {min(batches):,.0f} to {max(batches):,.0f}, {n} seeds"
             labels = dict(zip(names, key, strict=True))
-            more = {"detail": detail, "behind": together(behind for *_, behind in found)}
+            more = {"detail": detail, "source_rows": merged(source_rows for *_, source_rows in found)}
             yield {**labels, **more}, np.array(batches), [values[:n] for _, values, _ in found]
 
 
-def _updates(data: Data) -> dict[tuple[Any, ...], int]:
+def _updates(data: Dataset) -> dict[tuple[Any, ...], int]:
     """How often the weights are updated in a run of every series, epochs included, and batch."""
     names = [*_SERIES, "batch"]
     counted = seeds(data, "updates").drop_duplicates(names)
@@ -216,7 +218,7 @@ def _updates(data: Data) -> dict[tuple[Any, ...], int]:
     labels=_OF_SERIES,
     says="On {node}, a batch twice as large changes the test accuracy by {value} ({labels})",
 )
-def accuracy_per_doubling(data: Data) -> Cells:
+def accuracy_per_doubling(data: Dataset) -> Estimates:
     """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
 
     A straight line says whether accuracy rises or falls with the batch on the whole, not how it does.
@@ -231,13 +233,13 @@ def accuracy_per_doubling(data: Data) -> Cells:
     labels=_AT_EQUAL_UPDATES,
     says="On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})",
 )
-def accuracy_per_doubling_of_equal_updates(data: Data) -> Cells:
+def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
     images, and take longer."""
     return _slopes(list(_series(data, "updates")))
 
 
-def _slopes(found: Series) -> Cells:
+def _slopes(found: Series) -> Estimates:
     slopes = [weights(batches) @ np.array(values) for _, batches, values in found]
     return _cells([row for row, *_ in found], slopes, lambda y: _means(y, False), log=False)
 
@@ -249,7 +251,7 @@ def _slopes(found: Series) -> Cells:
     labels=_OF_SERIES,
     says="On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})",
 )
-def spread_per_doubling(data: Data) -> Cells:
+def spread_per_doubling(data: Dataset) -> Estimates:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
     return _slopes_of_spreads(list(_series(data)))
 
@@ -262,18 +264,18 @@ def spread_per_doubling(data: Data) -> Cells:
     says="On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
     "seeds by {value} ({labels})",
 )
-def spread_per_doubling_of_equal_updates(data: Data) -> Cells:
+def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
     return _slopes_of_spreads(list(_series(data, "updates")))
 
 
-def _slopes_of_spreads(found: Series) -> Cells:
+def _slopes_of_spreads(found: Series) -> Estimates:
     if not found:
-        return Cells.empty()
+        return Estimates.empty()
     slopes = slopes_of_spreads([batches for _, batches, _ in found], [values for *_, values in found])
     counts = [{"n_rounds": 1, "n_samples": len(values[0])} for *_, values in found]
     rows = [{**row, **slope, **n} for (row, *_), slope, n in zip(found, slopes, counts, strict=True)]
-    return Cells(pd.DataFrame(rows), log=False)
+    return Estimates(pd.DataFrame(rows), log=False)
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
@@ -309,7 +311,7 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
     labels=_LABELS,
     says="On {node}, training takes {value} to the target accuracy ({labels})",
 )
-def time_to_target_s(data: Data) -> Cells:
+def time_to_target_s(data: Dataset) -> Estimates:
     """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
     shares = seeds(data, "reached_share").merge(chosen(data), on=[*_SERIES, "batch", "rate"])
     all_of_them = {
@@ -324,7 +326,7 @@ def time_to_target_s(data: Data) -> Cells:
     rows, values = [row for row, _ in found], [one for _, one in found]
     # What one machine's times vary by says nothing of another's.
     places = np.unique([f"{row['node']} {row['device']}" for row in rows], return_inverse=True)[1]
-    return _cells(rows, values, lambda each: stats.on_log_scale(each, places), log=True)
+    return _cells(rows, values, lambda each: statistics.on_log_scale(each, places), log=True)
 
 
 @quantity(
@@ -334,7 +336,7 @@ def time_to_target_s(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})",
 )
-def noise_scale(data: Data) -> Cells:
+def noise_scale(data: Dataset) -> Estimates:
     """Simple noise scale where the target is reached: variance of one image's gradient over the mean's square.
 
     The batch at which both are equal; far above it a larger batch hardly makes a better step. Ratio of
@@ -349,7 +351,7 @@ def noise_scale(data: Data) -> Cells:
         square = below[key][1] if key in below else np.array([])
         if len(variance) == len(square) >= FEWEST_SEEDS and variance.sum() > 0:
             rows.append({**row, **log_ratio_of_means(variance, square), "n_rounds": 1, "n_samples": len(variance)})
-    return Cells.from_estimates(pd.DataFrame(rows)) if rows else Cells.empty()
+    return Estimates.from_estimates(pd.DataFrame(rows)) if rows else Estimates.empty()
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.architecture import counted
 
@@ -18,7 +18,7 @@ _PASSES = {"training": "step_flop", "inference": "forward_flop"}
     labels=("model", "of"),
     says="Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})",
 )
-def flop_per_parameter_token(data: Data) -> Cells:
+def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.
 
     of: training (a step) or inference (a forward pass). Parameters with those of embeddings, which are
@@ -26,5 +26,5 @@ def flop_per_parameter_token(data: Data) -> Cells:
     """
     parameters, length = counted(data, "parameters"), counted(data, "length")
     if not len(parameters) or not len(length):
-        return Cells.empty()
+        return Estimates.empty()
     return concat([counted(data, metric).label(of=name) / parameters / length for name, metric in _PASSES.items()])

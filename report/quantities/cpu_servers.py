@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, computed, documented, measured
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, computed, documented, measured
+from report.derived_estimates import Work
 from report.quantities.derived import six, utilisation
 from report.quantities.train_hours import best_rates
-from report.worked import Work
 
 # Of the server that the third article speaks of (W15).
 SERVER_CORES = 128
@@ -87,7 +87,7 @@ class Server:
         return Work({**self.labels, **more}, formulas[self.evidence], {**self.inputs, **inputs}, self.detail)
 
 
-def price_per_hour(data: Data, machine: str, beside: tuple[str, ...] = ()) -> Input:
+def price_per_hour(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
     """Hourly price of a machine, with place and date; beside: machines that could stand in its place."""
     name = f"aws-{machine}.usd_per_hour"
     entry = data.entry(name)
@@ -95,7 +95,7 @@ def price_per_hour(data: Data, machine: str, beside: tuple[str, ...] = ()) -> In
     return documented(data, name, [f"aws-{other}.usd_per_hour" for other in beside], what=what)
 
 
-def size_of(data: Data, machine: str, vendor: str) -> dict[str, Input]:
+def size_of(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
     """Virtual CPUs of a machine, and how many cores each is."""
     whole = vendor == "AuthenticAMD"
     cores = assumed(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
@@ -107,7 +107,7 @@ def _kept() -> Input:
     return assumed(1.0, "1", why, 0.25, 1.0)
 
 
-def _bert(data: Data) -> dict[str, Input]:
+def _bert(data: Dataset) -> dict[str, Input]:
     layers, width = (data.figure(f"bert-large.{name}") for name in ("layers", "width"))
     blocks = computed(
         data, ["bert-large.layers", "bert-large.width"], 12 * layers * width**2, "1", "12 x layers x width^2"
@@ -122,11 +122,11 @@ def _bert(data: Data) -> dict[str, Input]:
     }
 
 
-def _rated(data: Data) -> dict[str, Input]:
+def _rated(data: Dataset) -> dict[str, Input]:
     return {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
 
 
-def _cores_of(data: Data) -> Input:
+def _cores_of(data: Dataset) -> Input:
     cores = 2 * data.figure("xeon-8480plus.cores")
     return computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
 
@@ -140,7 +140,7 @@ def _instructions(cpu: Mapping[str, Any]) -> str:
     return "its own instructions"
 
 
-def measured_servers(data: Data, priced: bool) -> Iterator[Server]:
+def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
     rates = best_rates(data)
     rates = rates.only(family="transformer", device="cpu") if len(rates) else rates
@@ -170,7 +170,7 @@ def measured_servers(data: Data, priced: bool) -> Iterator[Server]:
         yield Server({**named, "evidence": "measured", "server": server}, "measured", inputs, price, detail)
 
 
-def known_servers(data: Data, priced: bool) -> Iterator[Server]:
+def known_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """The servers of MLPerf's cluster: at the rate that is documented, and as rated. Raises MissingSourceError."""
     machine, beside = PRICED["GenuineIntel"]
     size = {**size_of(data, machine, "GenuineIntel"), "c": _cores_of(data)} if priced else {}
@@ -187,5 +187,5 @@ def known_servers(data: Data, priced: bool) -> Iterator[Server]:
         yield Server(labels, evidence, {**inputs, **size}, price, detail)
 
 
-def servers(data: Data, priced: bool) -> list[Server]:
+def servers(data: Dataset, priced: bool) -> list[Server]:
     return [*measured_servers(data, priced), *known_servers(data, priced)]

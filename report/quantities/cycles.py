@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.cells import Cells
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
 from report.quantities import gemm, quantity
 
 
@@ -13,7 +13,7 @@ from report.quantities import gemm, quantity
     needs={"experiments": ["clock"], "device": "cpu"},
     says="On {node}, one busy core runs at {value}",
 )
-def clock_rate(data: Data) -> Cells:
+def clock_rate(data: Dataset) -> Estimates:
     """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
 
     No counter is read: those of virtual machines show a nominal clock or none.
@@ -29,12 +29,12 @@ def clock_rate(data: Data) -> Cells:
     labels=("dtype", "threads"),
     says="On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core",
 )
-def mac_per_cycle(data: Data) -> Cells:
+def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
 
     The clock is that of one busy core; with several at work it may be lower, and the quantity then counts too few.
     """
     rates, clocks = gemm.peak(data, "fma"), gemm.clock(data)
     if not len(rates) or not len(clocks):
-        return Cells.empty()
+        return Estimates.empty()
     return rates.scaled_by(1 / rates.frame["threads"].astype(float)) / 2 / clocks

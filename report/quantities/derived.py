@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, computed, documented
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, computed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
 from report.quantities import quantity
-from report.worked import Derived, Work, derive
 
 _MODEL = "llama31-405b"
 
@@ -20,7 +20,7 @@ def six() -> Input:
     return assumed(6.0, "FLOP", SIX)
 
 
-def utilisation(data: Data, spans: bool = True) -> Input:
+def utilisation(data: Dataset, spans: bool = True) -> Input:
     """Share of the rated peak that Llama 3.1 405B's training kept; the middle is the geometric mean of the ends."""
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
@@ -38,7 +38,7 @@ GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": 
     says="By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs",
     formulas=(GPU_HOURS,),
 )
-def days_from_gpu_hours(data: Data) -> Derived:
+def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
     """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
     # Part of the run used half of the GPUs, says the paper.
     gpus = data.figure(f"{_MODEL}.gpus")
@@ -70,7 +70,7 @@ FLOP_DAYS = Formula(
     says="By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs",
     formulas=(FLOP_DAYS,),
 )
-def days_from_flop(data: Data) -> Derived:
+def days_from_flop(data: Dataset) -> DerivedEstimates:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
     low and high are at the highest and lowest reported utilisation, the estimate
@@ -106,7 +106,7 @@ LAYER = Formula(
     says="One layer of Llama 3.1 405B does {value} per token",
     formulas=(LAYER,),
 )
-def layer_mac_per_token(data: Data) -> Derived:
+def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
     Gate, up and down of the feed-forward part; queries and output; keys and
@@ -135,7 +135,7 @@ PRODUCT = Formula(
     says="The product of two 1,000 x 1,000 matrices takes {value}",
     formulas=(PRODUCT,),
 )
-def product1000_mac(_: Data) -> Derived:
+def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""
     inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
     return derive([Work({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
@@ -20,7 +20,7 @@ _IDLE = ("load", "extent", "dtype", "backend", "threads")
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 
-def joules(data: Data, experiment: str, per: str = "") -> Cells:
+def joules(data: Dataset, experiment: str, per: str = "") -> Estimates:
     """Energy in J of one call of each point of an experiment, or of one of its FLOP or bytes.
 
     Power times time only for devices that have no counter.
@@ -33,7 +33,7 @@ def joules(data: Data, experiment: str, per: str = "") -> Cells:
     return concat([counted, added])
 
 
-def least(cells: Cells, by: Sequence[str]) -> Cells:
+def least(cells: Estimates, by: Sequence[str]) -> Estimates:
     """The cell of each group that takes least; among near ties the choice biases the estimate downward a little."""
     if not len(cells):
         return cells
@@ -48,7 +48,7 @@ def least(cells: Cells, by: Sequence[str]) -> Cells:
     labels=("experiment", "load", "shape", "dtype", "backend", "threads"),
     says="On {node}, a floating-point operation of a matrix product takes {value} ({labels})",
 )
-def per_flop(data: Data) -> Cells:
+def per_flop(data: Dataset) -> Estimates:
     """Joules over floating-point operations of matrix products: those of `gemm`, and those under sustained load."""
     short, long = joules(data, "gemm", "flop"), joules(data, "sustained", "flop")
     if len(short):
@@ -67,7 +67,7 @@ def per_flop(data: Data) -> Cells:
     labels=("experiment", "op", "footprint", "dtype", "backend", "threads"),
     says="On {node}, a byte moved to or from memory takes {value} ({labels})",
 )
-def per_byte(data: Data) -> Cells:
+def per_byte(data: Dataset) -> Estimates:
     """Joules over bytes as STREAM counts them, at footprints of at least four times the last-level cache.
 
     Those of `bandwidth`, and those of its triad under sustained load.
@@ -89,7 +89,7 @@ def per_byte(data: Data) -> Cells:
     needs={"experiments": ["sustained"], "device": "any"},
     says="On {node}, the device draws {value} with nothing to do",
 )
-def idle_power(data: Data) -> Cells:
+def idle_power(data: Dataset) -> Estimates:
     """Median power of a device that is held open and does nothing, a second or two after work."""
     cells = data.readings("sustained", "power_w")
     return cells.only(load="idle").without(*_IDLE) if len(cells) else cells
@@ -102,7 +102,7 @@ def idle_power(data: Data) -> Cells:
     labels=("dtype",),
     says="On {node}, the GPU spends {value} times the CPU's energy on a floating-point operation ({labels})",
 )
-def gpu_over_cpu(data: Data) -> Cells:
+def gpu_over_cpu(data: Dataset) -> Estimates:
     """Joules per floating-point operation of a GPU over those of its host, each by the library and shape with least."""
     cells = least(per_flop(data), ["node", "device", "dtype"])
     return _over(cells, "gpu", "cpu", "dtype")
@@ -115,7 +115,7 @@ def gpu_over_cpu(data: Data) -> Cells:
     labels=("model", "batch"),
     says="On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})",
 )
-def training_ratio(data: Data) -> Cells:
+def training_ratio(data: Dataset) -> Estimates:
     """Joules of a training step on the CPU over those on a GPU, each by the library, format and threads with least.
 
     What the host draws while its GPU works is in neither: the ratio is that of the two devices.
@@ -124,13 +124,13 @@ def training_ratio(data: Data) -> Cells:
     return _over(cells, "cpu", "gpu", "model", "batch")
 
 
-def _over(cells: Cells, above: str, below: str, *labels: str) -> Cells:
+def _over(cells: Estimates, above: str, below: str, *labels: str) -> Estimates:
     """Cells of one kind of device over those of another; the label `device` is the GPU's, `detail` has both methods."""
     if not len(cells):
         return cells
     sides = {kind: cells.only(device=kind) for kind in ("cpu", "gpu")}
     if not all(map(len, sides.values())):
-        return Cells.empty()
+        return Estimates.empty()
     how = "; ".join(f"{kind.upper()}: {', '.join(sorted(set(side.frame['detail'])))}" for kind, side in sides.items())
     sides = {"cpu": sides["cpu"].by("node", *labels), "gpu": sides["gpu"].by("node", "device", *labels)}
     return (sides[above] / sides[below]).label(detail=how)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from report import stats
-from report.cells import Cells, kind_of
-from report.evidence import Data
+from report import statistics
+from report.data.dataset import Dataset
+from report.data.summary import POINT
+from report.estimates import Estimates, device_kind
+from report.formatting import count, several
 from report.quantities import quantity
-from report.summary import POINT
-from report.wording import count, several
 
 _LABELS = ("dtype", "backend")
 _GROUP = ["node", "device", "dtype", "backend"]
@@ -20,7 +20,7 @@ _GROUP = ["node", "device", "dtype", "backend"]
 _NOT_TRIED = ("skipped",)
 
 
-def outcomes(data: Data) -> pd.DataFrame:
+def outcomes(data: Dataset) -> pd.DataFrame:
     """One row for every model, device, format and library in every round: status, reason, and whether it agrees.
 
     The reference is left out where it is compared with itself. A model that was measured in several ways agrees
@@ -42,7 +42,7 @@ def outcomes(data: Data) -> pd.DataFrame:
     return found[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
 
 
-def _shares(data: Data, kind: str) -> Cells:
+def _shares(data: Dataset, kind: str) -> Estimates:
     """Share of the models that agree, by device, format and library; rounds are the unit.
 
     A format or library that a device lacks altogether gives no cell.
@@ -54,18 +54,18 @@ def _shares(data: Data, kind: str) -> Cells:
     values = []
     for key, tried in found.groupby(_GROUP, sort=True):
         labels = dict(zip(_GROUP, key, strict=True))
-        if kind_of(str(labels["device"])) != kind or (tried["status"] == "unsupported").all():
+        if device_kind(str(labels["device"])) != kind or (tried["status"] == "unsupported").all():
             continue
         rounds = tried.groupby("round")["agrees"].mean()
-        behind = tuple(sorted(own.index[places[key]].tolist()))
-        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried), "behind": behind}
+        source_rows = tuple(sorted(own.index[places[key]].tolist()))
+        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried), "source_rows": source_rows}
         rows.append({**labels, **counted})
         values.append(rounds.to_numpy(float))
     if not rows:
-        return Cells.empty()
-    estimates = stats.on_linear_scale(values, counted=True, share=True)
+        return Estimates.empty()
+    estimates = statistics.on_linear_scale(values, counted=True, share=True)
     ends = {name: getattr(estimates, name) for name in ("estimate", "low", "high", "se", "df")}
-    return Cells(pd.DataFrame(rows).assign(**ends), log=False)
+    return Estimates(pd.DataFrame(rows).assign(**ends), log=False)
 
 
 def _told(tried: pd.DataFrame) -> str:
@@ -85,7 +85,7 @@ def _told(tried: pd.DataFrame) -> str:
     labels=_LABELS,
     says="On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
 )
-def models_that_agree(data: Data) -> Cells:
+def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
 
     One that fails, or whose losses leave the tolerance, counts against it. The models are the study's, not a
@@ -101,6 +101,6 @@ def models_that_agree(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
 )
-def backends_that_agree(data: Data) -> Cells:
+def backends_that_agree(data: Dataset) -> Estimates:
     """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""
     return _shares(data, "cpu")

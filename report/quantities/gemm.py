@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from report.cells import Cells, concat, kind_of
-from report.evidence import SETTLED, Data
+from report.data.dataset import SETTLED, Dataset
+from report.data.summary import POINT
+from report.estimates import Estimates, concat, device_kind
 from report.quantities import quantity
-from report.summary import POINT
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
@@ -19,20 +19,18 @@ METRICS = {"time": "{}", "graph_time": "{} graph"}
 _SEARCH = ["node", "device", "backend", "dtype", "m", "n", "k", "span"]
 
 
-def with_best(cells: Cells) -> Cells:
+def with_best(cells: Estimates) -> Estimates:
     """Cells per shape and library, and beside them the best shape of each library and the best of all.
 
     An aggregate bears the label `best`, which a scope has to ask for.
     """
-    if not len(cells):
-        return cells
     cells = _shaped(cells)
     per_library = cells.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
     of_all = cells.best(_POINT, of=["backend", "shape"]).label(backend="best", shape="best")
     return concat([cells, per_library, of_all])
 
 
-def rate(data: Data) -> Cells:
+def rate(data: Dataset) -> Estimates:
     """Product rates in FLOP/s (2*m*n*k over the time of one product), with the best of each point.
 
     A product in a graph has a cell of its own, under its library's name and `graph`; the
@@ -42,31 +40,25 @@ def rate(data: Data) -> Cells:
     return with_best(each_rate(data, "gemm"))
 
 
-def each_rate(data: Data, experiment: str) -> Cells:
+def each_rate(data: Dataset, experiment: str) -> Estimates:
     """FLOP/s of every point of an experiment, called one by one and, where that was measured, in a graph."""
     return _each([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
 
 
-def _each(found: Sequence[Cells]) -> Cells:
+def _each(found: Sequence[Estimates]) -> Estimates:
     """Cells by metric, in the order of METRICS, with the library's name as it is there."""
-    named = [
-        cells.label(backend=[name.format(backend) for backend in cells.frame["backend"]])
-        for cells, name in zip(found, METRICS.values(), strict=True)
-        if len(cells)
-    ]
-    return concat(named)
+    named = zip(found, METRICS.values(), strict=True)
+    return concat([cells.label(backend=[name.format(one) for one in cells["backend"]]) for cells, name in named])
 
 
-def clock(data: Data) -> Cells:
+def clock(data: Dataset) -> Estimates:
     """Cycles per second of one core by node: the fastest chain, for slower ones were disturbed or throttled."""
-    cells = data.summary("clock", metric="clock")
-    return cells.only(device="cpu").best(["node"]) if len(cells) else cells
+    return data.summary("clock", metric="clock").only(device="cpu").best(["node"])
 
 
-def peak(data: Data, kernel: str) -> Cells:
+def peak(data: Dataset, kernel: str) -> Estimates:
     """Peak FMA rate in FLOP/s by node, device, dtype and threads, measured by the project's own kernel."""
-    cells = data.summary("peak", value="flop_per_s")
-    return cells.only(kernel=kernel).best(_POINT) if len(cells) else cells
+    return data.summary("peak", value="flop_per_s").only(kernel=kernel).best(_POINT)
 
 
 @quantity(
@@ -76,7 +68,7 @@ def peak(data: Data, kernel: str) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) runs at {value}",
 )
-def gemm_rate(data: Data) -> Cells:
+def gemm_rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
     return rate(data)
 
@@ -88,18 +80,14 @@ def gemm_rate(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) retires {value} per core",
 )
-def mac_per_cycle_per_core(data: Data) -> Cells:
+def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
     The clock is that of one busy core; with all cores busy it may be lower, and
     the quantity then counts too few. Needs gemm on the CPU and clock on the same node.
     """
-    rates, clocks = rate(data), clock(data)
-    if not len(rates) or not len(clocks):
-        return Cells.empty()
-    rates = rates.only(device="cpu")
-    per_core = rates.scaled_by(1 / rates.frame["threads"].astype(float))
-    return per_core / 2 / clocks
+    rates = rate(data).only(device="cpu")
+    return rates.scaled_by(1 / rates.numbers("threads")) / 2 / clock(data)
 
 
 @quantity(
@@ -109,28 +97,26 @@ def mac_per_cycle_per_core(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) retires {value} on the whole device",
 )
-def mac_per_cycle(data: Data) -> Cells:
+def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle by all of a device's cores at work together.
 
     On a CPU rate / 2 / clock, the clock as measured on the same node. On a GPU
     m*n*k / (time * clock) sample by sample, the clock as its counter showed it beside the
     sample: what lowers the clock in a round lowers the rate with it, and not their ratio.
     """
-    parts = [with_best(_each([_by_counter(data, metric) for metric in METRICS]))]
-    rates, clocks = rate(data), data.summary("clock", metric="clock")
-    if len(rates) and len(clocks):
-        parts.append(rates.only(device="cpu") / 2 / clocks.best(["node", "device"]))
-    return concat(parts)
+    on_gpus = with_best(_each([_by_counter(data, metric) for metric in METRICS]))
+    clocks = data.summary("clock", metric="clock").best(["node", "device"])
+    return concat([on_gpus, rate(data).only(device="cpu") / 2 / clocks])
 
 
-def _by_counter(data: Data, metric: str) -> Cells:
+def _by_counter(data: Dataset, metric: str) -> Estimates:
     """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
     samples = data.samples("gemm")
     read = samples[
         (samples["experiment"] == "gemm")
         & (samples["metric"] == metric)
         & (samples["status"] == "ok")
-        & (samples["device"].map(kind_of) == "gpu")
+        & (samples["device"].map(device_kind) == "gpu")
         & (samples["clock_mhz"] > 0)
     ]
     read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
@@ -145,7 +131,7 @@ def _by_counter(data: Data, metric: str) -> Cells:
     labels=("dtype", "backend", "shape", "m", "n", "k"),
     says="On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph",
 )
-def graph_gain(data: Data) -> Cells:
+def graph_gain(data: Dataset) -> Estimates:
     """Time of a product that the host starts, one after the other, over its time in a captured graph.
 
     What is above 1 is the host's: PyTorch's own work and the launch of the kernel. Measured
@@ -161,7 +147,7 @@ def graph_gain(data: Data) -> Cells:
     labels=("dtype", "threads", "backend", "shape", "batch", "m", "n", "k"),
     says="On {node}, a batch of matrix products ({labels}) runs at {value}",
 )
-def batched_rate(data: Data) -> Cells:
+def batched_rate(data: Dataset) -> Estimates:
     """Rate of batch*2*m*n*k FLOP in one call, and in a graph."""
     return _shaped(each_rate(data, "batched"))
 
@@ -173,19 +159,16 @@ def batched_rate(data: Data) -> Cells:
     labels=("dtype", "backend", "m", "n", "k", "span"),
     says="On {node}, the fastest matrix product that a search found ({labels}) runs at {value}",
 )
-def achievable_rate(data: Data) -> Cells:
+def achievable_rate(data: Dataset) -> Estimates:
     """Rate of the product whose shape a search around (m, n, k) found, anew in every round; `detail` names it.
 
     The samples are others than those by which the shape was chosen.
     """
-    rates = data.summary("gemm-search", "rate")
-    if not len(rates):
-        return rates
-    ended = _found(data)
-    return rates.label(detail=[" or ".join(ended[tuple(place)]) for place in rates.frame[_SEARCH].to_numpy()])
+    rates, ended = data.summary("gemm-search", "rate"), _found(data)
+    return rates.label(detail=[" or ".join(ended[place]) for place in rates.rows(*_SEARCH)])
 
 
-def _found(data: Data) -> dict[tuple[Any, ...], list[str]]:
+def _found(data: Dataset) -> dict[tuple[Any, ...], list[str]]:
     """The shapes that the rounds of each search ended at."""
     samples = data.samples("gemm-search")
     sides = {f"best_{name}": name for name in ("m", "n", "k")}
@@ -202,11 +185,9 @@ def _found(data: Data) -> dict[tuple[Any, ...], list[str]]:
     return {key: sorted(shapes) for key, shapes in found.items()}
 
 
-def _shaped(cells: Cells) -> Cells:
+def _shaped(cells: Estimates) -> Estimates:
     """The cells with their m, n and k as one label."""
-    if not len(cells):
-        return cells
-    return cells.label(shape=[f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)])
+    return cells.label(shape=[f"{m}x{n}x{k}" for m, n, k in cells.rows("m", "n", "k")])
 
 
 @quantity(
@@ -217,10 +198,9 @@ def _shaped(cells: Cells) -> Cells:
     says="On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units",
     ceiling=1.0,
 )
-def peak_share(data: Data) -> Cells:
+def peak_share(data: Dataset) -> Estimates:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
-    rates, ceiling = rate(data), peak(data, "fma")
-    return rates.only(device="cpu") / ceiling if len(rates) and len(ceiling) else Cells.empty()
+    return rate(data).only(device="cpu") / peak(data, "fma")
 
 
 @quantity(
@@ -230,9 +210,6 @@ def peak_share(data: Data) -> Cells:
     labels=("dtype", "threads"),
     says="On {node}, plain scalar code without vector instructions ({labels}) retires {value} on one core",
 )
-def scalar_mac_per_cycle(data: Data) -> Cells:
+def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
-    rates, clocks = peak(data, "scalar_fma"), clock(data)
-    if not len(rates) or not len(clocks):
-        return Cells.empty()
-    return rates.only(threads=1) / 2 / clocks
+    return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)

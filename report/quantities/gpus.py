@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, documented
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
+from report.formatting import several
 from report.predicted.chips import Chip, chips
 from report.predicted.roofline import STATE_TRAFFIC
 from report.quantities import quantity
 from report.quantities.several_devices import BATCH, by_model, needed_bytes
-from report.wording import several
-from report.worked import Derived, Work, derive
 
 # Seconds that a kernel takes to begin on any GPU, however fast; and kernels of a step for each operator of a forward
 # pass: one forward, about two backward.
@@ -73,12 +73,12 @@ class Step:
         return max(arithmetic, memory) + self.kernels * launch, limit
 
 
-def rated(data: Data) -> list[Chip]:
+def rated(data: Dataset) -> list[Chip]:
     """GPUs whose arithmetic, bandwidth and memory are all verified."""
     return [chip for chip in chips(data.reference) if all(name in chip.figures for name in _NEEDED)]
 
 
-def steps(data: Data) -> list[Step]:
+def steps(data: Dataset) -> list[Step]:
     """A step of every model of the study at the same batch, from what is counted of them.
 
     Bytes: what Adam reads and writes of each parameter, and what samples keep for the backward pass, in bfloat16,
@@ -108,7 +108,7 @@ def steps(data: Data) -> list[Step]:
     says="By their ratings, the fastest GPU trains {value} times as fast as the slowest ({labels})",
     formulas=(*SPREAD.values(), CANNOT),
 )
-def spread_over_gpus(data: Data) -> Derived:
+def spread_over_gpus(data: Dataset) -> DerivedEstimates:
     """Predicted time of a training step on the slowest GPU over that on the fastest, of all with verified ratings.
 
     A step of each of the study's models at a batch of 32 in bfloat16: the greater of operations over rated arithmetic
@@ -133,7 +133,7 @@ def spread_over_gpus(data: Data) -> Derived:
     return derive(works)
 
 
-def _work(labels: dict[str, Any], step: Step, slow: Chip, fast: Chip, data: Data) -> Work:
+def _work(labels: dict[str, Any], step: Step, slow: Chip, fast: Chip, data: Dataset) -> Work:
     limits = (step.seconds(slow)[1], step.seconds(fast)[1])
     formula = SPREAD[limits]
     counted = "counted by this study"

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report import groups
-from report.coded import keys
-from report.evidence import Data, once
+from report.data import groups
+from report.data.categorical import keys
+from report.data.dataset import Dataset, once
+from report.data.summary import POINT
 from report.quantities import memory
-from report.summary import POINT
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -72,14 +72,14 @@ class Kernels:
         return Kernels(**arrays, bandwidth=self.bandwidth)
 
 
-def rounds(data: Data, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
+def rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
     """The kernels of each node (or of one), device and number of threads, by round; those that every round has."""
     found: dict[tuple[str, str, int], list[Kernels]] = _all_rounds(data)
     return found if node is None else {place: kernels for place, kernels in found.items() if place[0] == node}
 
 
 @once
-def _all_rounds(data: Data) -> dict[tuple[str, str, int], list[Kernels]]:
+def _all_rounds(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     if points is None:
         return {}
@@ -96,7 +96,7 @@ def _all_rounds(data: Data) -> dict[tuple[str, str, int], list[Kernels]]:
 
 
 @once
-def _rows_behind(data: Data) -> dict[tuple[str, str, int], tuple[int, ...]]:
+def _rows_behind(data: Dataset) -> dict[tuple[str, str, int], tuple[int, ...]]:
     table = data.table
     used = table["experiment"].isin(["peak", *_KERNELS]) & ~table["backend"].isin(_LOOPS) & (table["status"] == "ok")
     rows = table.loc[used.to_numpy(bool), PLACE]
@@ -108,7 +108,7 @@ def _rows_behind(data: Data) -> dict[tuple[str, str, int], tuple[int, ...]]:
     }
 
 
-def behind(data: Data, node: str, device: str, threads: int) -> tuple[int, ...]:
+def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:
     """Numbers of the summary's rows from which the kernels of a place and what foretells them are taken."""
     return _rows_behind(data).get((node, device, threads), ())
 
@@ -146,7 +146,7 @@ class _Points:
     cached: Floats
 
 
-def _points(data: Data) -> _Points | None:
+def _points(data: Dataset) -> _Points | None:
     """Everything that was measured of kernels and ceilings; None if that is nothing."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes"]
     samples = data.samples("peak", *_KERNELS, columns=[*columns, "status"])
@@ -216,7 +216,7 @@ def is_held(what: str) -> bool:
     return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
 
 
-def _steps(data: Data, table: pd.DataFrame, whole: Mapping[str, Floats]) -> tuple[dict[str, Floats], Floats, Floats]:
+def _steps(data: Dataset, table: pd.DataFrame, whole: Mapping[str, Floats]) -> tuple[dict[str, Floats], Floats, Floats]:
     """FLOP and bytes of each point by kinds of operators; its launches; the share of its bytes from the last cache.
 
     Steps of models tell these; nan for the share where nothing does, and other kernels are one operator and a launch.

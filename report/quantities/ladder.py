@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
@@ -42,7 +42,7 @@ DEFAULT = "PyTorch as it comes"
     labels=("work", "rung", "place"),
     says="On {node}, {labels} runs at {value}",
 )
-def ladder_rate(data: Data) -> Cells:
+def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
 
     `place` counts the rungs from the bottom. The fastest library is the one measured to
@@ -59,10 +59,10 @@ def ladder_rate(data: Data) -> Cells:
     if len(steps):
         parts.append(_climb(steps.only(**STEP), ["backend"]).label(work="training step"))
     filled = [part for part in parts if len(part)]
-    return concat(filled) if filled else Cells.empty()
+    return concat(filled) if filled else Estimates.empty()
 
 
-def _climb(cells: Cells, of: Sequence[str]) -> Cells:
+def _climb(cells: Estimates, of: Sequence[str]) -> Estimates:
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
         these = cells.only(**{name: value for name, value in wanted.items() if value is not None})
@@ -75,7 +75,7 @@ def _climb(cells: Cells, of: Sequence[str]) -> Cells:
         if len(these):
             best = these.best(["node", "device"], of=[*of, "dtype"])
             found.append(best.label(rung=rung, place=place))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
 @quantity(
@@ -85,11 +85,11 @@ def _climb(cells: Cells, of: Sequence[str]) -> Cells:
     labels=("work", "rung", "place"),
     says="On {node}, {labels} runs at {value} times the rate of PyTorch as it comes",
 )
-def ladder_gain(data: Data) -> Cells:
+def ladder_gain(data: Dataset) -> Estimates:
     """Rate of each rung over that of default PyTorch in float32 with all threads of the same node's CPU."""
     cells = ladder_rate(data)
     if not len(cells):
         return cells
     default = cells.only(rung=DEFAULT)
     others = cells.at((cells.frame["rung"] != DEFAULT).to_numpy(bool))
-    return others / default.without("device", "rung", "place") if len(default) else Cells.empty()
+    return others / default.without("device", "rung", "place") if len(default) else Estimates.empty()

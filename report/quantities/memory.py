@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from report.cells import Cells, concat, exact, together
-from report.evidence import Data
-from report.machines import of_kind
+from report.data.dataset import Dataset
+from report.data.machines import of_kind
+from report.estimates import Estimates, concat, exact, merged
+from report.formatting import with_unit
 from report.quantities import quantity
-from report.wording import with_unit
 
 CACHE_MULTIPLE = 4
 # Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
@@ -22,7 +22,7 @@ _WAY = ["node", "device", "direction", "host_memory"]
 _COPY = [*_WAY, "size"]
 
 
-def last_level_cache(data: Data, node: str, device: str) -> float:
+def last_level_cache(data: Dataset, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
     record = data.record(node)
     if device != "cpu":
@@ -40,7 +40,7 @@ def last_level_cache(data: Data, node: str, device: str) -> float:
     labels=("op", "dtype", "threads", "backend", "footprint"),
     says="On {node}, passes over data that take up so much ({labels}) move {value}",
 )
-def by_footprint(data: Data) -> Cells:
+def by_footprint(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory."""
     return data.summary("bandwidth", value="bytes_per_s")
 
@@ -52,7 +52,7 @@ def by_footprint(data: Data) -> Cells:
     labels=("op", "dtype", "threads", "backend", "footprint"),
     says="On {node}, memory moves {value} ({labels})",
 )
-def bandwidth_rate(data: Data) -> Cells:
+def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at footprints of at least four times the last-level cache.
 
     Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library
@@ -75,7 +75,7 @@ def bandwidth_rate(data: Data) -> Cells:
     labels=("op", "dtype", "baseline"),
     says="The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})",
 )
-def over_desktop(data: Data) -> Cells:
+def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation and format.
 
     baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machines.DESKTOP`), with all
@@ -83,11 +83,11 @@ def over_desktop(data: Data) -> Cells:
     """
     rates, desktops = bandwidth_rate(data), of_kind(data, "desktop")
     if not len(rates) or not desktops:
-        return Cells.empty()
+        return Estimates.empty()
     rates = rates.only(backend="best").without("backend")
     gpus, cpus = rates.only(device="gpu"), rates.only(device="cpu", node=desktops)
     if not len(gpus) or not len(cpus):
-        return Cells.empty()
+        return Estimates.empty()
     most = cpus.frame.groupby("node")["threads"].transform("max")
     cpus = cpus.at((cpus.frame["threads"] == most).to_numpy(bool))
     named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
@@ -96,7 +96,7 @@ def over_desktop(data: Data) -> Cells:
     return cells.label(detail=cells.frame["against"]).without("against") if len(cells) else cells
 
 
-def copies(data: Data, metric: str = "time", value: str = "estimate") -> Cells:
+def copies(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
     """Copies to, from and within GPUs under the labels that tell them apart."""
     cells = data.summary("transfer", metric, value)
     return cells.by(*_COPY) if len(cells) else cells
@@ -109,7 +109,7 @@ def copies(data: Data, metric: str = "time", value: str = "estimate") -> Cells:
     labels=("direction", "size", "host_memory"),
     says="On {node}, copies ({labels}) move {value}",
 )
-def transfer_rate(data: Data) -> Cells:
+def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second of copies of one size, one after the other.
 
     direction: host_to_device, device_to_host, both (what arrives on either side
@@ -125,11 +125,11 @@ def transfer_rate(data: Data) -> Cells:
     labels=("direction", "size", "host_memory", "op", "dtype"),
     says="On {node}, the device's own memory moves {value} times what the link to the host does ({labels})",
 )
-def memory_ratio(data: Data) -> Cells:
+def memory_ratio(data: Dataset) -> Estimates:
     """Copy rate within device memory over the copy rate between host and device, same device."""
     link, memory = transfer_rate(data), bandwidth_rate(data)
     if not len(link) or not len(memory):
-        return Cells.empty()
+        return Estimates.empty()
     inside, link = memory.only(device="gpu", op="copy", backend="best"), link.only(direction=list(TO_AND_FROM))
     return inside.by("node", "device", "op", "dtype") / link if len(inside) else inside
 
@@ -141,7 +141,7 @@ def memory_ratio(data: Data) -> Cells:
     labels=("direction", "host_memory", "size", "clock"),
     says="On {node}, the smallest copy ({labels}) takes {value}",
 )
-def transfer_latency(data: Data) -> Cells:
+def transfer_latency(data: Dataset) -> Estimates:
     """Time of the smallest copy that was measured.
 
     clock: host, from the call until the copy has arrived, what a program waits for;
@@ -164,7 +164,7 @@ def transfer_latency(data: Data) -> Cells:
     labels=("size", "host_memory"),
     says="On {node}, copies both ways at once move {value} times what the faster way does alone ({labels})",
 )
-def duplex_gain(data: Data) -> Cells:
+def duplex_gain(data: Dataset) -> Estimates:
     """Rate of copies both ways at once over that of the faster way alone, same size: 2 if neither slows the other."""
     rates = transfer_rate(data)
     if not len(rates):
@@ -180,7 +180,7 @@ def duplex_gain(data: Data) -> Cells:
     labels=("direction", "host_memory"),
     says="On {node}, copies ({labels}) reach half of their best rate at {value}",
 )
-def half_rate_size(data: Data) -> Cells:
+def half_rate_size(data: Dataset) -> Estimates:
     """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
 
     As for crossovers, low is the last size that surely stays below (the whole interval of its share of the best
@@ -193,7 +193,7 @@ def half_rate_size(data: Data) -> Cells:
         return rates
     found = []
     for way, part in rates.frame.groupby(_WAY):
-        order = Cells(part.assign(size=part["size"].astype(float)).sort_values("size").reset_index(drop=True))
+        order = Estimates(part.assign(size=part["size"].astype(float)).sort_values("size").reset_index(drop=True))
         top = order.at([int(order.frame["estimate"].argmax())])
         ratio = (order / top.by(*_WAY)).frame
         size, share = ratio["size"].to_numpy(float), ratio["estimate"].to_numpy(float)
@@ -209,7 +209,7 @@ def half_rate_size(data: Data) -> Cells:
         best = f"best: {with_unit(float(top.frame['estimate'].iloc[0]), 'B/s')}"
         counts = {"n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
         labels = dict(zip(_WAY, way, strict=True))
-        values = {"estimate": at, "low": low, "high": high, "behind": together(part["behind"])}
+        values = {"estimate": at, "low": low, "high": high, "source_rows": merged(part["source_rows"])}
         cell = exact([{**labels, **values, "detail": best}])
-        found.append(Cells(cell.frame.assign(**counts), log=False))
+        found.append(Estimates(cell.frame.assign(**counts), log=False))
     return concat(found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from report.cells import Cells
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, documented
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
+from report.estimates import Estimates
+from report.formatting import number
 from report.quantities import quantity
 from report.quantities.several_devices import BATCH, PUBLISHED, by_model, memory_model_error, state_bytes
 from report.quantities.training import peak_memory
-from report.wording import number
-from report.worked import Derived, Work, derive
 
 # Common sizes of a GPU's memory, in bytes.
 SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
@@ -30,7 +30,7 @@ OWN = Formula(
 LEAST = Formula("B = s * N", "B", _STATE)
 
 
-def model_ratio(data: Data) -> Input:
+def model_ratio(data: Dataset) -> Input:
     """Measured peak of a training step over what the model says: the median of the large ones, and their range."""
     cells = _large(data)
     if not len(cells):
@@ -38,15 +38,15 @@ def model_ratio(data: Data) -> Input:
         return Input(1.0, "1", "assumed", why, *_UNCHECKED, spans=True)
     ratio = 1 / (1 + cells.frame["estimate"].to_numpy(float))
     what = f"Median and range of {len(ratio)} measured steps of {LEAST_PEAK / 1e6:g} MB and more"
-    rows = tuple(sorted({row for behind in cells.frame["behind"] for row in behind}))
+    rows = tuple(sorted({row for behind in cells.frame["source_rows"] for row in behind}))
     return Input(
         float(np.median(ratio)), "1", "measured", "measured by this study", float(ratio.min()), float(ratio.max()),
-        what=what, behind=rows, spans=True, n_rounds=int(cells.frame["n_rounds"].min()),
+        what=what, source_rows=rows, spans=True, n_rounds=int(cells.frame["n_rounds"].min()),
         n_samples=int(cells.frame["n_samples"].sum()),
     )  # fmt: skip
 
 
-def _large(data: Data) -> Cells:
+def _large(data: Dataset) -> Estimates:
     """Errors of the model of memory at the steps whose measured peak is large enough to tell."""
     errors, peaks = memory_model_error(data), peak_memory(data)
     if not len(errors):
@@ -65,7 +65,7 @@ def _large(data: Data) -> Cells:
     says="Training a model with Adam takes {value} ({labels})",
     formulas=(OWN, LEAST),
 )
-def training_memory_bytes(data: Data) -> Derived:
+def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
 
     kind: published, models whose parameters their makers state, without what a batch keeps: the least there is; study,
@@ -91,7 +91,7 @@ def training_memory_bytes(data: Data) -> Derived:
     return derive(works).with_beside(*fitting(works))
 
 
-def fitting(works: list[Work]) -> list[tuple[str, str, Derived]]:
+def fitting(works: list[Work]) -> list[tuple[str, str, DerivedEstimates]]:
     """How many of each kind of reference model fit each common size of memory, at the estimates."""
     cells = derive(works)
     found = []

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from report.cells import Cells, concat, exact
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat, exact
 from report.quantities import quantity
 
 _PLACE = ["node", "device", "backend", "dtype", "threads"]
@@ -17,18 +17,20 @@ ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
 
-def _shaped(cells: Cells) -> Cells:
+def _shaped(cells: Estimates) -> Estimates:
     shape = [f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)]
     return cells.label(shape=shape)
 
 
-def _cells(data: Data, metric: str, methods: Sequence[str] = (*ACROSS, *WITHIN, "repeat"), least: float = 0.0) -> Cells:
+def _cells(
+    data: Dataset, metric: str, methods: Sequence[str] = (*ACROSS, *WITHIN, "repeat"), least: float = 0.0
+) -> Estimates:
     """Cells of a metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
     cells = data.summary("numerics", metric=metric)
     if not len(cells):
         return cells
     cells = _shaped(cells.only(method=methods))
-    return Cells(cells.frame.assign(low=cells.frame["low"].clip(lower=least)), cells.log)
+    return Estimates(cells.frame.assign(low=cells.frame["low"].clip(lower=least)), cells.log)
 
 
 @quantity(
@@ -38,7 +40,7 @@ def _cells(data: Data, metric: str, methods: Sequence[str] = (*ACROSS, *WITHIN, 
     labels=_LABELS,
     says="On {node}, changing the order of the cells ({labels}) moves a cell of a matrix product by up to {value}",
 )
-def spread_across_cells(data: Data) -> Cells:
+def spread_across_cells(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of the cells, in units in the last place.
 
     cell_order: a plain loop visits the cells in other orders, alone and with several
@@ -57,7 +59,7 @@ def spread_across_cells(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, changing the order of the additions ({labels}) moves a cell of a matrix product by up to {value}",
 )
-def spread_within_cell(data: Data) -> Cells:
+def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of its additions, in units in the last place.
 
     summation and split_k add in other orders for certain; more threads or another
@@ -74,7 +76,7 @@ def spread_within_cell(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a matrix product ({labels}) errs by up to {value} in a cell",
 )
-def error(data: Data) -> Cells:
+def error(data: Dataset) -> Estimates:
     """Largest error of a cell in the worst of a method's orders, in units in the last place.
 
     Against float64; for float64 against a product in twice its precision.
@@ -89,7 +91,7 @@ def error(data: Data) -> Cells:
     labels=("over", *(label for label in _LABELS if label != "method")),
     says="On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit",
 )
-def determinism(data: Data) -> Cells:
+def determinism(data: Dataset) -> Estimates:
     """Number of different results of one product of the same operands; 1 is determinism.
 
     over calls: among the repeated calls of one process, as a mean over the rounds. over
@@ -100,7 +102,7 @@ def determinism(data: Data) -> Cells:
     return concat([*among, rounds.label(over="rounds")] if len(rounds) else among)
 
 
-def _over_rounds(data: Data) -> Cells:
+def _over_rounds(data: Dataset) -> Estimates:
     """Different fingerprints among the rounds of a point that has at least two."""
     samples = data.samples("numerics")
     prints = samples[
@@ -114,12 +116,12 @@ def _over_rounds(data: Data) -> Cells:
         if rounds > 1:
             size = {name: value for name, value in json.loads(str(params)).items() if name in ("m", "n", "k")}
             found = {"estimate": float(part["value"].nunique()), "n_rounds": rounds, "n_samples": len(part)}
-            behind = tuple(own.index[places[(*values, params)]].tolist())
-            rows.append({**dict(zip(_PLACE, values, strict=True)), **size, **found, "behind": behind})
+            source_rows = tuple(own.index[places[(*values, params)]].tolist())
+            rows.append({**dict(zip(_PLACE, values, strict=True)), **size, **found, "source_rows": source_rows})
     if not rows:
-        return Cells.empty()
+        return Estimates.empty()
     counted = exact(rows)
     frame = counted.frame.assign(
         n_rounds=[row["n_rounds"] for row in rows], n_samples=[row["n_samples"] for row in rows]
     )
-    return _shaped(Cells(frame, counted.log))
+    return _shaped(Estimates(frame, counted.log))

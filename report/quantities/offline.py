@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from report.cells import Cells
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
 from report.quantities import inference, quantity
 
 
-def _gpu_over_cpu(cells: Cells, by: Sequence[str], of: Sequence[str]) -> Cells:
+def _gpu_over_cpu(cells: Estimates, by: Sequence[str], of: Sequence[str]) -> Estimates:
     """The most that each GPU does over the most of its node's CPU; `detail` says by what the GPU does it."""
     if not len(cells):
         return cells
     gpu, cpu = cells.only(device="gpu"), cells.only(device="cpu")
     if not len(gpu) or not len(cpu):
-        return Cells.empty()
+        return Estimates.empty()
     return gpu.best(["node", "device", *by], of=of) / cpu.best(["node", *by], of=of)
 
 
@@ -26,7 +26,7 @@ def _gpu_over_cpu(cells: Cells, by: Sequence[str], of: Sequence[str]) -> Cells:
     labels=("model",),
     says="On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})",
 )
-def answers(data: Data) -> Cells:
+def answers(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
 
     Each side at its own best batch, number format, library and number of threads.
@@ -41,6 +41,6 @@ def answers(data: Data) -> Cells:
     labels=("model", "phase"),
     says="On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})",
 )
-def tokens(data: Data) -> Cells:
+def tokens(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and format."""
     return _gpu_over_cpu(inference.tokens_per_s(data), ["model", "phase"], ["context", "batch", "dtype"])

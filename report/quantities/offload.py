@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from report.cells import VALUES, Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import VALUES, Estimates, concat
+from report.formatting import count
 from report.quantities import quantity
 from report.transforms import crossings
-from report.wording import count
 
 PARTS = ("h2d", "compute", "d2h")
 HOST_PARTS = ("enqueue_h2d", "enqueue_compute", "enqueue_d2h", "launch", "synchronise")
@@ -36,34 +36,34 @@ def size(op: str, m: int, n: int, k: int, dtype: str) -> int:
     return elements * _ITEMSIZE[dtype]
 
 
-def requests(data: Data, metric: str = "time") -> Cells:
+def requests(data: Dataset, metric: str = "time") -> Estimates:
     """What the experiment measured under a metric, with the size of each request."""
     return _sized(data.summary("offload", metric))
 
 
-def _sized(cells: Cells) -> Cells:
+def _sized(cells: Estimates) -> Estimates:
     shapes = cells.frame[["op", "m", "n", "k", "dtype"]].itertuples(index=False) if len(cells) else ()
     return cells.label(size=[size(*shape) for shape in shapes])
 
 
-def on_gpu(data: Data) -> Cells:
+def on_gpu(data: Dataset) -> Estimates:
     """Seconds of whole requests to a GPU."""
     cells = requests(data)
     return cells.only(device="gpu").without("threads", "backend") if len(cells) else cells
 
 
-def on_device(data: Data, part: str) -> Cells:
+def on_device(data: Dataset, part: str) -> Estimates:
     """Seconds that a GPU takes for one of PARTS, whichever way the request is launched."""
     cells = requests(data, f"device_time.{part}")
     return cells.without("threads", "backend", "launch") if len(cells) else cells
 
 
-def added(*parts: Cells) -> Cells:
+def added(*parts: Estimates) -> Estimates:
     """The sum of times that were measured in the same rounds, whose luck they share: their errors add up."""
     total, *others = parts
     for one in others:
         if not len(total) or not len(one):
-            return Cells.empty()
+            return Estimates.empty()
         pairs = total.frame.merge(one.frame, on=total.labels, suffixes=("", "_other"))
         both = pairs["estimate"] + pairs["estimate_other"]
         error = pairs["estimate"] * pairs["se"] + pairs["estimate_other"] * pairs["se_other"]
@@ -73,23 +73,23 @@ def added(*parts: Cells) -> Cells:
             df=pairs[["df", "df_other"]].min(axis=1),
             n_rounds=pairs[["n_rounds", "n_rounds_other"]].min(axis=1),
             n_samples=pairs["n_samples"] + pairs["n_samples_other"],
-            behind=pairs["behind"] + pairs["behind_other"],
+            source_rows=pairs["source_rows"] + pairs["source_rows_other"],
         )
-        total = Cells.from_estimates(sums[[*total.labels, *VALUES]])
+        total = Estimates.from_estimates(sums[[*total.labels, *VALUES]])
     return total
 
 
-def transfers(data: Data) -> Cells:
+def transfers(data: Dataset) -> Estimates:
     """Seconds that a GPU takes for both copies."""
     return added(on_device(data, "h2d"), on_device(data, "d2h"))
 
 
-def per_second(times: Cells) -> Cells:
+def per_second(times: Estimates) -> Estimates:
     """One over each time; the interval's ends swap places."""
-    return Cells.from_estimates(times.frame.assign(estimate=1 / times.frame["estimate"])) if len(times) else times
+    return Estimates.from_estimates(times.frame.assign(estimate=1 / times.frame["estimate"])) if len(times) else times
 
 
-def host_rates(data: Data) -> Cells:
+def host_rates(data: Dataset) -> Estimates:
     """Requests per second of a CPU alone, by the fastest library measured for each; `detail` says which.
 
     baseline: core, one thread; node, as many threads as suit it, where all were tried as well.
@@ -115,10 +115,10 @@ def host_rates(data: Data) -> Cells:
     )
 
 
-def _over(gpu: Cells, cpu: Cells) -> Cells:
+def _over(gpu: Estimates, cpu: Estimates) -> Estimates:
     """Rates of a GPU over those of a CPU; `detail` says what is compared."""
     if not len(gpu) or not len(cpu):
-        return Cells.empty()
+        return Estimates.empty()
     ratio = gpu / cpu.label(rival=cpu.frame["detail"])
     pairs = zip(ratio.frame["detail"], ratio.frame["rival"], strict=True)
     return ratio.without("rival").label(detail=[f"{mine} over {rival}".strip() for mine, rival in pairs])
@@ -131,7 +131,7 @@ def _over(gpu: Cells, cpu: Cells) -> Cells:
     labels=(*_LABELS, "backend", "threads"),
     says="On {node}, a request ({labels}) is answered after {value}",
 )
-def request_time(data: Data) -> Cells:
+def request_time(data: Dataset) -> Estimates:
     """Time of one request on the host's clock, from the first launch until its result lies in host memory.
 
     On a CPU nothing travels and host_memory is none.
@@ -146,7 +146,7 @@ def request_time(data: Data) -> Cells:
     labels=(*_LABELS, "clock", "phase"),
     says="On {node}, {value} of a request's time goes to one of its phases ({labels})",
 )
-def phase_share(data: Data) -> Cells:
+def phase_share(data: Dataset) -> Estimates:
     """Share of a request's time by phase, seen by either clock.
 
     clock device: what the GPU takes for h2d, compute and d2h, and launch_and_wait, the
@@ -163,7 +163,7 @@ def phase_share(data: Data) -> Cells:
         used = (busy / whole).frame
         ends = {"estimate": "estimate", "low": "high", "high": "low"}
         left: dict[str, Any] = {end: (1 - used[other]).clip(0, 1) for end, other in ends.items()}
-        shares.append(Cells(used.assign(**left, se=np.nan), log=False).label(phase=REST, clock="device"))
+        shares.append(Estimates(used.assign(**left, se=np.nan), log=False).label(phase=REST, clock="device"))
     for name in HOST_PARTS:
         part = requests(data, f"time.{name}")
         if len(part):
@@ -178,13 +178,13 @@ def phase_share(data: Data) -> Cells:
     labels=("op", "batch", "size", "uses", "dtype", *WAY),
     says="On {node}, the transfers take {value} of the time of a request ({labels})",
 )
-def transfer_share(data: Data) -> Cells:
+def transfer_share(data: Dataset) -> Estimates:
     """Time of both copies on the GPU's clock over that of the whole request, from pinned memory.
 
     batch: the rows of an mlp's request. uses: how often its data are computed on once they are there.
     """
     copies, whole = transfers(data), on_gpu(data)
-    return _batched(copies / whole) if len(copies) and len(whole) else Cells.empty()
+    return _batched(copies / whole) if len(copies) and len(whole) else Estimates.empty()
 
 
 @quantity(
@@ -194,13 +194,13 @@ def transfer_share(data: Data) -> Cells:
     labels=("op", "batch", "size", "uses", "dtype", "host_memory"),
     says="On {node}, the transfers take {value} times as long as computing on what they bring ({labels})",
 )
-def transfer_over_compute(data: Data) -> Cells:
+def transfer_over_compute(data: Dataset) -> Estimates:
     """Time of both copies over that of the computation, both on the GPU's clock, from pinned memory."""
     copies, compute = transfers(data), on_device(data, "compute")
-    return _batched(copies / compute) if len(copies) and len(compute) else Cells.empty()
+    return _batched(copies / compute) if len(copies) and len(compute) else Estimates.empty()
 
 
-def _batched(cells: Cells) -> Cells:
+def _batched(cells: Estimates) -> Estimates:
     """Under the number of rows of an mlp's request, and under the size of any other."""
     rows = cells.frame["op"] == "mlp"
     size, batch = cells.frame["size"].mask(rows, None), cells.frame["m"].where(rows, None)
@@ -214,7 +214,7 @@ def _batched(cells: Cells) -> Cells:
     labels=(*_LABELS, "baseline"),
     says="On {node}, a request to the GPU is answered {value} times as fast as by its host's CPU ({labels})",
 )
-def speedup(data: Data) -> Cells:
+def speedup(data: Dataset) -> Estimates:
     """Time of the CPU's fastest library over that of the whole request to the GPU, same work and number format."""
     return _over(per_second(on_gpu(data)), host_rates(data))
 
@@ -226,7 +226,7 @@ def speedup(data: Data) -> Cells:
     labels=("m", "n", "k", "dtype", "transfers"),
     says="On {node}, the GPU multiplies {value} times as fast as 100 cores would ({labels})",
 )
-def speedup_over_100_cores(data: Data) -> Cells:
+def speedup_over_100_cores(data: Dataset) -> Estimates:
     """Time of a matrix product on 100 cores over that on the GPU, in the same number format.
 
     The cores: 100 times the rate of the fastest library on one, which takes it that all keep
@@ -243,7 +243,7 @@ def speedup_over_100_cores(data: Data) -> Cells:
         for name, cells in ways.items()
         if len(cells)
     ]
-    return _over(concat(best), one * CORES).without("op", "uses", "size") if best and len(one) else Cells.empty()
+    return _over(concat(best), one * CORES).without("op", "uses", "size") if best and len(one) else Estimates.empty()
 
 
 @quantity(
@@ -253,7 +253,7 @@ def speedup_over_100_cores(data: Data) -> Cells:
     labels=("op", "uses", "dtype", *WAY, "baseline"),
     says="On {node}, a GPU answers a request before its host's CPU does from {value} on ({labels})",
 )
-def crossover(data: Data) -> Cells:
+def crossover(data: Dataset) -> Estimates:
     """Size of a request from which on the GPU answers first: bytes that travel there and back.
 
     low: the last size at which the CPU surely does, high: the first at which the GPU does; the
@@ -264,7 +264,7 @@ def crossover(data: Data) -> Cells:
     if not len(gain):
         return gain
     gain = gain.without("m", "n", "k")
-    even = Cells(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf))
+    even = Estimates(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf))
     sides = concat([gain.label(side="the GPU"), even.label(side="the CPU")])
     found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).cells
     back = found.frame["detail"].str.startswith("the CPU").to_numpy(bool)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells, concat, together
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat, merged
 from report.quantities import quantity
 
 FULL_SHARE = 0.9
@@ -17,7 +17,7 @@ _PLACE = ["node", "device"]
 _GPU = {"experiments": ["parallelism"], "device": "gpu"}
 
 
-def points(data: Data, kernel: str | list[str], value: str = "estimate", metric: str = "time") -> Cells:
+def points(data: Dataset, kernel: str | list[str], value: str = "estimate", metric: str = "time") -> Estimates:
     """Points of some kernels; none where nothing of the kind was measured."""
     cells = data.summary("parallelism", metric, value)
     return cells.only(kernel=kernel) if len(cells) else cells
@@ -30,7 +30,7 @@ def points(data: Data, kernel: str | list[str], value: str = "estimate", metric:
     labels=("in_flight",),
     says="On {node}, {labels} do {value}",
 )
-def throughput(data: Data) -> Cells:
+def throughput(data: Dataset) -> Estimates:
     """Rate of chains of dependent multiply-adds, one a thread, by threads in flight."""
     cells = points(data, "chains", "flop_per_s")
     return cells.by(*_PLACE, "in_flight") if len(cells) else cells
@@ -42,7 +42,7 @@ def throughput(data: Data) -> Cells:
     needs=_GPU,
     says="On {node}, nine tenths of the best throughput take {value}",
 )
-def threads_for_90_percent(data: Data) -> Cells:
+def threads_for_90_percent(data: Dataset) -> Estimates:
     """Threads in flight from which on the chains run at nine tenths of their best rate.
 
     As for crossovers, low and high are the neighbouring numbers that were measured of
@@ -67,10 +67,10 @@ def threads_for_90_percent(data: Data) -> Cells:
                 **place, "estimate": _passes(at[between], share["estimate"].to_numpy(float)[between]),
                 "low": at[first] if len(below) else np.nan, "high": at[last], "se": np.nan, "df": np.inf,
                 "n_rounds": int(share["n_rounds"].min()), "n_samples": int(series.frame["n_samples"].sum()),
-                "detail": f"measured with {at[0]:,.0f} to {at[-1]:,.0f}", "behind": together(series.frame["behind"]),
+                "detail": f"measured with {at[0]:,.0f} to {at[-1]:,.0f}", "source_rows": merged(series.frame["source_rows"]),
             }
         )  # fmt: skip
-    return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
+    return Estimates(pd.DataFrame(rows), log=False) if rows else Estimates.empty()
 
 
 @quantity(
@@ -80,7 +80,7 @@ def threads_for_90_percent(data: Data) -> Cells:
     labels=("in_flight",),
     says="On {node}, each of {labels} does {value} of what it does with the fewest in flight",
 )
-def linearity(data: Data) -> Cells:
+def linearity(data: Dataset) -> Estimates:
     """Rate per thread over that with the fewest threads measured: 1 where throughput is proportional to the threads.
 
     Up to half as many threads as would reach the best rate if each kept doing what it
@@ -103,7 +103,7 @@ def linearity(data: Data) -> Cells:
     labels=("paths",),
     says="On {node}, the work takes {value} with {labels} in a group of 32",
 )
-def path_time(data: Data) -> Cells:
+def path_time(data: Dataset) -> Estimates:
     """Time with so many paths in a group of 32 threads or elements: same work on each path.
 
     Of several ways to do it (a CPU's vectors, or one element at a time) the fastest counts.
@@ -123,7 +123,7 @@ def path_time(data: Data) -> Cells:
     labels=("paths",),
     says="On {node}, the same work takes {value} times as long with {labels} in a group of 32 as with one",
 )
-def divergence_cost(data: Data) -> Cells:
+def divergence_cost(data: Dataset) -> Estimates:
     """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""
     fastest = path_time(data)
     if not len(fastest):
@@ -139,7 +139,7 @@ def divergence_cost(data: Data) -> Cells:
     labels=("kernel", "n"),
     says="On {node}, a matrix product in float32 ({labels}) runs at {value}",
 )
-def product_rate(data: Data) -> Cells:
+def product_rate(data: Dataset) -> Estimates:
     """Rate of products that a thread a cell computes, plainly or tile by tile, and of the library's.
 
     Short ones are those of a graph, which leaves the host out.
@@ -151,7 +151,7 @@ def product_rate(data: Data) -> Cells:
     return cells.at(~cells.frame.duplicated([*_PLACE, "kernel", "n"]).to_numpy(bool))
 
 
-def _series(cells: Cells) -> list[tuple[dict[str, Any], Cells]]:
+def _series(cells: Estimates) -> list[tuple[dict[str, Any], Estimates]]:
     """Node and device, and its cells by rising number of threads."""
     if not len(cells):
         return []

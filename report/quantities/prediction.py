@@ -21,13 +21,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report import stats
-from report.cells import Cells
-from report.evidence import Data
+from report import statistics
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.fits import fits
-from report.quantities.kernels import PLACE, Floats, Kernels, behind, rounds
-from report.wording import with_unit
+from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_rows
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
@@ -74,7 +74,7 @@ class Foretold:
         return missed
 
 
-def foretold(data: Data, node: str | None = None) -> list[Foretold]:
+def foretold(data: Dataset, node: str | None = None) -> list[Foretold]:
     """Predictions of every kernel that is judged (on one node, or on all), by place and how many numbers they take.
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
@@ -99,18 +99,18 @@ def foretold(data: Data, node: str | None = None) -> list[Foretold]:
     return found
 
 
-def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | Floats], log: bool) -> Cells:
+def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | Floats], log: bool) -> Estimates:
     """Cells of rows of labels, each estimated from its values, one a round, without regard to the others."""
     if not rows:
-        return Cells.empty()
+        return Estimates.empty()
     if log:
         n = np.array([len(one) for one in values])
-        made = stats.log_estimates(np.concatenate(values), n, np.arange(len(n)))
+        made = statistics.log_estimates(np.concatenate(values), n, np.arange(len(n)))
     else:
-        made = stats.on_linear_scale(values, counted=False, share=False)
+        made = statistics.on_linear_scale(values, counted=False, share=False)
     found = {name: getattr(made, name) for name in ("estimate", "low", "high", "se", "df")}
     frame = pd.DataFrame(rows).assign(**found)
-    return Cells(frame if log else frame.assign(low=frame["low"].clip(lower=0.0)), log)
+    return Estimates(frame if log else frame.assign(low=frame["low"].clip(lower=0.0)), log)
 
 
 @quantity(
@@ -120,7 +120,7 @@ def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | 
     labels=_LABELS,
     says="On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
 )
-def prediction_error(data: Data) -> Cells:
+def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
@@ -133,7 +133,7 @@ def prediction_error(data: Data) -> Cells:
             "n_rounds": len(one.fits),
             "n_samples": one.measured.size,
             "detail": f"{len(one.what)} kernels; {spelt(one.fits)}",
-            "behind": behind(data, *(one.labels[name] for name in PLACE)),
+            "source_rows": source_rows(data, *(one.labels[name] for name in PLACE)),
         }
         for one in found
     ]
@@ -156,7 +156,7 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
     labels=("threads",),
     says="On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
 )
-def bandwidth_error_over_compute_error(data: Data) -> Cells:
+def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 
     Each with the one number that foretells the other half best: the median of measured over predicted.
@@ -174,7 +174,7 @@ def bandwidth_error_over_compute_error(data: Data) -> Cells:
                 {
                     **dict(zip(PLACE, place, strict=True)),
                     "n_rounds": len(values), "n_samples": n * len(values), "detail": f"{n} kernels",
-                    "behind": behind(data, *place),
+                    "source_rows": source_rows(data, *place),
                 }
             )  # fmt: skip
             found.append(values)

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells
-from report.evidence import Data, MissingSourceError
-from report.formula import Formula, Input, assumed, computed, documented, measured, verified
+from report.data.dataset import Dataset, MissingSourceError
+from report.derivations import Formula, Input, assumed, computed, documented, measured, verified
+from report.derived_estimates import DerivedEstimates, Work, derive, worked
+from report.estimates import Estimates
+from report.formatting import count, exactly, several
 from report.quantities import quantity
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
-from report.wording import count, exactly, several
-from report.worked import Derived, Work, derive, worked
 
 # Machines to hire by what their driver calls the GPU: the first that fits, with others that could stand in its place.
 MACHINES = (
@@ -58,7 +58,7 @@ def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
     return next(((machine, beside) for pattern, machine, beside in MACHINES if re.search(pattern, name, re.I)), None)
 
 
-def hourly(data: Data, machine: str, beside: tuple[str, ...] = ()) -> Input:
+def hourly(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
     """Hourly price of a machine. Raises MissingSourceError."""
     entry = data.entry(f"{machine}.usd_per_hour")
     others = [f"{other}.usd_per_hour" for other in beside]
@@ -70,7 +70,7 @@ def _place(entry: Mapping[str, Any]) -> str:
     return f"on demand, {region}{entry['date']}"
 
 
-def core_price(data: Data, vendor: str) -> tuple[dict[str, Input], str] | None:
+def core_price(data: Dataset, vendor: str) -> tuple[dict[str, Input], str] | None:
     """Price, virtual CPUs and cores of each of a machine of a maker, and its name; None if none is priced."""
     if vendor not in PRICED:
         return None
@@ -101,7 +101,7 @@ REQUEST = Formula(
     says="On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})",
     formulas=(REQUEST,),
 )
-def cpu_over_gpu_per_request(data: Data) -> Derived:
+def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price of a request on the cheapest measured CPU server over that on the cheapest machine with a GPU, same load.
 
     CPU: of the servers that answer 99 of 100 requests within LIMIT_S at that load or at a higher one, the one of the
@@ -150,7 +150,7 @@ def _server(offered: Sequence[Mapping[Any, Any]], load: float) -> tuple[Any, boo
 
 def _cores(server: Any, sure: bool, what: str) -> Input:
     return Input(
-        float(server["cores"]), "1", "measured", "measured by this study", what=what, behind=tuple(server["behind"]),
+        float(server["cores"]), "1", "measured", "measured by this study", what=what, source_rows=tuple(server["source_rows"]),
         n_rounds=int(server["n_rounds"]), n_samples=int(server["n_samples"]), each=True,
         se=0.0 if sure else np.nan, df=np.inf if sure else 0.0,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _whole() -> Input:
     return assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
 
 
-def _cheapest(data: Data) -> tuple[Input, str]:
+def _cheapest(data: Dataset) -> tuple[Input, str]:
     """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
     prices = sorted((data.figure(f"{machine}.usd_per_hour"), machine) for machine in SINGLE)
     first = prices[0][1]
@@ -188,7 +188,7 @@ SAVING = Formula(
     says="On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})",
     formulas=(SAVING,),
 )
-def speedup_over_price_ratio(data: Data) -> Derived:
+def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     """Speed-up of training over the ratio of prices by the hour: above 1 a run is cheaper on the GPU.
 
     GPU: its share of a machine with GPUs of that name. CPU: as many cores as the host has, by the core of a machine
@@ -225,7 +225,7 @@ def _price_factor(inputs: Mapping[str, Input]) -> float:
     return values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])
 
 
-def _machines_of(data: Data, cells: Cells) -> dict[tuple[str, str], tuple[dict[str, Input], str]]:
+def _machines_of(data: Dataset, cells: Estimates) -> dict[tuple[str, str], tuple[dict[str, Input], str]]:
     """Prices by node and device, and which machines they are of, where both sides have one."""
     found = {}
     wanted = set(zip(cells.frame["node"], cells.frame["device"], strict=True))
@@ -261,7 +261,7 @@ RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more
     says="For its price, {labels} takes rank {value}",
     formulas=(RANK,),
 )
-def rank_per_dollar(data: Data) -> Derived:
+def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """Rank of each recommended card among those of its price class, by what limits the work over the price at launch.
 
     limit: arithmetic (rated dense bf16 FLOP/s), bandwidth or capacity of memory. A card of the class counts where both

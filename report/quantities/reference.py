@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from report.cells import Cells, exact
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, exact
+from report.formatting import within
 from report.quantities import quantity
-from report.wording import within
 
 
 @quantity(
@@ -15,7 +15,7 @@ from report.wording import within
     labels=("entry", "subject"),
     says="{labels}: {value}",
 )
-def value(data: Data) -> Cells:
+def value(data: Dataset) -> Estimates:
     """One cell per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
     rows = [
         {
@@ -29,4 +29,4 @@ def value(data: Data) -> Cells:
         for name, entry in data.reference.items()
         if entry["status"] == "verified" and entry.get("value") is not None
     ]
-    return exact(rows) if rows else Cells.empty()
+    return exact(rows) if rows else Estimates.empty()

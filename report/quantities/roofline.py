@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report.cells import VALUES, Cells, concat, together
-from report.evidence import Data, once
+from report.data.dataset import Dataset, once
+from report.estimates import VALUES, Estimates, concat, merged
 from report.quantities import gemm, memory, quantity
 
 _LABELS = ("model", "batch", "phase", "dtype", "threads")
@@ -21,7 +21,7 @@ _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")
 
 
 @once
-def arithmetic(data: Data) -> Cells:
+def arithmetic(data: Dataset) -> Estimates:
     """Peak arithmetic in FLOP/s by node, device, dtype and threads.
 
     The faster of the study's own multiply-add kernel (CPUs) and the fastest matrix product of any
@@ -32,11 +32,11 @@ def arithmetic(data: Data) -> Cells:
     if len(products):
         best = products.only(backend="best")
         found.append(best.by(*_PLACE).label(of=list(best.frame["detail"])))
-    return concat(found).best(_PLACE, of=["of"]) if found else Cells.empty()
+    return concat(found).best(_PLACE, of=["of"]) if found else Estimates.empty()
 
 
 @once
-def bandwidth(data: Data) -> Cells:
+def bandwidth(data: Dataset) -> Estimates:
     """Bandwidth of memory in bytes/s by node, device and threads: the fastest pass of any kind and format."""
     rates = memory.bandwidth_rate(data)
     if not len(rates):
@@ -51,13 +51,13 @@ def bandwidth(data: Data) -> Cells:
     labels=("dtype", "threads"),
     says="{node} can do {value} for each byte that its memory moves ({labels})",
 )
-def balance(data: Data) -> Cells:
+def balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
 
     Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM 52(4):65, the ridge point.
     """
     peak, moved = arithmetic(data), bandwidth(data)
-    return peak / moved if len(peak) and len(moved) else Cells.empty()
+    return peak / moved if len(peak) and len(moved) else Estimates.empty()
 
 
 @quantity(
@@ -67,7 +67,7 @@ def balance(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the products of a step do {value} times the operations per byte that balance memory ({labels})",
 )
-def intensity_over_balance(data: Data) -> Cells:
+def intensity_over_balance(data: Dataset) -> Estimates:
     """FLOP of a step's products over the bytes that they have to move, over the machine's balance.
 
     FLOP and bytes are counted; the interval is that of the balance.
@@ -76,7 +76,7 @@ def intensity_over_balance(data: Data) -> Cells:
 
 
 @once
-def distribution(data: Data, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
+def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
 
     By rising `limit` (FLOP/B), the columns of cells, each of shape (limits,); keys: the step's labels as sorted items.
@@ -108,7 +108,7 @@ def distribution(data: Data, measure: str) -> dict[tuple[Any, ...], dict[str, ND
     labels=_LABELS,
     says="On {node}, {value} of the operators' time is spent in operators that memory limits ({labels})",
 )
-def memory_bound_share(data: Data) -> Cells:
+def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators whose intensity is below the machine's balance.
 
     Bandwidth is then the lower of their two ceilings, whether they reach it or not. low is the share up
@@ -125,8 +125,10 @@ def memory_bound_share(data: Data) -> Cells:
         counts = {"n_rounds": part["n_rounds"].min(), "n_samples": part["n_samples"].sum()}
         told = f"balance {at['estimate']:.3g} FLOP/B"
         values = {**share_below(part, at), "se": np.nan, "df": np.nan, **counts}
-        rows.append({**labels, **values, "detail": told, "behind": together([*part["behind"], at["behind"]])})
-    return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
+        rows.append(
+            {**labels, **values, "detail": told, "source_rows": merged([*part["source_rows"], at["source_rows"]])}
+        )
+    return Estimates(pd.DataFrame(rows), log=False) if rows else Estimates.empty()
 
 
 def share_below(part: Mapping[str, NDArray[Any]], at: Any) -> dict[str, float]:
@@ -151,7 +153,7 @@ def share_below(part: Mapping[str, NDArray[Any]], at: Any) -> dict[str, float]:
     labels=_LABELS,
     says="On {node}, matrix products and convolutions take {value} of the time of inference ({labels})",
 )
-def matmul_time_share(data: Data) -> Cells:
+def matmul_time_share(data: Dataset) -> Estimates:
     """Share of operator time in products, convolutions, attention and recurrent layers, without training.
 
     Timed by the profiler; phases forward, prefill and decode.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import gemm, memory, quantity, training
 
 
-def efficiency(rates: Cells) -> Cells:
+def efficiency(rates: Estimates) -> Estimates:
     """Rate with several threads over (threads x rate with one); a node that measured one thread only has no cell."""
     if not len(rates):
         return rates
@@ -18,7 +18,7 @@ def efficiency(rates: Cells) -> Cells:
     one = rates.only(threads=1).without("threads")
     shared = rates.at(many.to_numpy(bool))
     if not len(one) or not len(shared):
-        return Cells.empty()
+        return Estimates.empty()
     return shared.scaled_by(1 / shared.frame["threads"].astype(float)) / one
 
 
@@ -29,7 +29,7 @@ def efficiency(rates: Cells) -> Cells:
     labels=("dtype", "threads", "backend", "shape", "m", "n", "k"),
     says="On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core",
 )
-def gemm_efficiency(data: Data) -> Cells:
+def gemm_efficiency(data: Dataset) -> Estimates:
     """Rate with many threads over (threads x rate with one), same dtype and library.
 
     For `best` the best shape and library of either side.
@@ -44,7 +44,7 @@ def gemm_efficiency(data: Data) -> Cells:
     labels=("op", "dtype", "threads", "backend", "footprint"),
     says="On {node}, each core moves {value} of what one core alone does ({labels})",
 )
-def bandwidth_efficiency(data: Data) -> Cells:
+def bandwidth_efficiency(data: Dataset) -> Estimates:
     """Bytes per second from main memory with many threads over (threads x those with one)."""
     return efficiency(memory.bandwidth_rate(data))
 
@@ -56,7 +56,7 @@ def bandwidth_efficiency(data: Data) -> Cells:
     labels=("model", "batch", "dtype", "threads", "backend"),
     says="On {node}, training ({labels}) reaches {value} of its one-core rate on each core",
 )
-def training_efficiency(data: Data) -> Cells:
+def training_efficiency(data: Dataset) -> Estimates:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
     return efficiency(training.samples_per_second(data))
 
@@ -75,7 +75,7 @@ SATURATED = 0.9
     labels=("model", "dtype", "backend", "batch"),
     says="On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})",
 )
-def throughput_over_eighth(data: Data) -> Cells:
+def throughput_over_eighth(data: Dataset) -> Estimates:
     """Samples per second at the largest batch that fits over those at an eighth of it.
 
     Of models and formats for which a larger batch was tried and did not fit the device's
@@ -85,7 +85,7 @@ def throughput_over_eighth(data: Data) -> Cells:
     rates = training.samples_per_second(data)
     too_large = _too_large(data)
     if not len(rates) or not too_large:
-        return Cells.empty()
+        return Estimates.empty()
     found = []
     for key, group in rates.frame.groupby(_SERIES, sort=True):
         batches = dict(zip(group["batch"].astype(int), group.index, strict=True))
@@ -97,10 +97,10 @@ def throughput_over_eighth(data: Data) -> Cells:
         enough = group.loc[group["estimate"] >= SATURATED * group["estimate"].max(), "batch"].astype(int).min()
         said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
         found.append((above / below).label(batch=largest, detail=said))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
-def _too_large(data: Data) -> dict[tuple[str, ...], list[int]]:
+def _too_large(data: Dataset) -> dict[tuple[str, ...], list[int]]:
     """The batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
     said = rows["status"].astype(str) + ": " + rows["reason"].astype(str)

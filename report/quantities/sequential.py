@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from report import staircase, stats
-from report.cells import Cells, exact, together
-from report.evidence import Data
-from report.quantities import quantity
+from report import statistics
+from report.data.dataset import Dataset
+from report.estimates import Estimates, exact, merged
+from report.formatting import with_unit
+from report.quantities import plateau_detection, quantity
 from report.quantities.gemm import clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
-from report.wording import with_unit
 
 # A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
@@ -21,24 +21,24 @@ _BOTH = {"experiments": ["sequential"], "device": "both"}
 _CPU = {"experiments": ["sequential"], "device": "cpu"}
 
 
-def steps(data: Data) -> Cells:
+def steps(data: Dataset) -> Estimates:
     """Seconds of one step of one chain, by kernel, chains, footprint, data and threads."""
     cells = data.summary("sequential", "step_time")
     return cells.without("backend", "dtype") if len(cells) else cells
 
 
-def device_steps(data: Data) -> Cells:
+def device_steps(data: Dataset) -> Estimates:
     """Seconds per step of a whole device at work: the time of a step over the chains in flight."""
     cells, chains = steps(data), data.summary("sequential", "chains_in_flight")
     if not len(cells) or not len(chains):
-        return Cells.empty()
+        return Estimates.empty()
     cells = cells.only(chains="full")
     on = ["node", "device", "threads", "chains", *_TASK]
     counts = cells.frame[on].merge(chains.frame[[*on, "estimate"]], how="left", on=on)["estimate"]
     return cells.scaled_by(1 / counts.astype(float))
 
 
-def one_chain(data: Data, device: str) -> Cells:
+def one_chain(data: Dataset, device: str) -> Estimates:
     """Seconds of one step of a chain that is alone on a device of this kind (cpu, gpu)."""
     cells = steps(data)
     return cells.only(chains="one", device=device).without("chains", "threads") if len(cells) else cells
@@ -51,7 +51,7 @@ def one_chain(data: Data, device: str) -> Cells:
     labels=("chains", "threads", *_TASK),
     says="On {node}, one step of a chain ({labels}) takes {value}",
 )
-def step_time(data: Data) -> Cells:
+def step_time(data: Dataset) -> Estimates:
     """Time of one step of one chain; with chains full, of every chain at the same time."""
     return steps(data)
 
@@ -63,9 +63,9 @@ def step_time(data: Data) -> Cells:
     labels=_TASK,
     says="On {node}, one CPU core runs a chain ({labels}) at {value} times the speed of one GPU thread",
 )
-def chain_speed_ratio(data: Data) -> Cells:
+def chain_speed_ratio(data: Dataset) -> Estimates:
     """Time of a step on one GPU thread over that on one CPU core, same kernel, data and footprint."""
-    return one_chain(data, "gpu") / one_chain(data, "cpu").without("device") if _both(data) else Cells.empty()
+    return one_chain(data, "gpu") / one_chain(data, "cpu").without("device") if _both(data) else Estimates.empty()
 
 
 @quantity(
@@ -75,9 +75,9 @@ def chain_speed_ratio(data: Data) -> Cells:
     labels=_TASK,
     says="On {node}, one GPU thread runs a chain ({labels}) at {value} times the speed of one CPU core",
 )
-def gpu_over_cpu_one_thread(data: Data) -> Cells:
+def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
     """The inverse of sequential.chain_speed_ratio."""
-    return one_chain(data, "cpu").without("device") / one_chain(data, "gpu") if _both(data) else Cells.empty()
+    return one_chain(data, "cpu").without("device") / one_chain(data, "gpu") if _both(data) else Estimates.empty()
 
 
 @quantity(
@@ -87,7 +87,7 @@ def gpu_over_cpu_one_thread(data: Data) -> Cells:
     labels=_TASK,
     says="On {node}, a full GPU does {value} times as many steps a second as all CPU cores ({labels})",
 )
-def gpu_over_cpu_full_chip(data: Data) -> Cells:
+def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     """Steps per second of as many chains as the GPU holds, over those of one chain on every core, same kernel."""
     cells = device_steps(data)
     if not len(cells):
@@ -95,11 +95,11 @@ def gpu_over_cpu_full_chip(data: Data) -> Cells:
     cells = cells.without("chains")
     gpu, cpu = cells.only(device="gpu").without("threads"), cells.only(device="cpu")
     if not len(gpu) or not len(cpu):
-        return Cells.empty()
+        return Estimates.empty()
     return cpu.only(threads=int(cpu.frame["threads"].max())).without("device", "threads") / gpu
 
 
-def _both(data: Data) -> bool:
+def _both(data: Dataset) -> bool:
     return bool(len(one_chain(data, "cpu")) and len(one_chain(data, "gpu")))
 
 
@@ -110,17 +110,17 @@ def _both(data: Data) -> bool:
     labels=("chains", "threads", "footprint"),
     says="On {node}, branches that nothing can predict take {value} times as long as predictable ones ({labels})",
 )
-def prediction_gain(data: Data) -> Cells:
+def prediction_gain(data: Dataset) -> Estimates:
     """Time of a step of the branching loop on random data over that on predictable data, same code and device.
 
     Both take either branch equally often. Where a GPU is full, its threads also part
     ways on random data: one chain alone shows prediction, and nothing else.
     """
     random, predictable = _branches(data, "random"), _branches(data, "predictable")
-    return random / predictable if len(random) and len(predictable) else Cells.empty()
+    return random / predictable if len(random) and len(predictable) else Estimates.empty()
 
 
-def _branches(data: Data, kind: str) -> Cells:
+def _branches(data: Dataset, kind: str) -> Estimates:
     cells = steps(data)
     return cells.only(kernel="branches", data=kind).without("kernel", "data") if len(cells) else cells
 
@@ -132,7 +132,7 @@ def _branches(data: Data, kind: str) -> Cells:
     labels=("footprint",),
     says="On {node}, a branch that was guessed wrong costs {value} ({labels})",
 )
-def mispredict_cycles(data: Data) -> Cells:
+def mispredict_cycles(data: Dataset) -> Estimates:
     """Clock cycles that a wrong guess costs: twice what a step on random data takes longer, times the clock.
 
     No predictor does better on random bits than to be wrong every other time. The
@@ -141,7 +141,7 @@ def mispredict_cycles(data: Data) -> Cells:
     """
     random, predictable, clocks = _branches(data, "random"), _branches(data, "predictable"), clock(data)
     if not len(random) or not len(predictable) or not len(clocks):
-        return Cells.empty()
+        return Estimates.empty()
     on = ["node", "device", "footprint"]
     pairs = (
         random.only(device="cpu", chains="one")
@@ -149,17 +149,17 @@ def mispredict_cycles(data: Data) -> Cells:
         .merge(clocks.frame, on="node", suffixes=("", "_clock"))
     )
     above, below = pairs["estimate"], pairs["estimate_below"]
-    se, df = stats.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
-    half = stats.half_width(se, df)
+    se, df = statistics.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
+    half = statistics.half_width(se, df)
     found = pairs.assign(
         estimate=2 * (above - below) * pairs["estimate_clock"],
         low=2 * (above - below - half) * pairs["low_clock"],
         high=2 * (above - below + half) * pairs["high_clock"],
         n_rounds=pairs[["n_rounds", "n_rounds_below"]].min(axis=1),
         n_samples=pairs["n_samples"] + pairs["n_samples_below"],
-        behind=pairs["behind"] + pairs["behind_below"] + pairs["behind_clock"],
+        source_rows=pairs["source_rows"] + pairs["source_rows_below"] + pairs["source_rows_clock"],
     )
-    return _given(found[[*on, "estimate", "low", "high", "n_rounds", "n_samples", "behind"]])
+    return _given(found[[*on, "estimate", "low", "high", "n_rounds", "n_samples", "source_rows"]])
 
 
 @quantity(
@@ -169,13 +169,13 @@ def mispredict_cycles(data: Data) -> Cells:
     labels=("footprint",),
     says="On {node}, a load that waits for the one before takes {value} ({labels})",
 )
-def load_cycles(data: Data) -> Cells:
+def load_cycles(data: Dataset) -> Estimates:
     """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
     chase, clocks = _chase(data), clock(data)
     if not len(chase) or not len(clocks):
-        return Cells.empty()
+        return Estimates.empty()
     one = clocks.frame
-    return chase / Cells(one.assign(estimate=1 / one["estimate"], low=1 / one["high"], high=1 / one["low"]))
+    return chase / Estimates(one.assign(estimate=1 / one["estimate"], low=1 / one["high"], high=1 / one["low"]))
 
 
 @quantity(
@@ -184,7 +184,7 @@ def load_cycles(data: Data) -> Cells:
     needs=_CPU,
     says="On {node}, a load that main memory serves takes {value} times as long as one that the caches of a core serve",
 )
-def cache_gain(data: Data) -> Cells:
+def cache_gain(data: Dataset) -> Estimates:
     """Latency at the largest footprint, at least four times the last-level cache, over that of one near the core.
 
     Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
@@ -206,7 +206,7 @@ def cache_gain(data: Data) -> Cells:
         f"{with_unit(float(a), 'B')} over {with_unit(float(b), 'B')}"
         for a, b in zip(above.frame["footprint"], below.frame["footprint"], strict=True)
     ]
-    above = Cells(above.frame.assign(detail=detail))
+    above = Estimates(above.frame.assign(detail=detail))
     return above.without("footprint") / below.without("footprint")
 
 
@@ -217,10 +217,10 @@ def cache_gain(data: Data) -> Cells:
     labels=("level",),
     says="On {node}, latency leaves a plateau at a footprint of {value} ({labels})",
 )
-def cache_level(data: Data) -> Cells:
+def cache_level(data: Dataset) -> Estimates:
     """Caches as a chain of loads sees them: the footprints at which its latency rises from one plateau to the next.
 
-    One cell for each step of `report.staircase`, level 1 nearest to the core; low and
+    One cell for each step of `report.quantities.plateau_detection`, level 1 nearest to the core; low and
     high are the neighbouring footprints between which it lies, the estimate their
     geometric mean, `detail` the latency of its plateau. A step may also be the reach
     of a TLB; a cache that others use at the same time shows smaller than it is.
@@ -231,25 +231,25 @@ def cache_level(data: Data) -> Cells:
     rows = []
     for (node, device), part in chase.frame.groupby(["node", "device"]):
         part = part.assign(footprint=part["footprint"].astype(float)).sort_values("footprint")
-        found = staircase.steps(part["footprint"], part["estimate"], part["se"])
+        found = plateau_detection.steps(part["footprint"], part["estimate"], part["se"])
         rows += [
             {
                 "node": node, "device": device, "level": number, "estimate": float(np.sqrt(step.low * step.high)),
                 "low": step.low, "high": step.high, "n_rounds": int(part["n_rounds"].min()),
                 "n_samples": int(part["n_samples"].sum()), "detail": f"{with_unit(step.level, 's')} up to there",
-                "behind": together(part["behind"]),
+                "source_rows": merged(part["source_rows"]),
             }
             for number, step in enumerate(found, start=1)
         ]  # fmt: skip
-    return _given(pd.DataFrame(rows)) if rows else Cells.empty()
+    return _given(pd.DataFrame(rows)) if rows else Estimates.empty()
 
 
-def _chase(data: Data) -> Cells:
+def _chase(data: Dataset) -> Estimates:
     cells = one_chain(data, "cpu")
     return cells.only(kernel="chase", data="random").without("kernel", "data") if len(cells) else cells
 
 
-def _level_2(data: Data, node: str) -> float:
+def _level_2(data: Dataset, node: str) -> float:
     """Bytes of one instance of the level 2 cache; infinite where the system does not tell."""
     record = next(one.record for one in data.nodes.nodes if one.id == node)
     cpu = record["hardware"]["cpu"]
@@ -257,7 +257,7 @@ def _level_2(data: Data, node: str) -> float:
     return level["bytes"] / level["instances"] if level else float("inf")
 
 
-def _given(frame: pd.DataFrame) -> Cells:
+def _given(frame: pd.DataFrame) -> Estimates:
     """Cells whose intervals stand as computed."""
     made = exact([{str(name): value for name, value in row.items()} for row in frame.to_dict("records")])
-    return Cells(made.frame.assign(n_rounds=frame["n_rounds"], n_samples=frame["n_samples"]), log=False)
+    return Estimates(made.frame.assign(n_rounds=frame["n_rounds"], n_samples=frame["n_samples"]), log=False)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.cells import Cells, together
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, merged
 from report.quantities import quantity
 
 # What is comfortable to wait for, at the 99th percentile.
@@ -19,7 +19,7 @@ _NEEDS = {"experiments": ["serving"], "device": "any"}
 SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
 
 
-def loads(data: Data, metric: str) -> Cells:
+def loads(data: Dataset, metric: str) -> Estimates:
     """A metric by server and load, loads by rising rate.
 
     How long a load lasted is no label, nor is how many threads compute an answer: as suits the service.
@@ -39,7 +39,7 @@ def loads(data: Data, metric: str) -> Cells:
     labels=_LABELS,
     says="On {node}, 99 of 100 requests are answered within {value} ({labels})",
 )
-def p99_latency(data: Data) -> Cells:
+def p99_latency(data: Dataset) -> Estimates:
     """99th percentile of the time from when a request was due until it was answered, by load.
 
     Of at least 100 requests in each round; rounds are the unit of the interval. A request
@@ -55,7 +55,7 @@ def p99_latency(data: Data) -> Cells:
     labels=("service", "cores", "dtype", "backend"),
     says="On {node}, a server ({labels}) bears {value} with 99 of 100 answers within a tenth of a second",
 )
-def capacity(data: Data) -> Cells:
+def capacity(data: Dataset) -> Estimates:
     """The largest rate that was offered whose 99th percentile stays below LIMIT_S, as at all lower rates; 0 if none.
 
     Low is the largest that surely does (the whole interval of the percentile), high the smallest
@@ -63,7 +63,7 @@ def capacity(data: Data) -> Cells:
     """
     found = p99_latency(data)
     if not len(found):
-        return Cells.empty()
+        return Estimates.empty()
     rows: list[dict[str, Any]] = []
     for server, part in found.frame.groupby(SERVER, sort=True, dropna=False):
         rate = part["requests_per_s"].to_numpy(float)
@@ -77,10 +77,10 @@ def capacity(data: Data) -> Cells:
                 "low": rate[held[-1]] if len(held) else np.nan if borne else 0.0,
                 "high": rate[borne + lost[0]] if len(lost) else np.nan, "se": np.nan, "df": np.inf,
                 "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
-                "detail": f"offered: {rate[0]:,.0f} to {rate[-1]:,.0f}", "behind": together(part["behind"]),
+                "detail": f"offered: {rate[0]:,.0f} to {rate[-1]:,.0f}", "source_rows": merged(part["source_rows"]),
             }
         )  # fmt: skip
-    return Cells(pd.DataFrame(rows), log=False)
+    return Estimates(pd.DataFrame(rows), log=False)
 
 
 @quantity(
@@ -90,7 +90,7 @@ def capacity(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the share of requests without a right answer in time is {value} ({labels})",
 )
-def failed_share(data: Data) -> Cells:
+def failed_share(data: Dataset) -> Estimates:
     """Share of the requests that were offered and had no answer in time, or a wrong one."""
     return loads(data, "failed_share")
 
@@ -102,7 +102,7 @@ def failed_share(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a request costs the server {value} of CPU time ({labels})",
 )
-def cpu_seconds_per_request(data: Data) -> Cells:
+def cpu_seconds_per_request(data: Dataset) -> Estimates:
     """CPU time of the server's process, its idle moments included, for each request that it answered rightly."""
     return loads(data, "cpu_per_request")
 
@@ -114,7 +114,7 @@ def cpu_seconds_per_request(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the GPU of a server is busy for {value} of the time ({labels})",
 )
-def gpu_busy_share(data: Data) -> Cells:
+def gpu_busy_share(data: Dataset) -> Estimates:
     """Share of the time that a GPU spends on requests, from the first to the last operation of each, by its own clock.
 
     Copies there and back and the gaps between operations count as busy: it is idle for more than the rest.

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from report.cells import Cells
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, documented
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, documented
+from report.derived_estimates import DerivedEstimates, Work, derive
+from report.estimates import Estimates
 from report.quantities import quantity
 from report.quantities.architecture import counted
-from report.worked import Derived, Work, derive
 
 _LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
 _NEEDS = {"experiments": ["several-devices"], "device": "any"}
@@ -39,7 +39,7 @@ _MEMORY = ".memory_bytes"
     labels=_LABELS,
     says="On {node}, each of several ranks trains at {value} of the rate of one alone ({labels})",
 )
-def efficiency(data: Data) -> Cells:
+def efficiency(data: Dataset) -> Estimates:
     """Samples per second of all ranks over as many times those of one rank, each with a batch of its own.
 
     Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
@@ -50,7 +50,7 @@ def efficiency(data: Data) -> Cells:
     one = rates.only(ranks=1).without("ranks")
     several = rates.at((rates.frame["ranks"] > 1).to_numpy(bool))
     if not len(one) or not len(several):
-        return Cells.empty()
+        return Estimates.empty()
     share = several / one
     return share.scaled_by(1 / share.frame["ranks"].astype(float)).without("backend")
 
@@ -62,7 +62,7 @@ def efficiency(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, what the ranks tell each other is {value} of a training step ({labels})",
 )
-def communication_share(data: Data) -> Cells:
+def communication_share(data: Dataset) -> Estimates:
     """1 - time of a step that averages no gradients / time of one that does; both of the slowest rank."""
     cells = data.summary("several-devices", "communication_share")
     return cells.without("backend") if len(cells) else cells
@@ -75,7 +75,7 @@ def communication_share(data: Data) -> Cells:
     labels=("model", "batch", "dtype", "threads", "backend"),
     says="On {node}, the model of memory differs from the measured peak of a training step by {value} of it ({labels})",
 )
-def memory_model_error(data: Data) -> Cells:
+def memory_model_error(data: Dataset) -> Estimates:
     """(16 bytes x parameters + bytes kept of a sample x batch) / measured peak - 1: negative where it forgets some.
 
     What a sample keeps is counted in float32: under autocast to bfloat16 the model expects rather too much.
@@ -86,19 +86,19 @@ def memory_model_error(data: Data) -> Cells:
         return peaks
     peaks = peaks.at(peaks.frame["model"].isin(set(parameters) & set(kept)).to_numpy(bool))
     if not len(peaks):
-        return Cells.empty()
+        return Estimates.empty()
     named = list(zip(peaks.frame["model"], peaks.frame["batch"], strict=True))
     predicted = np.array([needed_bytes(parameters[name], kept[name], float(batch)) for name, batch in named])
     frame = peaks.frame
     ratio = {name: predicted / frame[end].astype(float) for name, end in _TURNED.items()}
     ends = {name: values - 1 for name, values in ratio.items()}
-    return Cells(frame.assign(**ends, se=ratio["estimate"] * frame["se"].astype(float)), log=False)
+    return Estimates(frame.assign(**ends, se=ratio["estimate"] * frame["se"].astype(float)), log=False)
 
 
 _TURNED = {"estimate": "estimate", "low": "high", "high": "low"}
 
 
-def by_model(data: Data, metric: str) -> dict[str, float]:
+def by_model(data: Dataset, metric: str) -> dict[str, float]:
     """A counted property of the study's models by name: the same on every node."""
     cells = counted(data, metric)
     if not len(cells):
@@ -124,7 +124,7 @@ def state_bytes() -> Input:
     return assumed(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
 
 
-def parts(data: Data) -> dict[str, Input]:
+def parts(data: Dataset) -> dict[str, Input]:
     """Memory of each GPU: as its maker states it, and as the measured nodes' GPUs tell it. No processor with cores."""
     stated = {
         str(entry["subject"]): documented(data, name)
@@ -145,7 +145,7 @@ def parts(data: Data) -> dict[str, Input]:
     return stated | told
 
 
-def jobs(data: Data) -> Iterator[tuple[str, str, dict[str, Input], str]]:
+def jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
     """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
     for size, models in PUBLISHED.items():
         for name, prefix in models.items():
@@ -188,7 +188,7 @@ NEEDED = Formula(
     says="GPUs that hold a model between them while it is trained ({labels}): at least {value}",
     formulas=(NEEDED,),
 )
-def needed(data: Data) -> Derived:
+def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
     Memory: 16 bytes for each parameter (weights, gradients, moments; Rajbhandari et al. 2020,

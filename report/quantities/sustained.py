@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report import stats
-from report.cells import Cells, concat
-from report.evidence import Data
+from report import statistics
+from report.data.dataset import Dataset
+from report.data.summary import POINT
+from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity
-from report.summary import POINT
 
 _LABELS = ("load", "extent", "dtype", "backend", "threads")
 _NEEDS = {"experiments": ["sustained"], "device": "any"}
@@ -27,7 +27,7 @@ LOW_SHARE = 0.2
 HALF_A_PER_CENT = 0.005
 
 
-def runs(data: Data) -> pd.DataFrame:
+def runs(data: Dataset) -> pd.DataFrame:
     """The samples of every run, one row each in the order of time; a point's runs are told apart by `round`.
 
     Column `run_s`: seconds from the beginning of the run to the end of the sample.
@@ -50,7 +50,7 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
     kept, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
     se, df = float(np.sqrt(np.mean(np.diff(tenths[1:]) ** 2))), 2 * (n - 1) ** 2 / (3 * n - 4)
-    half = float(stats.half_width(se, df))
+    half = float(statistics.half_width(se, df))
     return {
         "estimate": 1 - kept, "low": 1 - kept * np.exp(half), "high": 1 - kept * np.exp(-half), "se": kept * se,
         "df": df, "n_samples": len(run),
@@ -64,7 +64,7 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
     labels=(*_LABELS, "round"),
     says="On {node}, minutes of load without a pause cost {value} of the rate ({labels})",
 )
-def throughput_drift(data: Data) -> Cells:
+def throughput_drift(data: Dataset) -> Estimates:
     """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
 
     One cell for each run. Both tenths are of one process, so what differs between processes
@@ -77,10 +77,10 @@ def throughput_drift(data: Data) -> Cells:
             point = dict(zip([*POINT, "round"], key, strict=True))
             params = json.loads(str(point.pop("params")))
             del point["experiment"]
-            (behind,) = data.behind(run.iloc[:1])
-            about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "behind": behind}
+            (source_rows,) = data.source_rows(run.iloc[:1])
+            about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "source_rows": source_rows}
             rows.append({**point, **params, **drift(run), **about})
-    return Cells(pd.DataFrame(rows), log=False) if rows else Cells.empty()
+    return Estimates(pd.DataFrame(rows), log=False) if rows else Estimates.empty()
 
 
 @quantity(
@@ -90,7 +90,7 @@ def throughput_drift(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the clock is {value} at the end of a load without a pause ({labels})",
 )
-def clock(data: Data) -> Cells:
+def clock(data: Dataset) -> Estimates:
     """Median clock in the last tenth of a run."""
     cells = data.readings("sustained", "clock_mhz", settled=END)
     return cells * 1e6 if len(cells) else cells
@@ -103,7 +103,7 @@ def clock(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the device is at {value} at the end of a load without a pause ({labels})",
 )
-def temperature(data: Data) -> Cells:
+def temperature(data: Dataset) -> Estimates:
     """Median temperature in the last tenth of a run."""
     return data.readings("sustained", "temperature_c", settled=END)
 
@@ -115,7 +115,7 @@ def temperature(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the device draws {value} at the end of a load without a pause ({labels})",
 )
-def power(data: Data) -> Cells:
+def power(data: Dataset) -> Estimates:
     """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
     return data.readings("sustained", "power_w", settled=END)
 
@@ -127,7 +127,7 @@ def power(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, the driver tells a utilisation of {value} while almost nothing is computed ({labels})",
 )
-def utilisation_at_low_mfu(data: Data) -> Cells:
+def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
 
     The fastest product of any shape, in the same format on the same device, stands for the chip's
@@ -136,15 +136,15 @@ def utilisation_at_low_mfu(data: Data) -> Cells:
     """
     told, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
     if not len(told) or not len(rates):
-        return Cells.empty()
+        return Estimates.empty()
     peak = concat([rates, gemm.rate(data)]).best(["node", "device", "dtype"])
     share = (rates / peak).frame.rename(columns={"estimate": "share"})
-    frame = told.frame.merge(share[["share", "behind", *told.labels]], on=told.labels, suffixes=("", "_share"))
+    frame = told.frame.merge(share[["share", "source_rows", *told.labels]], on=told.labels, suffixes=("", "_share"))
     frame = frame[frame["share"] < LOW_SHARE].reset_index(drop=True)
-    frame["behind"] += frame.pop("behind_share")
+    frame["source_rows"] += frame.pop("source_rows_share")
     estimate, low, high = (frame[name].to_numpy(float) for name in ("estimate", "low", "high"))
     alone = frame["n_rounds"].to_numpy(int) < 2
     low = np.where(alone, np.nan, np.fmin(low, estimate - HALF_A_PER_CENT).clip(0, 1))
     high = np.where(alone, np.nan, np.fmax(high, estimate + HALF_A_PER_CENT).clip(0, 1))
     detail = [f"at {100 * value:.2g}% of the fastest product's rate" for value in frame.pop("share")]
-    return Cells(frame.assign(low=low, high=high, detail=detail), log=False)
+    return Estimates(frame.assign(low=low, high=high, detail=detail), log=False)

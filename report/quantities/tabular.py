@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
+from report.formatting import count
 from report.quantities import quantity
-from report.wording import count
 
 _NEEDS = ["tabular"]
 _TASK = ["node", "op", "rows"]
@@ -14,13 +14,13 @@ _POINT = ["node", "device", "op", "rows", "transfers"]
 DEFAULT = "pandas"
 
 
-def rates(data: Data) -> Cells:
+def rates(data: Dataset) -> Estimates:
     """Rows per second: a point's rows over its median time. `library` says who, and on how many threads."""
     times = data.summary("tabular")
     if not len(times):
         return times
     frame = times.frame
-    per_second = Cells.from_estimates(frame.assign(estimate=frame["rows"].astype(float) / frame["estimate"]))
+    per_second = Estimates.from_estimates(frame.assign(estimate=frame["rows"].astype(float) / frame["estimate"]))
     library = [
         f"{backend}, {count(int(threads), 'thread')}" if threads else str(backend)
         for backend, threads in frame[["backend", "threads"]].itertuples(index=False)
@@ -35,7 +35,7 @@ def rates(data: Data) -> Cells:
     labels=("op", "rows", "backend", "transfers", "threads"),
     says="On {node}, a table is worked through ({labels}) at {value}",
 )
-def rate(data: Data) -> Cells:
+def rate(data: Dataset) -> Estimates:
     """Rows per second of one operation on one table.
 
     `backend: best` is the fastest library of each point, on as many threads as suit it.
@@ -54,7 +54,7 @@ def rate(data: Data) -> Cells:
     labels=("op", "rows", "transfers"),
     says="On {node}, the GPU works through a table {value} times as fast as its host's CPU ({labels})",
 )
-def gpu_gain(data: Data) -> Cells:
+def gpu_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same operation and rows.
 
     transfers: whether the GPU's time includes the way from host memory and back.
@@ -65,7 +65,7 @@ def gpu_gain(data: Data) -> Cells:
     gpu = cells.only(device="gpu").best(_POINT, of=["library"])
     cpu = cells.only(device="cpu").best(_TASK, of=["library"])
     if not len(gpu) or not len(cpu):
-        return Cells.empty()
+        return Estimates.empty()
     gain = gpu / cpu
     rivals = gain.frame[_TASK].merge(cpu.frame[[*_TASK, "detail"]], on=_TASK, how="left")["detail"]
     return gain.label(detail=[f"{mine} over {rival}" for mine, rival in zip(gain.frame["detail"], rivals, strict=True)])
@@ -78,7 +78,7 @@ def gpu_gain(data: Data) -> Cells:
     labels=("op", "rows"),
     says="On {node}, the fastest other library is {value} times as fast on a table as pandas ({labels})",
 )
-def library_gain(data: Data) -> Cells:
+def library_gain(data: Dataset) -> Estimates:
     """Time of pandas over that of the fastest other library of the CPU, same operation and rows.
 
     pandas works on one thread, the other on as many as suit it: what a choice of library gains
@@ -91,5 +91,5 @@ def library_gain(data: Data) -> Cells:
     usual = (cells.frame["backend"] == DEFAULT).to_numpy(bool)
     others, default = cells.at(~usual).best(["device", *_TASK], of=["library"]), cells.at(usual)
     if not len(others) or not len(default):
-        return Cells.empty()
+        return Estimates.empty()
     return others / default.best(_TASK)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from report.cells import Cells, concat
-from report.evidence import Data
-from report.formula import Formula
-from report.machines import of_kind
+from report.data.dataset import Dataset
+from report.data.machines import of_kind
+from report.data.summary import POINT
+from report.derivations import Formula
+from report.derived_estimates import quotient
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.train_hours import best_rates, hours_to_train
-from report.summary import POINT
-from report.worked import quotient
 
 EXPERIMENT = "time-to-train"
 _LABELS = ("job", "dtype", "backend", "threads")
@@ -29,7 +29,7 @@ TASKS = frozenset(
 )  # fmt: skip
 
 
-def rounds(data: Data) -> pd.DataFrame:
+def rounds(data: Dataset) -> pd.DataFrame:
     """What each round of each job observed: columns POINT and round, and one for each metric."""
     samples = data.samples(EXPERIMENT)
     seen = samples[(samples["experiment"] == EXPERIMENT) & (samples["status"] == "ok")]
@@ -46,11 +46,11 @@ def rounds(data: Data) -> pd.DataFrame:
     return table
 
 
-def _cells(data: Data, table: pd.DataFrame, values: pd.Series, unit: str) -> Cells:
+def _cells(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
     """One value a round as cells, with rounds as the unit of the intervals."""
     known = table.assign(value=values)[values.notna()]
     if not len(known):
-        return Cells.empty()
+        return Estimates.empty()
     samples = data.samples(EXPERIMENT)
     first = samples[(samples["experiment"] == EXPERIMENT) & (samples["metric"] == "job_time")]
     rows = first.drop(columns="value").merge(known[[*POINT, "round", "value"]], on=[*POINT, "round"])
@@ -64,21 +64,23 @@ def _cells(data: Data, table: pd.DataFrame, values: pd.Series, unit: str) -> Cel
     labels=_LABELS,
     says="On {node}, a whole job takes {value} to its accuracy ({labels})",
 )
-def job_time(data: Data) -> Cells:
+def job_time(data: Dataset) -> Estimates:
     """Seconds of a whole job, from data on disk until its accuracy on held-out samples is reached.
 
     A job that gave up in some round has no interval: its time is at least that.
     """
     table = rounds(data)
     if not len(table):
-        return Cells.empty()
+        return Estimates.empty()
     cells = _cells(data, table, table["job_time"], "s")
     reached = data.summary(EXPERIMENT, "reached_share").frame
     named = [name for name in cells.labels if name in reached]
     kept = cells.frame.merge(reached[[*named, "estimate"]].rename(columns={"estimate": "reached"}), how="left")
     missed = (kept.pop("reached") < 1).to_numpy(bool)
     gone = {name: kept[name].mask(missed) for name in ("low", "high", "se")}
-    return Cells(kept.assign(**gone, detail=["at least: it gave up in some round" if one else "" for one in missed]))
+    return Estimates(
+        kept.assign(**gone, detail=["at least: it gave up in some round" if one else "" for one in missed])
+    )
 
 
 @quantity(
@@ -89,7 +91,7 @@ def job_time(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a whole job should take {value} ({labels})",
 )
-def predicted(data: Data) -> Cells:
+def predicted(data: Dataset) -> Estimates:
     """Seconds that a job should take by its parts, each timed alone before it.
 
     prepare + steps x (step + draw) + forward passes of its tests x forward. The numbers of steps
@@ -97,10 +99,10 @@ def predicted(data: Data) -> Cells:
     are the first steps, which are slower, and whatever the parts do to each other in a row.
     """
     table = rounds(data)
-    return _cells(data, table, table["predicted"], "s") if len(table) else Cells.empty()
+    return _cells(data, table, table["predicted"], "s") if len(table) else Estimates.empty()
 
 
-def over_measured(data: Data) -> Cells:
+def over_measured(data: Dataset) -> Estimates:
     """Predicted over measured time of each job, by two methods.
 
     parts: as in `predicted`; both sides of the ratio are of the same round. rate: as the ladder of
@@ -108,7 +110,7 @@ def over_measured(data: Data) -> Cells:
     """
     table = rounds(data)
     if not len(table):
-        return Cells.empty()
+        return Estimates.empty()
     found = []
     parts = _cells(data, table, table["predicted"] / table["job_time"], "ratio")
     if len(parts):
@@ -116,14 +118,14 @@ def over_measured(data: Data) -> Cells:
     by_rate = _by_rate(data, table)
     if len(by_rate):
         found.append(by_rate.label(method="rate"))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
-def _by_rate(data: Data, table: pd.DataFrame) -> Cells:
+def _by_rate(data: Dataset, table: pd.DataFrame) -> Estimates:
     """The rate of each job over the best of its family on the same device with the same threads."""
     rates = best_rates(data)
     if "job_flop" not in table or not len(rates):
-        return Cells.empty()
+        return Estimates.empty()
     achieved = _cells(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     if not len(achieved):
         return achieved
@@ -140,7 +142,7 @@ def _by_rate(data: Data, table: pd.DataFrame) -> Cells:
     labels=(*_LABELS, "method"),
     says="On {node}, the predicted time of a whole job is off by {value} of the measured one ({labels})",
 )
-def prediction_error(data: Data) -> Cells:
+def prediction_error(data: Dataset) -> Estimates:
     """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
     cells = over_measured(data)
     if not len(cells):
@@ -151,10 +153,10 @@ def prediction_error(data: Data) -> Cells:
     least = ends.min(axis=1, skipna=False).mask((low < 0) & (high > 0), 0.0)
     error = (frame["estimate"].astype(float) - 1).abs()
     se = frame["se"] * frame["estimate"]
-    return Cells(frame.assign(estimate=error, low=least, high=ends.max(axis=1, skipna=False), se=se), log=False)
+    return Estimates(frame.assign(estimate=error, low=least, high=ends.max(axis=1, skipna=False), se=se), log=False)
 
 
-def fastest(cells: Cells) -> Cells:
+def fastest(cells: Estimates) -> Estimates:
     """The shortest of each task on each device with the most threads; `detail` says how it was done."""
     most = cells.frame["threads"].astype(float)
     cells = cells.at((most == most.groupby([cells.frame["node"], cells.frame["device"]]).transform("max")).to_numpy())
@@ -162,7 +164,7 @@ def fastest(cells: Cells) -> Cells:
     first = order.groupby(["node", "device", "job"], sort=True).head(1).sort_index()
     detail = [", ".join(filter(None, pair)) for pair in zip(first["dtype"], first["backend"], strict=True)]
     kept = ["node", "device", "threads", "job", *(name for name in first.columns if name not in cells.labels)]
-    return Cells(first.assign(detail=detail)[kept].reset_index(drop=True), cells.log)
+    return Estimates(first.assign(detail=detail)[kept].reset_index(drop=True), cells.log)
 
 
 @quantity(
@@ -173,7 +175,7 @@ def fastest(cells: Cells) -> Cells:
     labels=("job", "evidence", "threads"),
     says="On {node}, training takes {value} ({labels})",
 )
-def hours(data: Data) -> Cells:
+def hours(data: Dataset) -> Estimates:
     """Hours of each task of one list, a cell a task: whole jobs as measured, published runs as derived.
 
     evidence: measured (the study's jobs in the fastest format and library) or derived (the ladder
@@ -182,7 +184,7 @@ def hours(data: Data) -> Cells:
     """
     jobs, ladder = job_time(data), hours_to_train(data)
     if not len(jobs) or not len(ladder):
-        return Cells.empty()
+        return Estimates.empty()
     measured = fastest(jobs) * (1 / _HOUR)
     names = [name for name in ("flop", "baseline") if name in ladder.labels]
     derived = ladder.label(job=ladder.frame["run"]).without("run", *names)
@@ -208,7 +210,7 @@ RATIO = Formula(
     says="A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})",
     formulas=(RATIO,),
 )
-def ratio(data: Data) -> Cells:
+def ratio(data: Dataset) -> Estimates:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
 
     The operations are the same on both sides, so that it is the ratio of the best training rates of
@@ -217,11 +219,11 @@ def ratio(data: Data) -> Cells:
     """
     rates, laptops = best_rates(data), of_kind(data, "laptop")
     if not len(rates) or not laptops:
-        return Cells.empty()
+        return Estimates.empty()
     rates = rates.only(family="transformer")
     gpus, cpus = rates.only(device="gpu"), rates.only(device="cpu", node=laptops)
     if not len(gpus) or not len(cpus):
-        return Cells.empty()
+        return Estimates.empty()
     named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
     best = cpus.label(baseline="laptop", named=named).best(["baseline"], of=["named"])
     names = [name for name in ("threads", "baseline", "family") if name in gpus.labels]

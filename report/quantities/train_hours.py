@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.ladder import LOOPS
 from report.quantities.training import baselines
@@ -97,7 +97,7 @@ RUNS = (
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
 
-def total_flop(run: Run, data: Data) -> float:
+def total_flop(run: Run, data: Dataset) -> float:
     """Total FLOP of a run. Raises MissingSourceError for a figure that is missing or not verified.
 
     Transformers: 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention
@@ -107,7 +107,7 @@ def total_flop(run: Run, data: Data) -> float:
     return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
 
 
-def best_rates(data: Data) -> Cells:
+def best_rates(data: Dataset) -> Estimates:
     """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
 
     Over models of the family, batch sizes, number formats and libraries; `detail`
@@ -126,7 +126,7 @@ def best_rates(data: Data) -> Cells:
             these = these.label(batch=[f"batch {size}" for size in these.frame["batch"]])
             by = [name for name in ("node", "device", "threads", "baseline") if name in these.labels]
             found.append(these.best(by, of=["model", "batch", "dtype", "backend"]).label(family=family))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
 @quantity(
@@ -137,7 +137,7 @@ def best_rates(data: Data) -> Cells:
     labels=("run", "flop", "threads", "baseline"),
     says="On {node}, a published training run ({labels}) would take {value}",
 )
-def hours_to_train(data: Data) -> Cells:
+def hours_to_train(data: Dataset) -> Estimates:
     """Total FLOP of a published training run over the device's best measured training rate of its family.
 
     The rate is that of the study's own, small model of the same family at its best
@@ -154,17 +154,17 @@ def hours_to_train(data: Data) -> Cells:
         seconds = _seconds(run, rates, data)
         if len(seconds):
             found.append((seconds / _HOUR).label(run=run.name, flop=float(f"{total_flop(run, data):.3g}")))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
-def _seconds(run: Run, rates: Cells, data: Data) -> Cells:
+def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
     """Seconds of a run on each device that has a rate of its family."""
     these = rates.only(family=run.family).without("family")
     frame = these.frame.assign(estimate=total_flop(run, data) / these.frame["estimate"].astype(float))
-    return Cells.from_estimates(frame) if len(frame) else these
+    return Estimates.from_estimates(frame) if len(frame) else these
 
 
-def _large(data: Data) -> Cells:
+def _large(data: Dataset) -> Estimates:
     """Seconds of each large run on each device, labelled with its parameters."""
     rates = best_rates(data)
     if not len(rates):
@@ -186,7 +186,7 @@ def _large(data: Data) -> Cells:
     labels=("run", "parameters", "threads", "baseline"),
     says="It takes {value} such as {node} to train a published model in 90 days ({labels})",
 )
-def nodes_for_90_days(data: Data) -> Cells:
+def nodes_for_90_days(data: Dataset) -> Estimates:
     """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
 
     6 x parameters x tokens over the device's best measured training rate of any transformer

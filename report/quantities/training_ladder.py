@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from report.cells import Cells, concat
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.ladder import LOOPS
 from report.quantities.training import samples_per_second
@@ -33,7 +33,7 @@ _NEEDS = {"experiments": ["training"], "device": "any"}
     labels=_LABELS,
     says="On {node}, training ({labels}) runs at {value}",
 )
-def ladder(data: Data) -> Cells:
+def ladder(data: Dataset) -> Estimates:
     """Samples per second of every model and batch on each rung, plain loops left out.
 
     `place` counts the rungs from the bottom; `detail` names the library and the format, which are
@@ -52,7 +52,7 @@ def ladder(data: Data) -> Cells:
         if len(these):
             best = these.best(["node", "device", "model", "batch"], of=["backend", "dtype"])
             found.append(best.label(rung=rung, place=place))
-    return concat(found) if found else Cells.empty()
+    return concat(found) if found else Estimates.empty()
 
 
 @quantity(
@@ -62,10 +62,10 @@ def ladder(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, training ({labels}) runs at {value} times the rate of one core as PyTorch comes",
 )
-def gain(data: Data) -> Cells:
+def gain(data: Dataset) -> Estimates:
     """Rate of each rung over that of one core of the same node's CPU with PyTorch as it comes, in float32."""
     cells = ladder(data)
     if not len(cells):
         return cells
     base = cells.only(rung=BASE).without("device", "rung", "place")
-    return cells.at((cells.frame["rung"] != BASE).to_numpy(bool)) / base if len(base) else Cells.empty()
+    return cells.at((cells.frame["rung"] != BASE).to_numpy(bool)) / base if len(base) else Estimates.empty()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from report.cells import Cells
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
 from report.quantities import quantity
 
 CUDA = "cuda"
 _LABELS = ("kernel", "n", "backend")
 
 
-def rates(data: Data, value: str = "flop_per_s") -> Cells:
+def rates(data: Dataset, value: str = "flop_per_s") -> Estimates:
     """Rates by device, kernel, n and interface. value: flop_per_s, or bytes_per_s of least traffic."""
     cells = data.summary("without-cuda", value=value)
     return cells.without("dtype", "threads") if len(cells) else cells
@@ -23,7 +23,7 @@ def rates(data: Data, value: str = "flop_per_s") -> Cells:
     labels=_LABELS,
     says="On {node}, a kernel ({labels}) runs at {value}",
 )
-def rate(data: Data) -> Cells:
+def rate(data: Dataset) -> Estimates:
     """Rate of a kernel through one interface: 2*n^3 FLOP of a product, 2*n of a triad, over the time of a launch."""
     return rates(data)
 
@@ -35,7 +35,7 @@ def rate(data: Data) -> Cells:
     labels=_LABELS,
     says="On {node}, a kernel without CUDA ({labels}) runs at {value} times the rate of the same one in CUDA",
 )
-def rate_share(data: Data) -> Cells:
+def rate_share(data: Dataset) -> Estimates:
     """Rate through another interface over that through CUDA, same chip, kernel and size."""
     cells = rates(data)
     if not len(cells):
@@ -44,7 +44,7 @@ def rate_share(data: Data) -> Cells:
     return others / cells.only(backend=CUDA).without("backend")
 
 
-def library(data: Data) -> Cells:
+def library(data: Dataset) -> Estimates:
     """FLOP/s of the fastest library on float32 products of two n x n matrices on a GPU, by device and n."""
     cells = data.summary("gemm", value="flop_per_s")
     if not len(cells):
@@ -62,9 +62,9 @@ def library(data: Data) -> Cells:
     labels=("n",),
     says="On {node}, a naive product in CUDA ({labels}) runs at {value} times the rate of the library's",
 )
-def naive_over_library(data: Data) -> Cells:
+def naive_over_library(data: Dataset) -> Estimates:
     """Rate of the naive product in CUDA over that of the fastest library, both float32, same size."""
     cells, best = rates(data), library(data)
     if not len(cells) or not len(best):
-        return Cells.empty()
+        return Estimates.empty()
     return cells.only(kernel="naive", backend=CUDA).without("kernel", "backend") / best

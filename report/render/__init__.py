@@ -11,7 +11,7 @@ from pathlib import Path
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from report.metadata.claimreview import as_script, claim_reviews
+from report.publish.claimreview import as_script, claim_reviews
 from report.render import head, pandoc, quarto, rejudged, words
 from report.render.drawn import draw
 from report.render.editions import since_last

@@ -12,9 +12,9 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
-from report import wording
+from report import formatting
+from report.judging.rules import distance
 from report.render import words
-from report.rules import distance
 from report.verdicts import DECIDED
 
 REPORT = Path(__file__).resolve().parent.parent
@@ -136,7 +136,7 @@ class _Evidence:
     def count(self, name: str) -> str | None:
         """One of _COUNTED in words; None where there is nothing to count."""
         if name == "total":
-            return wording.count(sum(map(int, self.document["tally"].values())), "claim")
+            return formatting.count(sum(map(int, self.document["tally"].values())), "claim")
         if name == "decided":
             return f"{self.decided:,}"
         if name == "fares":
@@ -148,7 +148,7 @@ class _Evidence:
             for one in self.document["verdicts"]
             if one["verdict"] == "awaiting hardware" and "GPU" in str(one.get("reason"))
         ]
-        return f"{wording.count(len(waiting), 'claim')} wait{'s' if len(waiting) == 1 else ''}" if waiting else None
+        return f"{formatting.count(len(waiting), 'claim')} wait{'s' if len(waiting) == 1 else ''}" if waiting else None
 
     def holds(self, when: Mapping[str, Any]) -> bool:
         """Whether all conditions do."""
@@ -183,7 +183,7 @@ class _Evidence:
             return None
         if label:
             value = cell.get(label)
-            return None if value is None else Piece(wording.label_value(label, value))
+            return None if value is None else Piece(formatting.label_value(label, value))
         part = _part(verdict, str(cell.get("part") or "")) or verdict
         return Piece(words.with_interval(cell, str(part.get("unit") or "1")), claim)
 
@@ -235,7 +235,7 @@ def _beginning(head: str, pieces: list[Piece]) -> list[Piece]:
     """The head with its colon; without one, the first piece gets a capital letter instead."""
     if head:
         return [Piece(f"{head}:", head=True), Piece(" ")]
-    pieces[0] = replace(pieces[0], text=wording.capital(pieces[0].text))
+    pieces[0] = replace(pieces[0], text=formatting.capital(pieces[0].text))
     return []
 
 

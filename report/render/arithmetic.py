@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report import wording
+from report import formatting
 from report.render import words
 
 _KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
@@ -45,7 +45,7 @@ def spelt(text: str) -> str:
 def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
     result = record["result"]
     unit = str(result["unit"])
-    value = wording.interval(result["value"], result["low"], result["high"], unit)
+    value = formatting.interval(result["value"], result["low"], result["high"], unit)
     return {
         "formula": spelt(record["formula"]),
         "result": f"{result['symbol']} = {value}",
@@ -54,7 +54,7 @@ def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
         "turns": [
             {
                 "what": f"{one['symbol']} = {_given(one['input'], one['unit'])}",
-                "result": wording.interval(one["value"], one["low"], one["high"], unit),
+                "result": formatting.interval(one["value"], one["low"], one["high"], unit),
                 "verdict": str(one["verdict"]),
             }
             for one in record["sensitivity"]
@@ -78,8 +78,8 @@ def _input(one: Mapping[str, Any]) -> dict[str, str]:
 
 def _given(value: float, unit: str) -> str:
     """A value as it is given, or to four digits, with its unit."""
-    scale, name = wording.prefix(float(value), unit)
-    return f"{wording.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
+    scale, name = formatting.prefix(float(value), unit)
+    return f"{formatting.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
 def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
@@ -89,7 +89,7 @@ def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -
         {
             "what": words.sentence(str(one["name"])),
             "cell": _cell(one, machines if several else {}),
-            "result": wording.interval(one["value"], one["low"], one["high"], one["unit"]),
+            "result": formatting.interval(one["value"], one["low"], one["high"], one["unit"]),
         }
         for one in records
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.wording import count, label_value, with_unit
+from report.formatting import count, label_value, with_unit
 
 
 def bases(verdict: Mapping[str, Any]) -> list[dict[str, str]]:

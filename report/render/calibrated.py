@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import calibration, wording
+from report import calibration, formatting
 
 # What each of the two ways of being wrong is meant to stay below.
 RARE = 0.01
@@ -24,7 +24,7 @@ def calibrated(path: Path | None = None) -> dict[str, Any]:
         "samples": str(table["samples_per_round"]),
         "kept": _kept(rows),
         "exceeded": [_exceeded(row) for row in rows if _worst(row) > RARE],
-        "widths": wording.several([str(one["widths"]) for one in _widths(rows)]),
+        "widths": formatting.several([str(one["widths"]) for one in _widths(rows)]),
         "rows": [_row(row) for row in rows],
     }
 
@@ -40,7 +40,7 @@ def _kept(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _exceeded(row: Mapping[str, Any]) -> str:
-    rounds, points = wording.count(row["rounds"], "round"), wording.count(row["points"], "point")
+    rounds, points = formatting.count(row["rounds"], "round"), formatting.count(row["points"], "point")
     return f"{row['question']}, {row['noise']}, {rounds}, {points}: {_percent(_worst(row), 1)}"
 
 

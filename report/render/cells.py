@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from report.rules import distance
+from report.judging.rules import distance
 
 # A claim's table of cells is read to its end by nobody beyond this; the tables beside the page hold every cell.
 MOST_CELLS = 16

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from report.gathered import read_summary
+from report.data.gathered import read_summary
+from report.data.ranges import parse_ranges
+from report.formatting import count, several
 from report.quantities import quantities
 from report.render.markdown import Markdown, code, escape, identifier
 from report.site import paths
-from report.spans import unspan
-from report.wording import count, several
 
 _PROJECT = Path(__file__).resolve().parents[2]
 # Published figures beyond so many are told by their number; the list of references holds them all.
@@ -58,7 +58,7 @@ def _part(
     origins: Mapping[int, Origin],
     sections: Mapping[str, str],
 ) -> dict[str, Any]:
-    numbers = sorted({number for cell in cells for number in unspan(str(cell.get("behind") or ""))})
+    numbers = sorted({number for cell in cells for number in parse_ranges(str(cell.get("behind") or ""))})
     entries = [str(name) for name in part.get("entries") or []]
     samples = _samples(numbers, origins) if origins else []
     measured = dict.fromkeys(_SECTIONS.get(one["experiment"], one["experiment"]) for one in samples)

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from report.formatting import YES_NO, exactly, prefix, threshold_text
 from report.render import strokes
 from report.render.cells import nearness
 from report.render.figures import (
@@ -25,7 +26,6 @@ from report.render.figures import (
 )
 from report.render.markdown import clean
 from report.render.words import LEVEL, quantity_name, with_interval
-from report.wording import YES_NO, exactly, prefix, threshold_text
 
 # Rows beyond this many would make a figure that nobody reads; the table holds them all.
 MOST_ROWS = 8

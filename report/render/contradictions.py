@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from report.formatting import count, several, threshold_text, with_unit
+from report.judging.side_outcome import OUTCOMES
 from report.render import words
 from report.render.markdown import identifier
-from report.standing import OUTCOMES
-from report.wording import count, several, threshold_text, with_unit
 
 # A side that stands bears the sign and the colour of a claim that is supported, and so on.
 _CLASSES = {

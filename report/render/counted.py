@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report.gathered import read_summary
-from report.wording import count
+from report.data.gathered import read_summary
+from report.formatting import count
 
 
 def counted(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[str]:

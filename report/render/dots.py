@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from report.formatting import exactly, prefix
 from report.render import strokes
 from report.render.figures import (
     BLUE,
@@ -24,7 +25,6 @@ from report.render.figures import (
     name_axis,
     without_interval,
 )
-from report.wording import exactly, prefix
 
 # All in inches.
 _WIDTH, _FOOT, _GAP, _LINE, _ROW, _HEAD, LEGEND = 4.5, 0.44, 0.06, 0.13, 0.21, 0.22, 0.2

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from contract import ending
-from report.processors import processors
 from report.render.figures import Drawing, paint, reuse
 
 # Below this many, starting processes takes longer than drawing.
@@ -22,7 +21,7 @@ def draw(drawings: Sequence[Drawing], folder: Path, earlier: Path | None) -> int
     Returns how many were drawn. Raises OSError if the folder cannot be written.
     """
     wanted = [(drawing, key) for drawing in drawings if (key := reuse(drawing, folder, earlier))]
-    if len(wanted) < _FEW or processors() < 2:
+    if len(wanted) < _FEW or ending.available_cpus() < 2:
         for drawing, key in wanted:
             paint(drawing, folder, key)
         return len(wanted)
@@ -32,7 +31,7 @@ def draw(drawings: Sequence[Drawing], folder: Path, earlier: Path | None) -> int
     context = get_context("forkserver" if served else "spawn")
     if served:
         context.set_forkserver_preload(sorted({drawing.draw.__module__ for drawing, _ in wanted}))
-    with ending.pool(min(processors(), len(wanted)), context) as pool:
+    with ending.pool(min(ending.available_cpus(), len(wanted)), context) as pool:
         drawn = [pool.submit(paint, drawing, folder, key) for drawing, key in wanted]
         for one in drawn:
             one.result()

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from report.formatting import capital
 from report.render import words
 from report.render.markdown import identifier
 from report.site.compare import compare, day, headline, machines, reasons
 from report.site.editions import before, edition, read_editions
-from report.wording import capital
 
 Record = Mapping[str, Any]
 

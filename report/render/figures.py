@@ -24,9 +24,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from report.formatting import exactly
 from report.render import strokes
 from report.render.plain import harmless, visible
-from report.wording import exactly
 
 INK, MUTED, GREY, GRID, PLATE = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
 # Okabe and Ito's palette, darkened where it must be read on white; never the only carrier of a meaning.
@@ -42,7 +42,7 @@ DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#5d6772", GRID: "#3a424c", PLAT
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee",
         _AMBER_LETTERS: "#e0b341", _SKY_LETTERS: "#7cc4ee"}  # fmt: skip
 # Whose code a figure depends on: what computes the numbers shows in the numbers.
-_DRAWS = ("report.render", "report.wording", "report.stats")
+_DRAWS = ("report.render", "report.formatting", "report.statistics")
 _SVG = "{http://www.w3.org/2000/svg}"
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 # As elements of the file itself, not with a prefix.

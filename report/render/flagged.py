@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from report import flags, wording
+from report import formatting
+from report.data import flags
 
 # The worst points of a node and flag that are named.
 NAMED = 2
@@ -54,7 +55,7 @@ def _of_node(points: pd.DataFrame) -> dict[str, Any]:
 def _name(point: Mapping[Any, Any]) -> str:
     """A point in words: 'gemm, torch, float32, 2 threads, m 512'."""
     labels = {key: point[key] for key in ("device", "backend", "dtype", "threads") if point[key]}
-    said = wording.labels_text({**labels, **json.loads(point["params"])})
+    said = formatting.labels_text({**labels, **json.loads(point["params"])})
     metric = "" if point["metric"] in ("time", point["experiment"]) else f" {point['metric']}"
     return f"{point['experiment']}{metric}, {said}" if said else f"{point['experiment']}{metric}"
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from report.formatting import count, several
 from report.render.answer import answer, plain
 from report.render.markdown import clean
 from report.render.words import VERDICTS
 from report.site import paths
-from report.wording import count, several
 
 TITLE = "Does AI need a GPU?"
 # Of the picture, in pixels: what is shown whole wherever addresses are shown with pictures (1.91 to 1).

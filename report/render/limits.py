@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from report.flips import SENSITIVE
-from report.gathered import read_summary
-from report.wording import count, several
+from report.data.gathered import read_summary
+from report.formatting import count, several
+from report.judging.counterfactuals import SENSITIVE
 
 # Readings beside each sample, and what cannot be told without them.
 _SENSORS = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract.node import job_of, kind_of_node
+from report.formatting import capital, exactly, several
 from report.render import words
-from report.wording import capital, exactly, several
 
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",

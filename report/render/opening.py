@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report import wording
+from report import formatting
+from report.judging.rules import direction
 from report.render import words
 from report.render.answer import Sentence, answer, plain
 from report.render.markdown import Markdown, escape, identifier
 from report.render.surprises import FAR, Result, surprises
-from report.rules import direction
 
 # Nodes that are named; of more it is said how many they are.
 MOST_NODES = 3
@@ -43,9 +43,9 @@ def opening(
         "answer": [told(sentence) for sentence in sentences],
         "plain": [plain(sentence) for sentence in sentences],
         "tally": rows,
-        "tally_text": f"{wording.count(len(claims), 'claim')}: {in_words(rows)}",
+        "tally_text": f"{formatting.count(len(claims), 'claim')}: {in_words(rows)}",
         "surprises": [_surprise(one, names) for one in surprises(document["verdicts"])],
-        "far": wording.number(FAR, 1),
+        "far": formatting.number(FAR, 1),
         "nodes": _nodes(document["nodes"]),
         "more_nodes": max(0, len(document["nodes"]) - MOST_NODES),
         "articles": [_tiles(article) for article in articles],
@@ -105,8 +105,8 @@ def _surprise(result: Result, names: Mapping[str, str]) -> dict[str, Any]:
         "verdict": status,
         "class": words.verdict_class(status),
         "number": number(words.with_interval(cell, unit)),
-        "asks": f"{asks} {wording.threshold_text(part['threshold'], unit)}",
-        "about": wording.capital("; ".join(filter(None, (_what(result), _where(result, names))))),
+        "asks": f"{asks} {formatting.threshold_text(part['threshold'], unit)}",
+        "about": formatting.capital("; ".join(filter(None, (_what(result), _where(result, names))))),
         "boundary": _turns(str(part.get("boundary") or "")) if status == "depends" else "",
     }
 
@@ -133,7 +133,7 @@ def _what(result: Result) -> str:
     if "shape" in labels:
         own = {key: value for key, value in own.items() if key not in ("m", "n", "k")}
     name = words.quantity_name(str(part.get("quantity") or "")).removesuffix(" s")
-    return ", ".join(filter(None, (name, str(part.get("name") or ""), wording.labels_text(own))))
+    return ", ".join(filter(None, (name, str(part.get("name") or ""), formatting.labels_text(own))))
 
 
 def _where(result: Result, names: Mapping[str, str]) -> str:

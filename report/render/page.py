@@ -9,7 +9,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report import wording
+from report import formatting
 from report.render import words
 from report.render.arithmetic import awaited, worked_parts
 from report.render.bases import bases
@@ -105,7 +105,7 @@ def context(
         "contradictions": contradicting,
         "contradiction_counts": counts(contradicting),
         "nodes": [describe(node, machines) for node in document["nodes"]],
-        "node_names": wording.several(list(machines.values())),
+        "node_names": formatting.several(list(machines.values())),
         "ran": ran(data, document["nodes"]) if data else [],
         "left_out": left_out_points(data) if data else [],
         "flagged": flagged_points(data) if data else [],
@@ -116,7 +116,7 @@ def context(
         "measured": measured,
         "editions": changes(changed),
         "counted": counted(data, document["nodes"]) if data else [],
-        "twelve": [{"asks": rule.asks, "met": rule.met, "checks": wording.several(rule.checks)} for rule in RULES],
+        "twelve": [{"asks": rule.asks, "met": rule.met, "checks": formatting.several(rule.checks)} for rule in RULES],
         "changed": [claim for claim in claims if claim["changes"]],
         "calibration": calibrated(),
         "repeated": repeated(),
@@ -193,7 +193,7 @@ def _reasons(verdict: Mapping[str, Any]) -> dict[str, Any]:
     whole, told = str(verdict.get("reason") or ""), []
     for part in verdict.get("parts") or []:
         name, outcome, text = (str(part.get(key) or "") for key in ("name", "outcome", "reason"))
-        said = f"{wording.capital(name)} ({outcome}): {text}"
+        said = f"{formatting.capital(name)} ({outcome}): {text}"
         if name and said in whole:
             whole = whole.replace(said, "", 1)
             head = words.sentence(name)
@@ -219,11 +219,13 @@ def _names(
 
 def _also(part: Mapping[str, Any], unit: str) -> str:
     """The other thresholds that were tried, the unit said once."""
-    told = [wording.threshold_text(one, unit) for one in part.get("sensitivity") or [] if one != part.get("threshold")]
+    told = [
+        formatting.threshold_text(one, unit) for one in part.get("sensitivity") or [] if one != part.get("threshold")
+    ]
     endings = {text.rpartition(" ")[2] for text in told}
     if len(endings) == 1 and all(" " in text for text in told):
         told[:-1] = [text.rpartition(" ")[0] for text in told[:-1]]
-    return wording.several(told)
+    return formatting.several(told)
 
 
 def _flips(verdict: Mapping[str, Any]) -> list[str]:
@@ -253,7 +255,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
             f"{key}: {' or '.join(map(str, value)) if isinstance(value, list) else value}"
             for key, value in (part.get("scope") or {}).items()
         ),
-        "threshold": wording.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
+        "threshold": formatting.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
         "why": _ended(words.sentence(str(part.get("threshold_why") or ""))),
         "also": _also(part, unit),
     }
@@ -283,8 +285,8 @@ def _measured_on(cells: Sequence[Mapping[str, Any]]) -> str:
     rounds = sorted({int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")})
     if not nodes or not rounds:
         return ""
-    most = wording.count(rounds[-1], "round")
-    return f"{most if len(rounds) == 1 else f'{rounds[0]} to {most}'} on {wording.several(nodes)}"
+    most = formatting.count(rounds[-1], "round")
+    return f"{most if len(rounds) == 1 else f'{rounds[0]} to {most}'} on {formatting.several(nodes)}"
 
 
 def _source(source: Mapping[str, Any]) -> dict[str, str]:

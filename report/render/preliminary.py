@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.files import write_text
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import CLAIMS, judge
-from report.reference import REFERENCE, read_reference
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import CLAIMS, judge
 from report.render import TEMPLATES, joined, pandoc
 from report.render.markdown import environment
 from report.render.page import context
@@ -29,7 +29,7 @@ def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".made-"))
     try:
         gather(nodes, scratch / "data")
-        document = judge(read_gathered(scratch / "data", read_reference(REFERENCE)), scratch / "verdicts.json", CLAIMS)
+        document = judge(read_dataset(scratch / "data", read_reference(REFERENCE)), scratch / "verdicts.json", CLAIMS)
         told, _ = context(document, None)
         source = environment(TEMPLATES).get_template("preliminary.qmd").render({**told, "rounds": rounds})
         write_text(scratch / "index.qmd", source)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from report import wording
+from report import formatting
 
 _POINT = ["experiment", "backend", "dtype", "threads", "params"]
 
@@ -34,8 +34,8 @@ def ran(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
                     "node": str(node.get("label") or node["id"]),
                     "device": f"{device['id']} ({device.get('name') or 'unnamed'})",
                     "maker": str(device.get("maker") or "–"),
-                    "through": wording.several(through) or "none",
-                    "without": wording.several(without) or "–",
+                    "through": formatting.several(through) or "none",
+                    "without": formatting.several(without) or "–",
                 }
             )
     return rows

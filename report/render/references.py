@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.reference import stated
+from report.data.reference import stated
+from report.formatting import count, several, within
 from report.render.markdown import identifier
-from report.wording import count, several, within
 
 _CLAIM = re.compile(r"[A-Z]\d\d")
 # What users other than claims are called, by the word that their name begins with.

@@ -1,4 +1,4 @@
-"""What the page is given to judge claims again: the records of `report.rejudge`, and the words of their forms."""
+"""What the page is given to judge claims again: the records of `report.judging.client_evaluation`, and the words of their forms."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report import wording
-from report.changes import slug
+from report import formatting
+from report.judging.evaluate import AWAITING
+from report.judging.overrides import slug
+from report.judging.rules import describe, signed
 from report.render import words
-from report.rules import describe, signed
 from report.verdicts import JUDGED
-from report.weigh import AWAITING
 
 # Of the nodes of a whole fleet there are too many cells for a page; the claims with the fewest go first.
 MOST_BYTES = 400_000
-BASELINES = {**wording.BASELINES, "node": "all cores of the node"}
+BASELINES = {**formatting.BASELINES, "node": "all cores of the node"}
 # No text can end the element that holds it, or begin another.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
@@ -61,7 +61,7 @@ def rejudged(verdicts: Iterable[Mapping[str, Any]], most: int = MOST_BYTES) -> d
 
 def _has_a_say(part: Mapping[str, Any]) -> bool:
     record = part.get("rejudge") or {}
-    return part.get("unit") != wording.YES_NO and bool(record.get("cells") or record.get("baselines"))
+    return part.get("unit") != formatting.YES_NO and bool(record.get("cells") or record.get("baselines"))
 
 
 def _claim(verdict: Mapping[str, Any], cells: dict[tuple[Any, ...], int]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _declared(parts: Sequence[Mapping[str, Any]]) -> str:
     if not named or named[0] is None or any(one != named[0] for one in named):
         return ""
     names = named[0] if isinstance(named[0], list) else [named[0]]
-    return f" ({wording.several([BASELINES.get(name, str(name)) for name in names], 'or')})"
+    return f" ({formatting.several([BASELINES.get(name, str(name)) for name in names], 'or')})"
 
 
 def _setting(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> str:
@@ -131,10 +131,10 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
     """
     unit, bound = str(part["unit"] or "1"), part["threshold"]
     rule = describe(part["rule"], bound, unit, part["options"])
-    before, _, rest = rule.rpartition(wording.threshold_text(bound, unit))
+    before, _, rest = rule.rpartition(formatting.threshold_text(bound, unit))
     # There is a field for either end of a range, even where both are the same now.
     before = before.replace("exactly ", "within ")
-    scale, name = wording.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
+    scale, name = formatting.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
     counted = words.counted(part)
     told = str(part["rule_text"])
     scaled = told.removeprefix(rule) if told.startswith(rule) else ""
@@ -155,14 +155,14 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
 def _told(threshold: float | Sequence[float], scale: float) -> str:
     """A threshold, or the two ends of a range, in the unit of the field."""
     ends = [threshold] if isinstance(threshold, (int, float)) else threshold
-    return " to ".join(dict.fromkeys(wording.exactly(end / scale) for end in ends))
+    return " to ".join(dict.fromkeys(formatting.exactly(end / scale) for end in ends))
 
 
 def _needs(part: Mapping[str, Any]) -> str:
     if part["rule"] == "exists":
         return "one that supports it is enough"
     if part["rule"] == "for_share_of":
-        return f"{wording.exactly(100 * part['rejudge']['share'])}% of them must support it"
+        return f"{formatting.exactly(100 * part['rejudge']['share'])}% of them must support it"
     return ""
 
 
@@ -171,4 +171,4 @@ def _left_out(verdict: Mapping[str, Any]) -> str:
     n = sum(len(part["rejudge"]["cells"]) + sum(part["rejudge"]["settled"]) for part in verdict["parts"])
     setting = next((_setting(verdict, part) for part in verdict["parts"] if _has_a_say(part)), "")
     typed = f" On the command line: python -m report what-if --set '{setting}=VALUE'" if setting else ""
-    return f"Its {wording.count(n, 'cell')} are too many for this page.{typed}"
+    return f"Its {formatting.count(n, 'cell')} are too many for this page.{typed}"

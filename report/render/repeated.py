@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from report import repeat, wording
+from report import formatting, repeat
 
 
 def repeated(path: Path | None = None) -> dict[str, Any] | None:
@@ -19,9 +19,9 @@ def repeated(path: Path | None = None) -> dict[str, Any] | None:
         "node": str(table["node"]),
         "level": f"{table['level']:.0%}",
         "enough": f"{repeat.ENOUGH:.0%}",
-        "days": wording.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
+        "days": formatting.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
         "all": f"{table['all']['agree']:,} of {table['all']['points']:,} ({_share(table['all'])})",
-        "few": wording.several([_few(one, table["level"]) for one in rows if one["experiment"] in few]),
+        "few": formatting.several([_few(one, table["level"]) for one in rows if one["experiment"] in few]),
         "clock": "" if table["clock"] is None else f"×{table['clock']:.3f}",
         "rows": [_row(one) for one in rows],
     }
@@ -29,7 +29,7 @@ def repeated(path: Path | None = None) -> dict[str, Any] | None:
 
 def _few(one: Mapping[str, Any], level: float) -> str:
     """An experiment of which few points agree, and how often chance alone makes them so few."""
-    chance = wording.number(100 * repeat.by_chance(one, level))
+    chance = formatting.number(100 * repeat.by_chance(one, level))
     return f"{one['experiment']} ({_share(one)}; chance alone makes it so few in {chance}% of such tables)"
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.flips import ROBUST, SENSITIVE, given
+from report.formatting import count, label_value, number, several, threshold_text
+from report.judging.counterfactuals import ROBUST, SENSITIVE, given
+from report.judging.robustness import CLEAR_WIDTHS, NEAR_FACTOR
 from report.render import words
 from report.render.markdown import identifier
-from report.robustness import CLEAR_WIDTHS, NEAR_FACTOR
-from report.wording import count, label_value, number, several, threshold_text
 
 NOTHING = "–"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.files import read_table
-from report import wording
+from report import formatting
 from report.render import words
 from report.render.markdown import identifier
 
@@ -44,7 +44,7 @@ def measured_again(document: Record, path: Path = TABLE) -> dict[str, Any] | Non
         "level": words.LEVEL,
         "again_level": f"{LEVEL:.0%}",
         "agree": sum(row["agrees"] for row in rows),
-        "sunk": wording.several(sunk),
+        "sunk": formatting.several(sunk),
         "rows": rows,
     }
 
@@ -71,10 +71,10 @@ def _row(row: Record, part: Record, cell: Record) -> dict[str, Any]:
     unit, threshold, second = str(part["unit"]), float(part["threshold"]), row["second"]
     return {
         "claim": identifier(str(row["claim"])),
-        "what": wording.capital("; ".join(filter(None, (str(row["part"]), str(row["labels"]))))),
+        "what": formatting.capital("; ".join(filter(None, (str(row["part"]), str(row["labels"]))))),
         "first": words.with_interval(cell, unit),
         "second": words.with_interval({**second, "estimate": second["median"]}, unit),
-        "threshold": wording.threshold_text(part["threshold"], unit),
-        "means": wording.capital(str(row["means"])),
+        "threshold": formatting.threshold_text(part["threshold"], unit),
+        "means": formatting.capital(str(row["means"])),
         "agrees": (cell["estimate"] >= threshold) == (second["median"] >= threshold),
     }

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from report.data.ranges import parse_ranges
+from report.data.rows import read_rows
+from report.formatting import count, several, with_unit
 from report.render.markdown import Markdown, attribute, escape
-from report.rows import read_rows
-from report.spans import unspan
 from report.verdicts import deciding
-from report.wording import count, several, with_unit
 
 # Rows beyond so many are told by their number; entries beyond so many stand among the claim's sources alone.
 _MOST_ROWS, _MOST_ENTRIES = 3, 4
@@ -48,7 +48,7 @@ def two_sides(verdicts: Iterable[Mapping[str, Any]], data: Path | None) -> dict[
     for verdict in verdicts:
         found = stands_for(verdict)
         if found and found[1].get("unit") == "1" and found[0].get("n_rounds"):
-            numbers = unspan(str(found[0].get("behind") or ""))
+            numbers = parse_ranges(str(found[0].get("behind") or ""))
             if len(numbers) > 1:
                 wanted[str(verdict["id"])] = numbers
     if data is None or not wanted:

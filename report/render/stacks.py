@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from report.formatting import number, several
 from report.render import strokes
 from report.render.dots import legend_lines
 from report.render.figures import MUTED, PLATE, Drawing, name_axis
-from report.wording import number, several
 
 # All in inches.
 _WIDTH, _FOOT, _GAP, _ROW, _HEAD, _LEGEND = 4.5, 0.44, 0.06, 0.21, 0.22, 0.2

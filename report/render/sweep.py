@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from report.formatting import ALLOWED_PREFIX, capital, prefix, with_unit
 from report.render import strokes
 from report.render.figures import GREY, INK, MUTED, Drawing, log_ticks, name_axis, without_interval
 from report.render.words import size
-from report.wording import ALLOWED_PREFIX, capital, prefix, with_unit
 
 # In inches.
 _WIDTH, _NARROW, _HEIGHT, _LEFT, _HEAD, _FOOT = 7.4, 4.5, 2.05, 0.8, 0.4, 0.48

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from report.data.ranges import spans
+from report.formatting import several
 from report.render.words import VERDICTS
-from report.spans import spans
-from report.wording import several
 
 # More nodes than these are told by their number.
 _MOST_NODES = 2

@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from report.formatting import prefix
 from report.render import strokes
 from report.render.figures import BLUE, GREY, INK, linear_ticks, name_axis
-from report.wording import prefix
 
 # In inches.
 _WIDTH, _LEFT, _RIGHT, _PANEL, _GAP, _TOP, _FOOT = 4.5, 0.62, 0.12, 0.78, 0.34, 0.3, 0.44

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.triangulation import OUTCOMES, TO_EXPLAIN, sentence
-from report.wording import count, interval
+from report.formatting import count, interval
+from report.judging.reference_comparison import OUTCOMES, TO_EXPLAIN, sentence
 
 # More rows are read to their end by nobody; verdicts.json holds every one.
 MOST_ROWS = 40

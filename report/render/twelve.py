@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """asks: the rule in our words; met: where this study meets it; checks: names of `report.lint.CHECKS`."""
+    """asks: the rule in our words; met: where this study meets it; checks: names of `report.commands.lint.CHECKS`."""
 
     asks: str
     met: str

@@ -1,15 +1,15 @@
-"""How the page speaks of verdicts, tiers and tallies; numbers are put into words by report.wording."""
+"""How the page speaks of verdicts, tiers and tallies; numbers are put into words by report.formatting."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from report import stats, wording
+from report import formatting, statistics
 from report.verdicts import DECIDED
 
 # The level of the intervals that are drawn and told, as captions say it.
-LEVEL = f"{100 * stats.LEVEL:g}%"
+LEVEL = f"{100 * statistics.LEVEL:g}%"
 # The order in which verdicts are told; the class name (style sheet, PDF) of each.
 VERDICTS: dict[str, str] = {
     "supported": "supported",
@@ -59,7 +59,7 @@ def with_interval(cell: Mapping[str, Any], unit: str) -> str:
     """Estimate, interval and unit of a cell, part or verdict; '' without an estimate."""
     if cell.get("estimate") is None:
         return ""
-    return wording.interval(cell["estimate"], cell.get("low"), cell.get("high"), unit)
+    return formatting.interval(cell["estimate"], cell.get("low"), cell.get("high"), unit)
 
 
 def size(count: float) -> str:
@@ -72,13 +72,13 @@ def size(count: float) -> str:
 
 
 def _short(value: float) -> str:
-    return wording.exactly(float(f"{value:.3g}"))
+    return formatting.exactly(float(f"{value:.3g}"))
 
 
 def sentence(text: str) -> str:
     """`text` with a capital letter, unless it begins with a name that has its own spelling (gemm.rate)."""
     first = text.split(" ", 1)[0]
-    return wording.capital(text) if first.isalpha() and first.islower() else text
+    return formatting.capital(text) if first.isalpha() and first.islower() else text
 
 
 def quantity_name(quantity: str) -> str:
@@ -102,10 +102,10 @@ def answer(tally: Mapping[str, int]) -> list[str]:
     total = sum(count.values())
     told = fares(count)
     if not told:
-        first = f"None of the {wording.count(total, 'claim')} can be decided on the evidence gathered so far."
+        first = f"None of the {formatting.count(total, 'claim')} can be decided on the evidence gathered so far."
     else:
         decided = sum(count[verdict] for verdict in DECIDED)
-        first = f"Of {wording.count(total, 'claim')}, {decided} can be decided on the evidence gathered so far: "
+        first = f"Of {formatting.count(total, 'claim')}, {decided} can be decided on the evidence gathered so far: "
         first += f"{told}."
     return [first, _others(count)]
 
@@ -113,7 +113,7 @@ def answer(tally: Mapping[str, int]) -> list[str]:
 def fares(tally: Mapping[str, int]) -> str:
     """How the decided claims fare: '15 hold and 11 do not'; '' if there are none."""
     count = {verdict: int(tally.get(verdict, 0)) for verdict in DECIDED}
-    return wording.several([_counted(count[verdict], *_FARES[verdict]) for verdict in DECIDED if count[verdict]])
+    return formatting.several([_counted(count[verdict], *_FARES[verdict]) for verdict in DECIDED if count[verdict]])
 
 
 def close(tally: Mapping[str, int]) -> str:
@@ -137,4 +137,4 @@ def _others(count: Mapping[str, int]) -> str:
     told = [near] if near else []
     told += [f"{_counted(count[name], 'waits', 'wait')} {_LACKS[name]}" for name in lacking[:1]]
     told += [f"{count[name]} {_LACKS[name]}" for name in lacking[1:]]
-    return f"Of the others, {wording.several(told)}" + (f"; {opinions}." if count["not testable"] else ".")
+    return f"Of the others, {formatting.several(told)}" + (f"; {opinions}." if count["not testable"] else ".")

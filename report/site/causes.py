@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.wording import count, interval, threshold_text
+from report.formatting import count, interval, threshold_text
 
 Record = Mapping[str, Any]
 # In the order in which they are told: what people decided comes before what was measured.

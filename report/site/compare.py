@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from report.formatting import capital, count, several
 from report.site.causes import causes, measured_again, unknown
-from report.wording import capital, count, several
 
 Record = Mapping[str, Any]
 

@@ -17,11 +17,11 @@ import pandas as pd
 
 from contract.errors import StudyError
 from contract.files import atomic
-from report.coded import keys
-from report.evidence import Data
-from report.gathered import read_gathered
+from report.data.categorical import keys
+from report.data.dataset import Dataset
+from report.data.gathered import read_dataset
+from report.data.summary import SERIES
 from report.site import paths
-from report.summary import SERIES
 
 # What the file's name says, and what the summary says once for all samples of a row.
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
@@ -42,7 +42,7 @@ def write_data(data: Path, out: Path) -> list[str]:
     data: what `report gather` wrote. Raises StudyError if a table is missing or a sample has no row in the
     summary, OSError.
     """
-    evidence = read_gathered(data)
+    evidence = read_dataset(data)
     if not (data / "samples.parquet").is_file():
         raise StudyError(f"{data / 'samples.parquet'}: no such file: write it with `python -m report gather`")
     listed = []
@@ -62,7 +62,7 @@ def write_data(data: Path, out: Path) -> list[str]:
     return [*names, paths.FILES, paths.SUMMARY, paths.DICTIONARY, paths.NODES]
 
 
-def _parts(evidence: Data) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
     """The samples of every node, experiment and device as they are written; one experiment is held at a time."""
     for experiment in evidence.table["experiment"].unique():
         rows = evidence.table[evidence.table["experiment"] == experiment]

@@ -15,7 +15,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.schema import check
-from report.reference import stated
+from report.data.reference import stated
 
 Record = Mapping[str, Any]
 SCHEMA: dict[str, Any] = read_json(Path(__file__).parent.parent / "schemas" / "editions.schema.json")

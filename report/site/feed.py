@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
-from report.metadata.study import study
+from report.formatting import count, several
+from report.publish.study import study
 from report.render.markdown import clean
 from report.site import paths
 from report.site.compare import compare, day, headline, machines, reasons
 from report.site.editions import digest
 from report.site.sitemap import document
-from report.wording import count, several
 
 Record = Mapping[str, Any]
 _SPACE = "http://www.w3.org/2005/Atom"

@@ -22,15 +22,15 @@ from urllib.parse import quote
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
 from contract.schema import check
-from report.lint import Study, lint
-from report.nodes import find_nodes
-from report.reference import REFERENCE
+from report.commands.lint import Study, lint
+from report.data.nodes import find_nodes
+from report.data.reference import REFERENCE
+from report.formatting import capital
 from report.render.head import told
 from report.site import paths
 from report.site.build import RECORD as SITE
 from report.site.build import rendered
 from report.verdicts import read_verdicts
-from report.wording import capital
 
 ROOT = Path(__file__).parents[2]
 EDITIONS = ROOT / "data" / "editions"

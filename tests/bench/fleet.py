@@ -22,7 +22,7 @@ from pyarrow import parquet
 
 from contract.files import read_json, write_json
 from contract.tables import SCHEMA_VERSION, frame, load_samples
-from report.summary import POINT
+from report.data.summary import POINT
 
 ROUNDS, SAMPLES = 3, 3
 _ABOUT = {b"study": json.dumps({"schema": SCHEMA_VERSION, "wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5}).encode()}

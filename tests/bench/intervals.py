@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest
 
-from report import stats
+from report import statistics
 
 LEVEL = 0.95
 # Of a normal distribution: the interquartile range over the standard deviation, and the standard
@@ -35,7 +35,7 @@ class Estimate:
     @property
     def half(self) -> float:
         """Half the width of its 95% interval, relative; nan where unknown."""
-        return float(stats.half_width(self.se, self.df, LEVEL))
+        return float(statistics.half_width(self.se, self.df, LEVEL))
 
 
 def of_mean(mean: float, stdev: float, n: int) -> Estimate:
@@ -53,7 +53,7 @@ def of_median(median: float, iqr: float, n: int) -> Estimate:
 
 def of_rounds(group: Sequence[Sequence[float]]) -> list[Estimate]:
     """From the rounds' medians of the points of one experiment: the report's moderated estimates."""
-    found = stats.on_log_scale(group)
+    found = statistics.on_log_scale(group)
     return [
         Estimate(math.log(estimate), float(se), float(df))
         for estimate, se, df in zip(found.estimate, found.se, found.df, strict=True)
@@ -76,13 +76,13 @@ class Ratio:
 def ratio(a: Estimate, b: Estimate, moderated: bool) -> Ratio:
     """The ratio of two runs: degrees of freedom as in the report if moderated, else Welch and Satterthwaite's."""
     if moderated:
-        return Ratio(a.log - b.log, float(stats.half_width(*stats.combine(a.se, a.df, b.se, b.df), LEVEL)))
+        return Ratio(a.log - b.log, float(statistics.half_width(*statistics.combine(a.se, a.df, b.se, b.df), LEVEL)))
     variances = [side.se**2 for side in (a, b)]
     if not all(math.isfinite(variance) for variance in variances):
         return Ratio(a.log - b.log, math.nan)
     spent = sum(variance**2 / side.df for variance, side in zip(variances, (a, b), strict=True))
     df = sum(variances) ** 2 / spent if spent > 0 else math.inf
-    return Ratio(a.log - b.log, float(stats.half_width(math.sqrt(sum(variances)), df, LEVEL)))
+    return Ratio(a.log - b.log, float(statistics.half_width(math.sqrt(sum(variances)), df, LEVEL)))
 
 
 @dataclass(frozen=True)

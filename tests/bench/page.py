@@ -176,7 +176,7 @@ each thread; "in memory": eight times the last-level cache.
 callables on the same data (`tests/bench/points.py`), with the same threads.
 
 - *This study*: {rounds} rounds with the `{preset}` preset's limits, a process per experiment and round, the peers
-  between the rounds; estimates and the interval of the ratio by `report.stats`, points of an experiment moderating
+  between the rounds; estimates and the interval of the ratio by `report.statistics`, points of an experiment moderating
   each other.
 - *pyperf*, at its defaults: mean and standard deviation over all its values, Student's t as in its `compare_to`
   (Welch's). *Over processes*: the same data, with its processes' means as the unit. It starts some twenty processes a

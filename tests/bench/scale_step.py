@@ -14,16 +14,16 @@ def main(step: str, work: Path, nodes: int) -> None:
     """One step, and on standard output what it took and made."""
     made: dict[str, Any] = {}
     if step == "gather":
-        from report.gather import gather
+        from report.data.gather import gather
 
         gather(sorted((work / "fleet").iterdir())[:nodes], work / "data", allow_synthetic=True)
     else:
-        from report.gathered import read_gathered
-        from report.judge import judge
-        from report.reference import REFERENCE, read_reference
+        from report.data.gathered import read_dataset
+        from report.data.reference import REFERENCE, read_reference
+        from report.judging.judge import judge
 
         out = work / "verdicts.json"
-        document = judge(read_gathered(work / "data", read_reference(REFERENCE)), out, allow_synthetic=True)
+        document = judge(read_dataset(work / "data", read_reference(REFERENCE)), out, allow_synthetic=True)
         made = {
             "claims": len(document["verdicts"]),
             "cells": sum(len(one["cells"]) for one in document["verdicts"]),

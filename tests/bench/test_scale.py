@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report.nodes import read_nodes
-from report.summary import POINT, summarise
+from report.data.nodes import read_nodes
+from report.data.summary import POINT, summarise
 from tests.bench import __main__ as command
 from tests.bench import fleet, scale
 

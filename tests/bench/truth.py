@@ -20,7 +20,7 @@ import numpy as np
 
 from contract.errors import StudyError
 from experiments import environment, hardware
-from report import stats
+from report import statistics
 from tests.bench import bare
 from tests.bench.aa import tell
 from tests.bench.intervals import LEVEL
@@ -200,10 +200,10 @@ def verdicts(raw: dict[str, Any]) -> list[Verdict]:
     found = []
     for group in dict.fromkeys(entry["group"] for entry in raw["points"]):
         entries = [entry for entry in raw["points"] if entry["group"] == group]
-        told = stats.on_log_scale(
+        told = statistics.on_log_scale(
             [[a / b for a, b in zip(entry["project"], entry["peer"], strict=True)] for entry in entries]
         )
-        half = stats.half_width(told.se, told.df, LEVEL)
+        half = statistics.half_width(told.se, told.df, LEVEL)
         ends = told.estimate * np.exp(-half), told.estimate * np.exp(half)
         for entry, middle, low, high in zip(entries, told.estimate, *ends, strict=True):
             found.append(

@@ -17,7 +17,7 @@ import numpy as np
 from contract.errors import run_command
 from contract.files import write_json
 from report.calibration import deciding
-from report.stats import LEVEL
+from report.statistics import LEVEL
 from tests.calibration.machines import SAMPLES_PER_ROUND, Noise
 from tests.calibration.trials import ANSWERS, Seen, Setting, run
 

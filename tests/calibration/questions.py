@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from report.cells import Cells
+from report.estimates import Estimates
 from tests.calibration.machines import Floats, Machines, sizes
 
 GPU = "cuda:0"
@@ -30,7 +30,7 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu",)
     truth: Callable[[Machines], Floats] = lambda machines: np.ones(1)
-    cells: Callable[[Cells], Cells] = lambda cells: cells
+    cells: Callable[[Estimates], Estimates] = lambda cells: cells
     whole: bool = False
     far: bool = True
 

@@ -14,11 +14,11 @@ from unittest.mock import patch
 import numpy as np
 from scipy.stats import binomtest
 
-from report.cells import Cells
-from report.evidence import Data
-from report.nodes import Nodes
-from report.rules import decide
-from report.summary import summarise
+from report.data.dataset import Dataset
+from report.data.nodes import Nodes
+from report.data.summary import summarise
+from report.estimates import Estimates
+from report.judging.rules import decide
 from tests.calibration.machines import EXPERIMENT, Machines, Noise, disturbance, samples
 from tests.calibration.questions import QUESTIONS, Question
 
@@ -107,21 +107,21 @@ def _portions(setting: Setting) -> Iterator[Machines]:
         left -= most
 
 
-def _cells(setting: Setting, machines: Machines, random: np.random.Generator) -> Cells:
+def _cells(setting: Setting, machines: Machines, random: np.random.Generator) -> Estimates:
     truth = np.broadcast_to(setting.question.truth(machines), (len(machines.devices), machines.points))
     values = truth[..., None, None] * disturbance(setting.noise, machines, random)
-    data = Data(Nodes([], []), {}, summarise(samples(values, machines)))
+    data = Dataset(Nodes([], []), {}, summarise(samples(values, machines)))
     return setting.question.cells(data.summary(EXPERIMENT))
 
 
-def _ask(question: Question, cells: Cells, off: float) -> tuple[list[Counter[str]], list[float]]:
+def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter[str]], list[float]]:
     """Answers per node, and the widths of the intervals that were compared."""
     places: Any = cells.frame.groupby("node", sort=True).indices
     sets = [cells.at(places[node]) for node in sorted(places)] if question.whole else [cells]
     answers: dict[str, Counter[str]] = {str(node): Counter() for node in sorted(places)}
     widths: list[float] = []
     # The boundary is words for people, and takes longer than the deciding.
-    with patch("report.rules.boundary", return_value=""):
+    with patch("report.judging.rules.boundary", return_value=""):
         for one in sets:
             ruling = decide(question.rule, one, question.threshold(off), "s", question.options)
             frame = ruling.cells.frame

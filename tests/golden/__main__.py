@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import math
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,10 +22,10 @@ from typing import Any
 
 import pandas as pd
 
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.render import TEMPLATES
 from report.render.markdown import environment
 from report.render.page import context
@@ -38,22 +39,30 @@ PASSING = ("generated_utc", "commit", "made_from")
 # Equal numbers may be worked out in another order.
 TOLERANCE = 1e-9
 MOST_TOLD = 40
+# Where a quantity is computed, which every change of its module moves.
+_LINE = re.compile(r"Computed in \[[^]]*\]")
 
 
 def said(name: str, folder: Path) -> dict[str, Any]:
     """What the study says of a set of nodes: summary, verdicts, page (lines), figures (digests)."""
     data = folder / "data"
     gather(SETS[name], data, allow_synthetic=True)
-    document = judge(read_gathered(data, read_reference(REFERENCE) if name == "published" else every_figure()), folder / "verdicts.json", allow_synthetic=True)
+    document = judge(
+        read_dataset(data, read_reference(REFERENCE) if name == "published" else every_figure()),
+        folder / "verdicts.json",
+        allow_synthetic=True,
+    )
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
+    for node in document["nodes"]:
+        node["source"] = Path(node["source"]).name
     told, drawings = context(document, data)
     page = environment(TEMPLATES).get_template("index.qmd").render(told)
     return {
         "summary": _summary(pd.read_parquet(data / "summary.parquet")),
         "verdicts": document,
-        "page": page.splitlines(),
+        "page": [_LINE.sub("Computed in []", line).replace(str(PUBLISHED), "nodes") for line in page.splitlines()],
         "figures": {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings},
     }
 

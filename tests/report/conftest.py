@@ -14,10 +14,10 @@ import pytest
 
 from contract.node import write_node
 from contract.tables import SAMPLES, unit_of, write_unchecked
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from tests.report.rendering import once
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +156,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         gather([ROOT / "data" / "nodes"], folder / "data")
-        judge(read_gathered(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
+        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
 
     return once(tmp_path_factory, "published", make)
 

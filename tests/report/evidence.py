@@ -6,27 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report.cells import Cells
-from report.evidence import Data
-from report.nodes import read_nodes
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.estimates import Estimates
+from report.judging.filters import select
 from report.quantities import quantities
 from report.render.measurements import Exhibit, sections
-from report.scope import in_scope
 
 from .conftest import Factory, SyntheticNode
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
+def data(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
     """The evidence of these nodes."""
-    return Data(read_nodes([synthetic.write(nodes)], True))
+    return Dataset(read_nodes([synthetic.write(nodes)], True))
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
     """The cells of a quantity that are in scope."""
-    return in_scope(quantities()[name].compute(found), scope)
+    return select(quantities()[name].compute(found), scope)
 
 
-def value(cells: Cells) -> float:
+def value(cells: Estimates) -> float:
     """The estimate of the only cell."""
     assert len(cells) == 1
     return float(cells.frame["estimate"].iloc[0])

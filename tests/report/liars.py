@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from report.reference import REFERENCE
+from report.data.reference import REFERENCE
 
 PUBLISHED = next(path.parent for path in (REFERENCE.parent / "nodes").glob("*/node.json"))
 Rows = Callable[[pd.DataFrame], Any]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from report.evidence import Data
-from report.nodes import read_nodes
-from report.reference import read_reference
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import read_reference
 
 from .conftest import CPU, GPU, Factory, SyntheticNode
 
@@ -36,12 +36,12 @@ def priced(synthetic: Factory, gpu: str = "", cores: int = 2, vendor: str = "Aut
     return Priced(synthetic.root / "node-a", [CPU, *cards], cores=cores, vendor=vendor)
 
 
-def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Data:
+def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
     """The evidence of nodes, with entries of the reference changed as given, by their ids."""
     reference = copy.deepcopy(REFERENCE)
     for name, values in (changed or {}).items():
         reference[name].update(values)
-    return Data(read_nodes([synthetic.write(nodes)], True), reference)
+    return Dataset(read_nodes([synthetic.write(nodes)], True), reference)
 
 
 def trained(node: SyntheticNode, rate: float, device: str = "cpu", model: str = "gpt", **more: Any) -> SyntheticNode:

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from report.changes import BASELINES, slug, swapped
-from report.claims import Claim, Part, read_claims
-from report.evidence import Data, MissingSourceError
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import CLAIMS, judge, whole_verdict
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.claims import Claim, Part, read_claims
+from report.judging.client_evaluation import single_socket
+from report.judging.evaluate import PartResult, QuantityCache, evaluate
+from report.judging.filters import select
+from report.judging.judge import CLAIMS, judge, whole_verdict
+from report.judging.overrides import BASELINES, slug, swapped
+from report.judging.rules import level, outcome_of, transform
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
-from report.rejudge import single_socket
-from report.rules import level, outcome_of, transform
-from report.scope import in_scope
-from report.weigh import Evidence, Weighed, weigh
 
 from .conftest import Factory, SyntheticNode
 
@@ -73,23 +73,23 @@ def fleet(folder: Path) -> Path:
 def judged_fleet(folder: Path) -> None:
     """The fleet as it is gathered, and the verdicts on it."""
     gather([fleet(folder)], folder / "data", allow_synthetic=True)
-    judge(read_gathered(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
+    judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
 
 
 @dataclass
 class Bench:
     """Every claim judged on some nodes, and what the engine says to other thresholds and baselines."""
 
-    data: Data
+    data: Dataset
     claims: list[Claim]
     document: dict[str, Any]
-    evidence: Evidence = field(init=False)
+    evidence: QuantityCache = field(init=False)
 
     def __post_init__(self) -> None:
-        self.evidence = Evidence(self.data)
+        self.evidence = QuantityCache(self.data)
         self.single = single_socket(self.data)
         self.known: dict[tuple[str, str], list[Part]] = {}
-        self.waiting: dict[tuple[str, str], list[Weighed]] = {}
+        self.waiting: dict[tuple[str, str], list[PartResult]] = {}
 
     def parts(self, claim: Claim, baseline: str) -> list[Part]:
         """The parts against another baseline wherever that was measured."""
@@ -100,9 +100,9 @@ class Bench:
     def _against(self, part: Part, baseline: str) -> Part:
         other = swapped(part, "baseline", baseline, self.single) if baseline else None
         cells = self._cells(part) if other else None
-        if other is None or cells is None or not len(in_scope(cells, part.scope)):
+        if other is None or cells is None or not len(select(cells, part.scope)):
             return part
-        return other if len(in_scope(cells, other.scope)) else part
+        return other if len(select(cells, other.scope)) else part
 
     def _cells(self, part: Part) -> Any:
         try:
@@ -110,11 +110,11 @@ class Bench:
         except MissingSourceError:
             return None
 
-    def weighed(self, claim: Claim, baseline: str) -> list[Weighed]:
+    def weighed(self, claim: Claim, baseline: str) -> list[PartResult]:
         """The parts with the declared thresholds."""
         key = (claim.id, baseline)
         if key not in self.waiting:
-            self.waiting[key] = [weigh(part, claim, self.evidence) for part in self.parts(claim, baseline)]
+            self.waiting[key] = [evaluate(part, claim, self.evidence) for part in self.parts(claim, baseline)]
         return self.waiting[key]
 
     def outcome(self, claim: Claim, place: int, threshold: Any, baseline: str = "") -> str:
@@ -122,7 +122,7 @@ class Bench:
         part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
         if declared.ruling is None:
             return declared.outcome
-        scoped = in_scope(self._cells(part), part.scope) * part.scale
+        scoped = select(self._cells(part), part.scope) * part.scale
         return str(outcome_of(part.rule, scoped, threshold, declared.unit, part.options))
 
     def verdict(self, claim: Claim, place: int, outcome: str, baseline: str = "") -> str:
@@ -148,7 +148,7 @@ class Bench:
         part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
         if declared.ruling is None:
             return []
-        scoped = in_scope(self._cells(part), part.scope) * part.scale
+        scoped = select(self._cells(part), part.scope) * part.scale
         compared = transform(part.rule, scoped, declared.unit, part.options).cells
         found = np.unique(np.concatenate(compared.ends(level(part.rule, len(compared)))))
         found = found[np.isfinite(found)]
@@ -160,7 +160,7 @@ def bench(folder: Path) -> Bench:
     """Every claim of the study judged on what was gathered in a folder; the document as it reads from the file."""
     reference = read_reference(REFERENCE)
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
-    return Bench(read_gathered(folder / "data", reference), read_claims(CLAIMS, reference), document)
+    return Bench(read_dataset(folder / "data", reference), read_claims(CLAIMS, reference), document)
 
 
 def settings(claims: Sequence[Claim], turn: int) -> tuple[list[str], dict[str, dict[str, Any]]]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.claims import Part
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.filters import lacking, select
+from report.judging.rules import decide
 from report.quantities import quantities
-from report.rules import decide
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data
@@ -49,8 +49,8 @@ def trained(synthetic: Factory, gain: float = 2.0, transformer: float = 20.0, fl
     return node
 
 
-def of(name: str, data: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"sequential.{name}"].compute(data), scope)
+def of(name: str, data: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"sequential.{name}"].compute(data), scope)
 
 
 def test_counts_are_exact_although_they_were_made_once(synthetic: Factory) -> None:
@@ -99,7 +99,7 @@ def test_steps_of_unlike_arithmetic_are_not_compared(synthetic: Factory) -> None
 def test_a_ratio_carries_both_sides_uncertainty(synthetic: Factory) -> None:
     found = data(synthetic, trained(synthetic))
     ratio = of("recurrent_over_transformer", found, baseline="node", precision="equal").frame.iloc[0]
-    speedups = in_scope(quantities()["training.speedup"].compute(found), {"baseline": "node", "precision": "equal"})
+    speedups = select(quantities()["training.speedup"].compute(found), {"baseline": "node", "precision": "equal"})
     sides = speedups.frame[speedups.frame["model"].isin(["lstm-128", "gpt-1m"]) & (speedups.frame["batch"] == 16)]
     assert float(ratio["se"]) == pytest.approx(float((sides["se"] ** 2).sum()) ** 0.5, rel=1e-6)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report.judge import CLAIMS, judge
+from report.judging.judge import CLAIMS, judge
 from report.render.arithmetic import awaited, worked_parts
 
 from .conftest import Factory

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from report.evidence import Data, MissingSourceError
-from report.rules import decide
+from report.data.dataset import Dataset, MissingSourceError
+from report.judging.rules import decide
 
 from .conftest import Factory
 from .evidence import of, value
 from .priced import REFERENCE, evidence
 
 
-def known(synthetic: Factory, changed: Mapping[str, dict[str, Any]] | None = None) -> Data:
+def known(synthetic: Factory, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
     return evidence(synthetic, synthetic("node-a").clock(), changed=changed)
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from contract.errors import StudyError, run_command
 from contract.tables import validate, write_samples
-from report import stats
+from report import statistics
 from report.calibration import TABLE, deciding, read_calibration
 from report.cli import main
-from report.gather import gather
+from report.data.gather import gather
 from tests.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, row, table
 from tests.calibration.machines import Machines, Noise, disturbance, samples
 from tests.calibration.trials import ANSWERS, WIDTHS, Setting, run
@@ -64,8 +64,8 @@ def test_a_small_run_agrees_with_the_published_table(setting: Setting) -> None:
 
 
 def test_intervals_a_fifth_too_narrow_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = stats.half_width
-    monkeypatch.setattr(stats, "half_width", lambda *given, **named: 0.8 * whole(*given, **named))
+    whole = statistics.half_width
+    monkeypatch.setattr(statistics, "half_width", lambda *given, **named: 0.8 * whole(*given, **named))
     assert min(strays(setting) for setting in (SMALL[0], SMALL[2])) > 5
 
 
@@ -117,8 +117,8 @@ def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
     within = noise.within * 1.2 / np.sqrt(5)
     assert medians.std() == pytest.approx(np.hypot(noise.between, within), rel=0.05)
     assert np.mean(medians) == pytest.approx(0, abs=0.001)
-    alike = np.corrcoef(medians[:, 0, 0].ravel(), medians[:, 0, 1].ravel())[0, 1]
-    assert alike == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
+    mean_round_correlation = np.corrcoef(medians[:, 0, 0].ravel(), medians[:, 0, 1].ravel())[0, 1]
+    assert mean_round_correlation == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
 
 
 def test_outliers_slow_rounds_and_drift_are_there() -> None:

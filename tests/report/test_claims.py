@@ -10,10 +10,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.claims import ARTICLES, read_claims
-from report.formula import _factor
+from report.data.reference import read_reference
+from report.derivations import _factor
+from report.judging.claims import ARTICLES, read_claims
 from report.quantities import quantities
-from report.reference import read_reference
 
 ROOT = Path(__file__).parents[2]
 FLAT: dict[str, Any] = {

@@ -12,8 +12,8 @@ import pytest
 
 from contract.errors import StudyError
 from report.cli import main, parser
-from report.gather import gather
-from report.judge import CLAIMS
+from report.data.gather import gather
+from report.judging.judge import CLAIMS
 
 from .conftest import Factory
 

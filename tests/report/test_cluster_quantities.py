@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from report.evidence import MissingSourceError
+from report.data.dataset import MissingSourceError
+from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
-from report.worked import Derived
 
 from .conftest import Factory
 from .evidence import of, value
@@ -79,7 +79,7 @@ def test_a_maker_whose_machines_have_no_price_has_no_cost(synthetic: Factory) ->
 
 def test_all_that_the_claim_speaks_of_stands_beside(synthetic: Factory) -> None:
     cells = quantities()["ladder.cpu_cluster_cost_ratio"].cells(evidence(synthetic, trained(priced(synthetic), 400)))
-    assert isinstance(cells, Derived)
+    assert isinstance(cells, DerivedEstimates)
     assert [(name, unit) for name, unit, _ in cells.beside] == [
         ("servers for 54 days", "servers"), ("servers for 90 days", "servers"), ("days on 16,384 servers", "d"),
         ("power of those for 54 days", "W"), ("power of those for 90 days", "W"), ("cost of the run", "USD"),

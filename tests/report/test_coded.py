@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from report.coded import coded, keys, read_coded
+from report.data.categorical import coded, keys, read_coded
 
 TEXT = st.sampled_from(["", "b", "a", "é", "B", "aa"])
 TABLES = st.lists(st.tuples(TEXT, TEXT, st.integers(0, 3)), min_size=1, max_size=30).map(

@@ -12,11 +12,11 @@ from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from contract.files import read_yaml
-from report.claims import Claim, read_claims
-from report.contradictions import SCHEMA, Contradiction, contradicting, decide, read_contradictions
-from report.exclusion import exclusions
-from report.reference import read_reference
-from report.standing import OUTCOMES, STANDINGS, opposed, outcome, standing
+from report.data.reference import read_reference
+from report.judging.claims import Claim, read_claims
+from report.judging.contradictions import SCHEMA, Contradiction, contradicting, decide, read_contradictions
+from report.judging.rule_conflicts import rule_conflicts
+from report.judging.side_outcome import OUTCOMES, STANDINGS, opposed, outcome, standing
 
 from .test_claim_files import copied
 
@@ -95,7 +95,7 @@ def test_rules_of_one_quantity_that_exclude_each_other_are_declared_or_known(
     pairs, seen = opposing(declared), 0
     for place, one in enumerate(rules):
         for other in rules[place + 1 :]:
-            if exclusions([one, other]):
+            if rule_conflicts([one, other]):
                 seen += 1
                 assert frozenset((one[0][0], other[0][0])) in pairs
     assert seen >= 2
@@ -433,14 +433,14 @@ def rule(how: str, threshold: Any, quantity: str = "q.rate", scale: float = 1.0,
     ],
 )
 def test_rules_that_no_measurement_satisfies_together(a: dict[str, Any], b: dict[str, Any], apart: bool) -> None:
-    assert bool(exclusions([[("N01", a)], [("N02", b)]])) is apart
-    assert bool(exclusions([[("N02", b)], [("N01", a)]])) is apart
+    assert bool(rule_conflicts([[("N01", a)], [("N02", b)]])) is apart
+    assert bool(rule_conflicts([[("N02", b)], [("N01", a)]])) is apart
 
 
 def test_what_excludes_what_is_said_with_scopes_and_thresholds() -> None:
     ours = [("N01", rule("at_most", 0.3, phase=phase)) for phase in ("training", "decode")]
     theirs = [("N02", rule("at_least", 0.5, phase=phase)) for phase in ("training", "prefill", "decode")]
-    assert exclusions([ours, theirs]) == [
+    assert rule_conflicts([ours, theirs]) == [
         "Of q.rate (phase training; phase decode), N01 asks for at most 0.3 and N02 for at least 0.5: "
         "no measurement satisfies both."
     ]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from report import stats
-from report.cells import Cells
-from report.claims import Part
-from report.evidence import Data
-from report.flips import flips
+from report import statistics
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.formatting import number
+from report.judging.claims import Part
+from report.judging.counterfactuals import flips
+from report.judging.filters import select
+from report.judging.robustness import robustness
+from report.judging.rules import decide
 from report.quantities import convergence as module
 from report.quantities import quantities
-from report.robustness import robustness
-from report.rules import decide
-from report.scope import in_scope
-from report.wording import number
 
 from .conftest import Factory, SyntheticNode
 from .convergence_runs import runs
@@ -28,11 +28,11 @@ from .evidence import data
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"convergence.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"convergence.{name}"].compute(found), scope)
 
 
-def by_batch(cells: Cells) -> dict[int, float]:
+def by_batch(cells: Estimates) -> dict[int, float]:
     return {int(row["batch"]): float(row["estimate"]) for _, row in cells.frame.iterrows()}
 
 
@@ -82,7 +82,7 @@ def test_accuracy_is_the_mean_over_seeds_with_students_t(synthetic: Factory) -> 
     values = [0.90, 0.91, 0.95, 0.92]
     node = runs(synthetic(), 32, 1.0, values)
     row = of("accuracy", data(synthetic, node), learning_rate="fixed").frame.iloc[0]
-    half = student.ppf((1 + stats.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
+    half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
     assert (row["estimate"], row["low"], row["high"]) == pytest.approx((0.92, 0.92 - half, 0.92 + half))
     assert (row["n_samples"], row["n_rounds"]) == (4, 1)
 
@@ -236,7 +236,7 @@ def test_the_interval_of_a_ratio_of_means_holds_the_truth() -> None:
         below = 0.2 * np.exp(0.3 * random.standard_normal(10))
         above = 20 * np.exp(0.3 * random.standard_normal(10)) * (below / 0.2) ** 0.5
         found = module.log_ratio_of_means(above, below)
-        half = float(stats.half_width(found["se"], found["df"]))
+        half = float(statistics.half_width(found["se"], found["df"]))
         truth = 20 * np.exp(0.045 + 0.3**2 / 8) / (0.2 * np.exp(0.045))
         held += abs(np.log(found["estimate"] / truth)) <= half
     assert 0.97 < held / 1000 < 0.998

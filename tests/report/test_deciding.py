@@ -7,26 +7,26 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from report import stats
-from report.cells import Cells, exact
-from report.rules import decide, level
+from report import statistics
+from report.estimates import Estimates, exact
+from report.judging.rules import decide, level
 
 
-def cells(log: bool = True, **values: float) -> Cells:
+def cells(log: bool = True, **values: float) -> Estimates:
     given = {"estimate": 2.0, "low": 1.9, "high": 2.1, "se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 9}
-    return Cells(pd.DataFrame([{**given, **values, "detail": ""}]), log)
+    return Estimates(pd.DataFrame([{**given, **values, "detail": ""}]), log)
 
 
 def test_the_ends_at_another_level_are_students() -> None:
-    made = Cells.from_estimates(cells().frame)
+    made = Estimates.from_estimates(cells().frame)
     (low,), (high,) = made.ends(0.99)
     half = student.ppf(0.995, 4) * 0.01
     assert (low, high) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
-    assert np.array(made.ends(stats.LEVEL)).ravel() == pytest.approx([made.frame["low"][0], made.frame["high"][0]])
+    assert np.array(made.ends(statistics.LEVEL)).ravel() == pytest.approx([made.frame["low"][0], made.frame["high"][0]])
 
 
 def test_off_the_log_scale_both_sides_widen_and_clipped_ends_stay() -> None:
-    grown = student.ppf(0.9995, 4) / student.ppf((1 + stats.LEVEL) / 2, 4)
+    grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
     (low,), (high,) = cells(False, estimate=0.9, low=0.85, high=1.0).ends(0.999)
     assert (low, high) == pytest.approx((0.9 - 0.05 * grown, 1.0))
 
@@ -38,8 +38,8 @@ def test_published_figures_stand_as_given_and_an_unknown_interval_stays_unknown(
 
 
 def test_an_interval_decides_as_it_is_drawn_but_where_one_of_many_cells_is_enough() -> None:
-    one = Cells.from_estimates(cells().frame)
-    two = Cells(pd.concat([one.frame, one.frame], ignore_index=True))
+    one = Estimates.from_estimates(cells().frame)
+    two = Estimates(pd.concat([one.frame, one.frame], ignore_index=True))
     low = float(one.frame["low"].iloc[0])
     wide = float(two.ends(level("exists", 2))[0][0])
     assert wide < low
@@ -49,6 +49,6 @@ def test_an_interval_decides_as_it_is_drawn_but_where_one_of_many_cells_is_enoug
 
 
 def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
-    assert level("at_least", 10) == level("exists", 1) == stats.DECIDING
-    assert 1 - level("exists", 10) == pytest.approx((1 - stats.DECIDING) / 10)
+    assert level("at_least", 10) == level("exists", 1) == statistics.DECIDING
+    assert 1 - level("exists", 10) == pytest.approx((1 - statistics.DECIDING) / 10)
     assert level("for_share_of", 4) == level("exists", 4)

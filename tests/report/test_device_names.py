@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.cells import exact, kind_of
+from report.estimates import device_kind, exact
+from report.formatting import node_label
 from report.render.nodes import describe
-from report.wording import node_label
 
 GPUS = [("cuda:0", "NVIDIA H100"), ("cuda:1", "AMD Instinct MI300X"), ("xpu:0", "Intel Arc A770"), ("mps", "Apple M3")]
 
 
 @pytest.mark.parametrize(("name", "card"), GPUS)
 def test_a_gpu_of_any_maker_is_a_gpu(name: str, card: str) -> None:
-    assert kind_of(name) == "gpu"
+    assert device_kind(name) == "gpu"
     cells = exact([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
     assert list(cells.only(device="gpu").frame["device"]) == [name]
     gpu = {"id": name, "kind": "gpu", "name": card, "maker": "some", "memory_bytes": 10**9, "unified_memory": True}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from report.evidence import Data
-from report.nodes import read_nodes
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.judging.rules import decide
 from report.quantities import quantities
-from report.rules import decide
 
 from .conftest import Factory, SyntheticNode
 
@@ -47,7 +47,7 @@ def point(
 
 
 def cells(synthetic: Factory, node: SyntheticNode, name: str = "models_that_agree") -> list[Mapping[str, Any]]:
-    found = quantities()[f"equivalence.{name}"].compute(Data(read_nodes([synthetic.write([node])], True)))
+    found = quantities()[f"equivalence.{name}"].compute(Dataset(read_nodes([synthetic.write([node])], True)))
     return [dict(row) for _, row in found.frame.iterrows()]
 
 
@@ -144,7 +144,7 @@ def test_the_claims_rule_decides_on_it(synthetic: Factory, failing: int, outcome
     node = synthetic(gpus=1)
     for place, model in enumerate(MODELS):
         point(node, model, (float(place >= failing),) * 3)
-    found = quantities()["equivalence.models_that_agree"].compute(Data(read_nodes([synthetic.write([node])], True)))
+    found = quantities()["equivalence.models_that_agree"].compute(Dataset(read_nodes([synthetic.write([node])], True)))
     assert decide("at_least", found, 0.99).outcome == outcome
 
 

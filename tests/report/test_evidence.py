@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.cells import Cells
-from report.evidence import Data, Used, once
+from report.data.dataset import Dataset, Used, once
+from report.estimates import Estimates
 
 from .conftest import Factory
 from .evidence import data
 
 
-def two_nodes(synthetic: Factory) -> Data:
+def two_nodes(synthetic: Factory) -> Dataset:
     nodes = [synthetic(name).gemm(20).gemm(10, n=256).clock() for name in ("node-a", "node-b")]
     return data(synthetic, *nodes)
 
@@ -24,7 +24,7 @@ def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Facto
     asked: list[tuple[Any, ...]] = []
 
     @once
-    def rates(of: Data, metric: str, value: str = "estimate") -> Cells:
+    def rates(of: Dataset, metric: str, value: str = "estimate") -> Estimates:
         asked.append((metric, value))
         return of.summary("gemm", metric, value)
 
@@ -41,7 +41,7 @@ def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factor
     found, tries = two_nodes(synthetic), []
 
     @once
-    def broken(of: Data) -> Cells:
+    def broken(of: Dataset) -> Estimates:
         of.summary("clock")
         tries.append(1)
         raise ValueError

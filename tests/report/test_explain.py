@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.evidence import Data, MissingSourceError, Used
-from report.explain import ROWS, WIDTH, Sources, explain, find, sources_of
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.nodes import read_nodes
+from report.commands.explain import ROWS, WIDTH, Sources, explain, find, sources_of
+from report.data.dataset import Dataset, MissingSourceError, Used
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.nodes import read_nodes
+from report.data.ranges import parse_ranges, spans
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
-from report.spans import spans, unspan
 from report.verdicts import summary
 
 from .conftest import Factory, SyntheticNode
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     node(Factory(folder / "nodes")).write()
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
-    judge(read_gathered(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
+    judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
     return folder
 
 
@@ -87,12 +87,12 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(s
     assert all(len(line) <= WIDTH or line.strip().startswith("http") for line in text.splitlines())
     # The numbers of the rows are those that the cell names.
     (cell,) = one["cells"]
-    assert all(f"row {number}" in flat for number in unspan(cell["behind"]))
+    assert all(f"row {number}" in flat for number in parse_ranges(cell["behind"]))
 
 
 def test_the_rows_are_those_of_the_data(study: Path) -> None:
     (cell,) = find(document(study), "W15")["cells"]
-    table = read_gathered(study / "data").table.loc[unspan(cell["behind"])]
+    table = read_dataset(study / "data").table.loc[parse_ranges(cell["behind"])]
     assert set(table["experiment"]) == {"gemm", "clock"} and set(table["node"]) == {cell["node"]}
     product = table[table["experiment"] == "gemm"].iloc[0]
     clock = table[table["experiment"] == "clock"].iloc[0]
@@ -109,7 +109,7 @@ def test_without_data_the_chain_says_how_to_get_the_rows(study: Path) -> None:
 def test_many_rows_are_cut_and_told_whole_when_asked(study: Path) -> None:
     found = document(study)
     (cell,) = find(found, "W15")["cells"]
-    some = read_gathered(study / "data").table.index.tolist()
+    some = read_dataset(study / "data").table.index.tolist()
     assert len(some) > 3
     cell["behind"] = spans(some)
     cut = explain(found, "W15", Sources(study / "data", most=3))
@@ -193,12 +193,12 @@ def test_without_data_it_loads_no_data_libraries(study: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def published() -> Data:
-    return Data(read_nodes([ROOT / "data" / "nodes"]), read_reference(REFERENCE))
+def published() -> Dataset:
+    return Dataset(read_nodes([ROOT / "data" / "nodes"]), read_reference(REFERENCE))
 
 
 @pytest.mark.parametrize("name", sorted(quantities()))
-def test_every_cell_of_the_published_nodes_is_followed_to_rows_or_figures(published: Data, name: str) -> None:
+def test_every_cell_of_the_published_nodes_is_followed_to_rows_or_figures(published: Dataset, name: str) -> None:
     quantity, published.used = quantities()[name], Used()
     try:
         cells = quantity.cells(published)
@@ -223,4 +223,4 @@ def test_every_cell_of_the_published_nodes_is_followed_to_rows_or_figures(publis
 @pytest.mark.parametrize(("numbers", "text"), [((), ""), ((3,), "3"), ((5, 3, 4, 9, 4), "3-5 9"), ((0, 1), "0-1")])
 def test_spans_and_back(numbers: tuple[int, ...], text: str) -> None:
     assert spans(numbers) == text
-    assert unspan(text) == sorted(set(numbers))
+    assert parse_ranges(text) == sorted(set(numbers))

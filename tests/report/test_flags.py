@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from contract.flags import FLAGS
 from contract.tables import validate
-from report import flags
-from report.flags import Seen
-from report.gather import gather
-from report.groups import Runs
-from report.nodes import read_nodes
+from report.data import flags
+from report.data.flags import Seen
+from report.data.gather import gather
+from report.data.groups import Runs
+from report.data.nodes import read_nodes
+from report.data.summary import summarise
 from report.render.flagged import flagged_points
 from report.render.markdown import environment
-from report.summary import summarise
 
 from .conftest import Factory, SyntheticNode
 

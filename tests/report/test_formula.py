@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from contract.errors import StudyError
-from report.cells import Cells
-from report.evidence import Data
-from report.formula import Formula, Input, assumed, documented, measured
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, documented, measured
+from report.derived_estimates import DerivedEstimates, Work, derive, join, quotient
+from report.estimates import Estimates
 from report.quantities import Quantity, quantities
-from report.worked import Derived, Work, derive, join, quotient
 
 from .conftest import Factory
 from .evidence import data
@@ -31,16 +31,16 @@ def entry(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def known(synthetic: Factory, *entries: dict[str, Any]) -> Data:
+def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
     found = data(synthetic, synthetic("node-a").clock())
-    return Data(found.nodes, {one["id"]: one for one in entries})
+    return Dataset(found.nodes, {one["id"]: one for one in entries})
 
 
-def cells(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Cells:
+def cells(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
     import pandas as pd
 
     row = {"estimate": value, "se": se, "df": df, "n_rounds": 3, "n_samples": 15, "behind": (4, 7), "detail": ""}
-    return Cells.from_estimates(pd.DataFrame([{**labels, **row}]))
+    return Estimates.from_estimates(pd.DataFrame([{**labels, **row}]))
 
 
 @pytest.mark.parametrize("quantity", WITH, ids=lambda one: one.name)
@@ -134,7 +134,7 @@ def test_a_quotient_keeps_its_sides() -> None:
     formula = Formula("S = g / c", "1", {"g": ("GPU", "FLOP/s"), "c": ("CPU", "FLOP/s")})
     made = quotient(formula, cells(9e12, model="gpt", device="cuda:0"), cells(3e12, model="gpt", threads=2))
     both = join([made.label(precision="equal"), derive([]), made.label(precision="best")])
-    assert isinstance(both, Derived) and len(both) == 2
+    assert isinstance(both, DerivedEstimates) and len(both) == 2
     row = both.find({"model": "gpt", "device": "cuda:0", "threads": 2, "precision": "best"})
     assert row == 1
     work = both.works[row]

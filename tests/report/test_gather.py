@@ -12,11 +12,11 @@ import pytest
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, write_node
-from report.gather import gather
-from report.nodes import Node, read_nodes
+from report.data.gather import gather
+from report.data.nodes import Node, read_nodes
+from report.data.summary import COLUMNS, POINT, summarise
 from report.render.measurements import left_out_points
 from report.render.nodes import describe
-from report.summary import COLUMNS, POINT, summarise
 
 from .conftest import Factory
 
@@ -239,8 +239,8 @@ def test_synthetic_data_is_refused_outside_tests(synthetic: Factory) -> None:
 def test_an_experiment_has_groups_of_rows_of_its_own(
     synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("report.gather.AT_ONCE", at_once)
-    monkeypatch.setattr("report.gather.TOGETHER", 1)
+    monkeypatch.setattr("report.data.gather.AT_ONCE", at_once)
+    monkeypatch.setattr("report.data.gather.TOGETHER", 1)
     for name in ("node-a", "node-b", "node-c"):
         filled(synthetic, name)
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)

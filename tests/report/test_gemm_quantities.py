@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.claims import Part
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.filters import lacking, select
 from report.quantities import quantities
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
@@ -18,8 +18,8 @@ from .evidence import data, value
 MEGAHERTZ = 1500.0
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"gemm.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"gemm.{name}"].compute(found), scope)
 
 
 def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any) -> SyntheticNode:

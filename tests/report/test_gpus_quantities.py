@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from report.judge import judge
+from report.derived_estimates import DerivedEstimates
+from report.judging.judge import judge
 from report.quantities import quantities
 from report.quantities.gpus import LAUNCH_S, LAUNCHES, rated
-from report.worked import Derived
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of, value
@@ -62,7 +62,7 @@ def test_a_model_that_some_gpu_cannot_hold_has_no_number_but_words(synthetic: Fa
 def test_the_arithmetic_of_a_cell_gives_the_cell(synthetic: Factory) -> None:
     found = evidence(synthetic, model(synthetic("node-a"), "gpt", 1e11, 1e7, 50))
     cells = quantities()["roofline.spread_over_gpus"].cells(found)
-    assert isinstance(cells, Derived)
+    assert isinstance(cells, DerivedEstimates)
     inputs = cells.works[0].inputs
     assert inputs["k"].value == LAUNCHES * 50 and inputs["l"].value == LAUNCH_S
     without = cells.moved(0, "l", "low").frame["estimate"].iloc[0]

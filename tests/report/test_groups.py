@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report import groups
+from report.data import groups
 
 small = st.integers(0, 4)
 rows = st.lists(st.tuples(small, small), max_size=30)

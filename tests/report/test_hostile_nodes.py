@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from contract import tables
 from contract.errors import StudyError
-from report.gather import gather
-from report.gathered import read_gathered
-from report.nodes import find_nodes, read_folders, read_nodes
-from report.wording import node_label
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.nodes import find_nodes, read_folders, read_nodes
+from report.formatting import node_label
 from tests.report.liars import copied, record
 
 # What fails is not made smaller: it is read in seconds as it is, and each try takes a tenth of one.
@@ -252,5 +252,5 @@ def test_an_odd_record_that_is_let_in_is_judged(both: Path, tmp_path: Path, fiel
     (tmp_path / "nodes" / "victim" / "node.json").write_text(json.dumps(odd))
     assert [node.id for node in read_nodes([tmp_path / "nodes"]).nodes] == ["honest", "victim"]
     gather([tmp_path / "nodes"], tmp_path / "data")
-    data = read_gathered(tmp_path / "data")
+    data = read_dataset(tmp_path / "data")
     assert {node.id for node in data.nodes.nodes} == {"honest", "victim"}

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.cells import Cells
-from report.claims import Claim, Part, read_claims
-from report.evidence import Data
-from report.judge import CLAIMS
+from report.data.dataset import Dataset
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.judging.claims import Claim, Part, read_claims
+from report.judging.filters import lacking, select
+from report.judging.judge import CLAIMS
+from report.judging.rules import RuleResult, decide
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
-from report.rules import Ruling, decide
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, of, value
@@ -55,11 +55,11 @@ def claim(name: str) -> Claim:
     return next(one for one in read_claims(CLAIMS, read_reference(REFERENCE)) if one.id == name)
 
 
-def decided(name: str, found: Data) -> list[tuple[Part, Ruling]]:
+def decided(name: str, found: Dataset) -> list[tuple[Part, RuleResult]]:
     rulings = []
     for part in claim(name).parts:
         known = quantities()[part.quantity]
-        cells = in_scope(known.cells(found), part.scope)
+        cells = select(known.cells(found), part.scope)
         rulings.append((part, decide(part.rule, cells, part.threshold, known.unit, part.options)))
     return rulings
 
@@ -186,7 +186,7 @@ def test_sizes_at_which_cpu_and_gpu_change_places(synthetic: Factory) -> None:
     part = claim("W31").parts[0]
     known = quantities()[part.quantity]
     others = Factory(synthetic.root.parent / "others")
-    assert lacking(part, known, Cells.empty(), data(others, zoo(others("node-b"))))[0] == "awaiting hardware"
+    assert lacking(part, known, Estimates.empty(), data(others, zoo(others("node-b"))))[0] == "awaiting hardware"
     for model in MODELS:
         ask(node, model, 1e-3, device="cuda:0")
         ask(node, model, 0.8e-3, device="cuda:0", backend="graph")

@@ -12,11 +12,11 @@ import pytest
 
 from contract.node import read_node, write_node
 from contract.tables import read_samples, write_samples
-from report.evidence import Data
-from report.judge import judge
-from report.nodes import read_nodes
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
 from report.render.arithmetic import _beside
 from report.render.central.rungs import fitted
 from report.render.claim_figure import claim_drawing
@@ -48,7 +48,7 @@ def taken(
 
 
 def judged(out: Path, *folders: Path) -> dict[str, Any]:
-    data = Data(read_nodes(folders, True), read_reference(REFERENCE))
+    data = Dataset(read_nodes(folders, True), read_reference(REFERENCE))
     claims = out / "claims"
     claims.mkdir(parents=True)
     for name in CLAIMS:
@@ -127,7 +127,7 @@ def test_times_vary_by_what_their_own_machine_varies_by(tmp_path: Path) -> None:
         wild = table["value"].where(table["unit"] != "s", table["value"] * (1 + table["sample"] % 7))
         write_samples(path, table.assign(value=wild), about)
     reference, name = read_reference(REFERENCE), "convergence.time_to_target_s"
-    one, both = (quantities()[name].cells(Data(read_nodes(folders, True), reference)).frame
+    one, both = (quantities()[name].cells(Dataset(read_nodes(folders, True), reference)).frame
                  for folders in ([quiet], [quiet, noisy]))  # fmt: skip
     assert len(one) and len(both) > len(one)
     columns = ["estimate", "low", "high"]
@@ -138,7 +138,7 @@ def test_times_vary_by_what_their_own_machine_varies_by(tmp_path: Path) -> None:
 
 def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:
     nodes = [synthetic("node-a"), synthetic("node-b.0a1b2c", cores=4), synthetic("node-c", cores=4)]
-    found = Data(read_nodes([synthetic.write(node.gemm(20) for node in nodes)], True))
+    found = Dataset(read_nodes([synthetic.write(node.gemm(20) for node in nodes)], True))
     assert [found.label(node.id) for node in nodes] == [
         "Synthetic, 2 cores", "Synthetic, 4 cores (0a1b2c)", "Synthetic, 4 cores (node-c)"
     ]  # fmt: skip

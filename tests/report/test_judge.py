@@ -12,12 +12,12 @@ from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.evidence import Data
-from report.judge import CLAIMS, judge
-from report.nodes import read_nodes
-from report.reference import REFERENCE, read_reference
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.formatting import exactly, interval, number, thresholds_text, with_unit
+from report.judging.judge import CLAIMS, judge
 from report.verdicts import VERDICTS
-from report.wording import exactly, interval, number, thresholds_text, with_unit
 
 from .conftest import Factory, SyntheticNode
 
@@ -55,7 +55,7 @@ class Court:
     def judge(self, *nodes: SyntheticNode) -> dict[str, Any]:
         self.synthetic.write(nodes)
         out = self.root / "out" / "verdicts.json"
-        data = Data(read_nodes([self.synthetic.root], True), read_reference(self.reference))
+        data = Dataset(read_nodes([self.synthetic.root], True), read_reference(self.reference))
         judge(data, out, self.claims, allow_synthetic=True)
         document: dict[str, Any] = json.loads(out.read_text())
         return document
@@ -326,13 +326,13 @@ def test_synthetic_data_is_never_judged_outside_tests(court: Court, synthetic: F
     court.claim(**W15)
     folder = avx512(synthetic).write()
     with pytest.raises(StudyError, match="synthetic"):
-        judge(Data(read_nodes([folder], True)), court.root / "v.json", court.claims)
+        judge(Dataset(read_nodes([folder], True)), court.root / "v.json", court.claims)
     assert not (court.root / "v.json").exists()
 
 
 def test_every_published_claim_is_judged(synthetic: Factory, tmp_path: Path) -> None:
     avx512(synthetic).write()
-    data = Data(read_nodes([synthetic.root], True), read_reference(REFERENCE))
+    data = Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE))
     document = judge(data, tmp_path / "v.json", allow_synthetic=True)
     assert len(document["verdicts"]) == len(list(CLAIMS.glob("*.yaml"))) == sum(document["tally"].values())
     for one in document["verdicts"]:

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.claims import Part, read_claims
-from report.evidence import Data
-from report.judge import CLAIMS
+from report.data.dataset import Dataset
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.judging.claims import Part, read_claims
+from report.judging.evaluate import QuantityCache, evaluate
+from report.judging.filters import lacking, select
+from report.judging.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
-from report.scope import in_scope, lacking
-from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"libraries.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"libraries.{name}"].compute(found), scope)
 
 
 def layer(
@@ -145,11 +145,11 @@ def test_coverage_is_told_for_what_the_build_has(synthetic: Factory) -> None:
     assert len(of("dispatch_coverage", found, key="mps")) == 0
 
 
-def outcomes(claim: str, found: Data) -> list[str]:
+def outcomes(claim: str, found: Dataset) -> list[str]:
     """Outcomes of the claim's parts."""
     declared = next(one for one in read_claims(CLAIMS, read_reference(REFERENCE)) if one.id == claim)
-    evidence = Evidence(found)
-    return [weigh(part, declared, evidence).outcome for part in declared.parts]
+    evidence = QuantityCache(found)
+    return [evaluate(part, declared, evidence).outcome for part in declared.parts]
 
 
 def test_the_claims_are_decided_from_what_was_measured(synthetic: Factory) -> None:
@@ -168,5 +168,5 @@ def test_without_a_gpu_the_claims_await_hardware(synthetic: Factory, name: str) 
     quantity = quantities()[f"libraries.{name}"]
     cells = quantity.compute(found)
     part = Part("", quantity.name, "at_least", 1, "", scope={"device": "gpu"})
-    assert len(in_scope(cells, part.scope)) == 0
+    assert len(select(cells, part.scope)) == 0
     assert lacking(part, quantity, cells, found)[0] == "awaiting hardware"

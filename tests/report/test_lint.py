@@ -14,17 +14,17 @@ from matplotlib.figure import Figure
 
 from contract.errors import StudyError
 from report.cli import main
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.lint import CHECKS, Study, run
-from report.lint.program import ALLOWED, NOT_PROSE, NUMBER, prose, template_prose
-from report.lint.study import PACKAGE, check
-from report.reference import REFERENCE, read_reference
+from report.commands.lint import CHECKS, Study, run
+from report.commands.lint.program import ALLOWED, NOT_PROSE, NUMBER, prose, template_prose
+from report.commands.lint.study import PACKAGE, check
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.ranges import parse_ranges
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.render import render, strokes
 from report.render.figures import Drawing, keep, name_axis
 from report.render.twelve import RULES
-from report.spans import unspan
 from tests.report.conftest import Factory
 
 Broken = Callable[..., list[str]]
@@ -47,7 +47,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
         node.point("training", {"time": 0.02, "matmul_flop_share": 0.97, "matmul_time_share": 0.8},
                    params={"model": model, "batch": batch}, flop=1e9)  # fmt: skip
     gather([synthetic.write([node])], folder / "data", allow_synthetic=True)
-    evidence = read_gathered(folder / "data", read_reference(REFERENCE))
+    evidence = read_dataset(folder / "data", read_reference(REFERENCE))
     judge(evidence, folder / "verdicts.json", allow_synthetic=True)
     render(folder / "verdicts.json", folder / "report", "pandoc", folder / "data")
     return Study(folder / "verdicts.json", folder / "data", folder / "report")
@@ -195,7 +195,7 @@ def test_a_row_that_is_not_there_or_of_another_node_is_found(broken: Broken, doc
 
 def test_a_reading_that_is_not_its_row_is_found(broken: Broken, document: dict[str, Any]) -> None:
     _, _, cells = of(document, "training.matmul_time_share")
-    assert len(unspan(cells[0]["behind"])) == 1
+    assert len(parse_ranges(cells[0]["behind"])) == 1
     cells[0]["estimate"] *= 1.0001
     (found,) = broken("reading", document=document)
     assert "estimate" in found
@@ -243,7 +243,7 @@ def test_a_number_in_a_reason_that_is_no_cells_is_found(broken: Broken, document
 def test_a_multiple_of_nothing_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, fault: bool
 ) -> None:
-    from report.lint import verdicts
+    from report.commands.lint import verdicts
     from report.quantities import Quantity
 
     made = Quantity("some.gain", "1", "measured", (), (), (), says, lambda data: None)  # type: ignore[arg-type, return-value]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from report.claims import Claim, read_claims
-from report.evidence import Data
-from report.machines import DESKTOP, LAPTOP, SERVER_CORES
-from report.reference import read_reference
-from report.weigh import Evidence, Weighed, weigh
+from report.data.dataset import Dataset
+from report.data.machines import DESKTOP, LAPTOP, SERVER_CORES
+from report.data.reference import read_reference
+from report.judging.claims import Claim, read_claims
+from report.judging.evaluate import PartResult, QuantityCache, evaluate
 
 from .conftest import Factory, SyntheticNode
 from .test_quantities import data, of, value
@@ -28,9 +28,9 @@ def claims() -> dict[str, Claim]:
     return {claim.id: claim for claim in read_claims(ROOT / "report" / "claims", reference)}
 
 
-def weighed(name: str, found: Data) -> list[Weighed]:
-    claim, evidence = claims()[name], Evidence(found)
-    return [weigh(part, claim, evidence) for part in claim.parts]
+def weighed(name: str, found: Dataset) -> list[PartResult]:
+    claim, evidence = claims()[name], QuantityCache(found)
+    return [evaluate(part, claim, evidence) for part in claim.parts]
 
 
 class Called(SyntheticNode):

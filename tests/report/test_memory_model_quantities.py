@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
 from report.quantities.memory_model import LEAST_PEAK, model_ratio
-from report.worked import Derived
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of
@@ -54,7 +54,7 @@ def test_measured_peaks_correct_it_and_small_ones_do_not_count(synthetic: Factor
 
 def test_what_each_size_holds_stands_beside(synthetic: Factory) -> None:
     cells = quantities()["ladder.training_memory_bytes"].cells(evidence(synthetic, counted(synthetic("node-a"))))
-    assert isinstance(cells, Derived)
+    assert isinstance(cells, DerivedEstimates)
     held = {
         name: {of["kind"]: of["estimate"] for of in other.frame.to_dict("records")} for name, _, other in cells.beside
     }

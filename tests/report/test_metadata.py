@@ -22,14 +22,14 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.tables import SAMPLES
 from report.cli import main
-from report.evidence import Data
-from report.gather import gather
-from report.judge import judge
-from report.metadata import as_script, claim_reviews, write_datapackage, write_published, write_tables
-from report.metadata.claimreview import RATINGS
-from report.metadata.study import CITATION, study
-from report.nodes import read_nodes
-from report.reference import REFERENCE, read_reference
+from report.data.dataset import Dataset
+from report.data.gather import gather
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
+from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
+from report.publish.claimreview import RATINGS
+from report.publish.study import CITATION, study
 from report.render import render
 from report.render.words import MEANING
 from report.verdicts import VERDICTS
@@ -47,7 +47,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("judged")
     factory = Factory(folder / "nodes")
     factory("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
-    data = Data(read_nodes([factory.root], True), read_reference(REFERENCE))
+    data = Dataset(read_nodes([factory.root], True), read_reference(REFERENCE))
     return judge(data, folder / "verdicts.json", allow_synthetic=True)
 
 

@@ -12,17 +12,17 @@ from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.claims import ARTICLES, CLOSED, read_claims
 from report.cli import main
-from report.evidence import Data
-from report.judge import CLAIMS, judge
-from report.nodes import read_nodes
+from report.commands.new_claim import RULES as EXPLAINED
+from report.commands.new_claim import new_claim
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.claims import ARTICLES, CLOSED, read_claims
+from report.judging.judge import CLAIMS, judge
+from report.judging.rules import RULES
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
 from report.render import render
-from report.rules import RULES
-from report.scaffold import RULES as EXPLAINED
-from report.scaffold import new_claim
 
 from .conftest import Factory
 from .test_cli import typed
@@ -180,7 +180,7 @@ def test_one_new_file_is_judged_and_shown(synthetic: Factory, tmp_path: Path) ->
     path = scaffold(claims, "W99", scope=scope, says="One core multiplies a thousand million times a second.")
     assert set(claims.iterdir()) - before == {path}
     synthetic("node-a").gemm(20).gemm(10, n=256).clock().write()
-    data = Data(read_nodes([synthetic.root], True), read_reference(REFERENCE))
+    data = Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE))
     document = judge(data, tmp_path / "verdicts.json", claims, allow_synthetic=True)
     written = json.loads((tmp_path / "verdicts.json").read_text(encoding="utf-8"))
     (one,) = [verdict for verdict in written["verdicts"] if verdict["id"] == "W99"]

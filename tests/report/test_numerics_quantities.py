@@ -7,18 +7,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report.cells import Cells
-from report.claims import read_claims
-from report.judge import CLAIMS
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.judging.claims import read_claims
+from report.judging.evaluate import QuantityCache, evaluate
+from report.judging.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
-from report.weigh import Evidence, weigh
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, of
 
 
-def interval(cells: Cells) -> tuple[float, float, float]:
+def interval(cells: Estimates) -> tuple[float, float, float]:
     assert len(cells) == 1
     row = cells.frame.iloc[0]
     return float(row["low"]), float(row["estimate"]), float(row["high"])
@@ -91,8 +91,8 @@ def claimed(synthetic: Factory, across: float, within: float) -> dict[str, str]:
         spreads(node, method, within, spread=0)
     spreads(node, "threads", 0, spread=0)
     claim = next(one for one in read_claims(CLAIMS, read_reference(REFERENCE)) if one.id == "W13")
-    evidence = Evidence(data(synthetic, node))
-    return {part.name: weigh(part, claim, evidence).outcome for part in claim.parts}
+    evidence = QuantityCache(data(synthetic, node))
+    return {part.name: evaluate(part, claim, evidence).outcome for part in claim.parts}
 
 
 @pytest.mark.parametrize(("across", "within"), [(0, 40), (0, 0), (3, 40)])

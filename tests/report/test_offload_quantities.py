@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.claims import Part, read_claims
-from report.evidence import Data
-from report.judge import CLAIMS
+from report.data.dataset import Dataset
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.judging.claims import Part, read_claims
+from report.judging.filters import lacking, select
+from report.judging.judge import CLAIMS
+from report.judging.rules import decide
 from report.quantities import offload, quantities
-from report.reference import REFERENCE, read_reference
-from report.rules import decide
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
@@ -26,8 +26,8 @@ HOST = {
 SQUARE = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000}
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"offload.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"offload.{name}"].compute(found), scope)
 
 
 def on_cpu(node: SyntheticNode, seconds: float, threads: int = 1, backend: str = "torch", **more: Any) -> None:

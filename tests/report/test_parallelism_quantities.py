@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.cells import Cells
-from report.claims import Part
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.filters import lacking, select
+from report.judging.rules import decide
 from report.quantities import quantities
-from report.rules import decide
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data
@@ -22,8 +22,8 @@ FULL, EACH = 50_000, 1e9
 COUNTS = (1, 32, 1024, 8192, 16384, 32768, 65536, 1048576)
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"parallelism.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"parallelism.{name}"].compute(found), scope)
 
 
 def point(node: SyntheticNode, seconds: float, kernel: str, device: str = "cuda:0", **more: Any) -> SyntheticNode:

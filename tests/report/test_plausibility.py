@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from contract.errors import StudyError
-from report.gather import gather
-from report.nodes import Nodes, read_nodes
+from report.data.gather import gather
+from report.data.nodes import Nodes, read_nodes
 from tests.report.liars import PUBLISHED, Rows, copied, quicker
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")

@@ -13,20 +13,20 @@ import pytest
 from scipy import stats
 
 from contract.errors import StudyError
-from report.ask import predicted_lines, predictions
-from report.claims import Claim, Part
-from report.evidence import Data
-from report.gather import gather
-from report.nodes import read_nodes
+from report.commands.ask import predicted_lines, predictions
+from report.data.dataset import Dataset
+from report.data.gather import gather
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.claims import Claim, Part
 from report.predicted import TIERS
 from report.predicted.chips import Chip, chips, find, measured, of_device
 from report.predicted.evidence import BARRED, BOUND, SCALED, foretell
 from report.predicted.overview import overview
 from report.predicted.roofline import STATE_TRAFFIC, reached
 from report.predicted.verdicts import NOT_FORETOLD, about_gpus, predicted_verdict
-from report.reference import REFERENCE, read_reference
 from report.render.measurements import sections
-from report.stats import LEVEL
+from report.statistics import LEVEL
 
 from .conftest import Factory, SyntheticNode
 
@@ -85,15 +85,15 @@ def card_steps(node: SyntheticNode, rated: float, share: float, **more: Any) -> 
     return node.point("training", FLOP / (rated * TERA * share), **more)
 
 
-def evidence(synthetic: Factory, *nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True), KNOWN if reference is None else reference)
+def evidence(synthetic: Factory, *nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Dataset:
+    return Dataset(read_nodes([synthetic.write(nodes)], True), KNOWN if reference is None else reference)
 
 
-def chip(name: str, data: Data) -> Chip:
+def chip(name: str, data: Dataset) -> Chip:
     return find(name, chips(data.reference))
 
 
-def foretold(name: str, data: Data) -> Any:
+def foretold(name: str, data: Dataset) -> Any:
     one = chip(name, data)
     return foretell(data, one, reached(data, chips(data.reference)))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from report.evidence import MissingSourceError
+from report.data.dataset import MissingSourceError
+from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
 from report.quantities.prices import gpu_machine
-from report.worked import Derived
 
 from .conftest import Factory
 from .evidence import of, value
@@ -55,7 +55,7 @@ def test_a_gpu_pays_off_when_its_speedup_exceeds_the_ratio_of_prices(synthetic: 
     detail = cells.frame["detail"].iloc[0]
     assert "us-east-1, 2026" in detail and "2 cores of c7a.large" in detail
     whole = quantities()["price.speedup_over_price_ratio"].cells(found)
-    assert isinstance(whole, Derived)
+    assert isinstance(whole, DerivedEstimates)
     for row in range(len(whole)):
         work = whole.works[row]
         worked_out = work.formula.evaluate(work.values())

@@ -7,17 +7,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report.evidence import Data, MissingSourceError
-from report.nodes import read_nodes
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.nodes import read_nodes
+from report.judging.filters import select
 from report.quantities import TIERS, quantities
-from report.scope import in_scope
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of, value
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True), reference or {})
+def data(synthetic: Factory, *nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Dataset:
+    return Dataset(read_nodes([synthetic.write(nodes)], True), reference or {})
 
 
 def products(synthetic: Factory) -> SyntheticNode:
@@ -181,7 +181,7 @@ def test_every_quantity_says_what_it_is(name: str) -> None:
 
 def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
     node = synthetic("node-a").gemm(40).gemm(20, n=256).peak(20 * 2 * 3e9).clock()
-    cells = in_scope(quantities()["gemm.peak_share"].cells(data(synthetic, node)), {"backend": "best"})
+    cells = select(quantities()["gemm.peak_share"].cells(data(synthetic, node)), {"backend": "best"})
     row = cells.frame.iloc[0]
     assert row["estimate"] == pytest.approx(2, rel=0.1)
     assert pd.isna(row["low"]) and "a measurement was disturbed" in row["detail"]

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from report.claims import Claim, Part
 from report.cli import main
-from report.contradictions import Contradiction, Figures
-from report.evidence import Data
-from report.judge import CLAIMS
-from report.nodes import read_nodes
-from report.orphans import list_references, listed, named, orphans, told, uses
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference, stated
+from report.judging.claims import Claim, Part
+from report.judging.contradictions import Contradiction, Figures
+from report.judging.evaluate import QuantityCache
+from report.judging.judge import CLAIMS
+from report.judging.reference_use import list_references, listed, named, told, unused, uses
 from report.quantities import several_devices
-from report.reference import REFERENCE, read_reference, stated
-from report.weigh import Evidence
 
 from .conftest import Factory
 from .test_claims import references
 from .test_triangulation import ENTRIES, entry
 
 
-def evidence(synthetic: Factory, *entries: dict[str, Any]) -> Evidence:
+def evidence(synthetic: Factory, *entries: dict[str, Any]) -> QuantityCache:
     node = synthetic("node-a").clock()
-    return Evidence(Data(read_nodes([synthetic.write([node])], True), {one["id"]: one for one in entries}))
+    return QuantityCache(Dataset(read_nodes([synthetic.write([node])], True), {one["id"]: one for one in entries}))
 
 
 def claim(name: str, **more: Any) -> Claim:
@@ -51,7 +51,7 @@ def test_a_claim_uses_what_it_names_and_what_its_rule_compares(synthetic: Factor
     wanted = [claim("W01", parts=(documented("a.x"),)), claim("W02", sources=("a.x", "b.x"))]
     users = uses(found, wanted, [], None)
     assert users == {"a.x": ["W01", "W02"], "b.x": ["W02"], "c.x": []}
-    assert orphans(users) == ["c.x"]
+    assert unused(users) == ["c.x"]
 
 
 def test_a_claim_uses_what_its_quantity_asked_for_on_this_evidence(synthetic: Factory) -> None:
@@ -72,7 +72,7 @@ def test_an_entry_that_is_asked_for_in_vain_is_used_all_the_same(synthetic: Fact
 
 def test_a_pattern_that_a_module_declares_is_a_use(synthetic: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     found = evidence(synthetic, entry("chip.lanes", 1.0), entry("chip.sockets", 1.0))
-    assert orphans(uses(found, [], [], None)) == ["chip.lanes", "chip.sockets"]
+    assert unused(uses(found, [], [], None)) == ["chip.lanes", "chip.sockets"]
     monkeypatch.setattr(several_devices, "ENTRIES", ("*.lanes",), raising=False)
     users = uses(found, [], [], None)
     assert users["chip.lanes"] == ["quantities of several_devices"]

@@ -11,24 +11,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.cells import Cells, exact
-from report.changes import changes
-from report.claims import Claim, Part
-from report.evidence import Data
-from report.nodes import Nodes
-from report.reference import REFERENCE, read_reference
-from report.rejudge import MOST_NAMED, again
+from report.commands.what_if import what_if
+from report.data.dataset import Dataset
+from report.data.nodes import Nodes
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates, exact
+from report.judging.claims import Claim, Part
+from report.judging.client_evaluation import MOST_NAMED, again
+from report.judging.evaluate import PartResult, QuantityCache
+from report.judging.overrides import changes
+from report.judging.rules import decide, level, of_counts, sides
+from report.judging.threshold_sensitivity import SIDES
 from report.render.rejudged import as_script, can_be_tried, rejudged
-from report.rules import decide, level, of_counts, sides
-from report.trial import SIDES
 from report.verdicts import JUDGED
-from report.weigh import Evidence, Weighed
-from report.whatif import what_if
 
 from .rejudging import BASELINES, Bench, bench, judged_fleet
 from .rendering import once
 
-EMPTY = Data(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
+EMPTY = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 CLAIM = Claim("W01", "whygpu", "A section", "Something.", "measured", 1, Path("W01.yaml"))
 
 
@@ -38,10 +38,10 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return bench(once(tmp_path_factory, "fleet", judged_fleet))
 
 
-def record(cells: Cells, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:
+def record(cells: Estimates, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:
     part = Part("", "q", rule, threshold, "why", options=options)
     ruling = decide(rule, cells, threshold, "1", options)
-    return again(Weighed(part, ruling.outcome, "", "1", None, cells, ruling), CLAIM, Evidence(EMPTY))
+    return again(PartResult(part, ruling.outcome, "", "1", None, cells, ruling), CLAIM, QuantityCache(EMPTY))
 
 
 def rejudged_by_hand(part: dict[str, Any], threshold: Any) -> str:
@@ -69,7 +69,7 @@ def test_every_decided_part_comes_out_as_it_did_and_as_it_does_over_its_range(ju
 
 def test_where_one_cell_is_enough_the_intervals_are_wider_than_the_drawn() -> None:
     frame = pd.DataFrame({"estimate": [1.0, 2.0, 3.0], "se": 0.01, "df": 10.0, "n_rounds": 3, "n_samples": 15})
-    cells = Cells.from_estimates(frame.assign(place=["a", "b", "c"]))
+    cells = Estimates.from_estimates(frame.assign(place=["a", "b", "c"]))
     one, all_ = record(cells, "exists", 2.0), record(cells, "at_least", 2.0)
     low, high = cells.ends(level("exists", 3))
     assert [cell[:2] for cell in one["cells"]] == [[a, b] for a, b in zip(low.tolist(), high.tolist(), strict=True)]

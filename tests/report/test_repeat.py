@@ -10,9 +10,9 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import write_json
-from report import repeat, stats
-from report.evidence import Data
-from report.nodes import read_nodes
+from report import repeat, statistics
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
 from report.render.repeated import repeated
 from tests.report.conftest import Factory
 
@@ -27,7 +27,7 @@ def run(root: Path, seed: int, factor: float = 1.0, points: int = 400) -> Path:
 
 
 def table_of(folder: Path):
-    return Data(read_nodes([folder], True)).table
+    return Dataset(read_nodes([folder], True)).table
 
 
 def test_runs_that_differ_by_chance_agree_as_often_as_their_intervals_say(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_level_is_the_customary_one_and_not_the_deciding_one() -> None:
-    assert repeat.LEVEL < stats.DECIDING
+    assert repeat.LEVEL < statistics.DECIDING

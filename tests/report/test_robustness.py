@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from report import rules
-from report.cells import Cells, exact
-from report.claims import Part
-from report.evidence import Data
-from report.flips import flips, nearest, of_claim
-from report.nodes import Nodes
-from report.robustness import robustness, together
-from report.rules import Ruling, decide
-from report.trial import SIDES, margin
+from report.data.dataset import Dataset
+from report.data.nodes import Nodes
+from report.estimates import Estimates, exact
+from report.judging import rules
+from report.judging.claims import Part
+from report.judging.counterfactuals import flips, nearest, of_claim
+from report.judging.robustness import robustness, together
+from report.judging.rules import RuleResult, decide
+from report.judging.threshold_sensitivity import SIDES, margin
 
 NODES = ("node-a", "node-b", "node-c")
 RULES = ("at_least", "at_most", "within", "exists", "for_share_of")
@@ -30,7 +30,7 @@ cell = st.tuples(st.one_of(interval, st.just((math.nan, math.nan))), st.sampled_
 some_cells = st.lists(cell, min_size=1, max_size=7)
 
 
-def cells_of(given: list[tuple[tuple[float, float], str]]) -> Cells:
+def cells_of(given: list[tuple[tuple[float, float], str]]) -> Estimates:
     rows = []
     for place, ((low, high), node) in enumerate(given):
         middle = 1.0 if math.isnan(low) else (low + high) / 2
@@ -38,15 +38,17 @@ def cells_of(given: list[tuple[tuple[float, float], str]]) -> Cells:
     return exact(rows)
 
 
-def tried(cells: Cells, rule: str, threshold: Any, sensitivity: Any = (), **more: Any) -> tuple[dict[str, Any], Ruling]:
+def tried(
+    cells: Estimates, rule: str, threshold: Any, sensitivity: Any = (), **more: Any
+) -> tuple[dict[str, Any], RuleResult]:
     options = more.pop("options", {"share": 0.5} if rule == "for_share_of" else {})
     part = Part("", "q", rule, threshold, "why", sensitivity=list(sensitivity), options=options, **more)
     ruling = decide(rule, cells, threshold, "1", options)
-    data = Data(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
+    data = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
     return robustness(part, cells, ruling, "1", data, lambda outcome: outcome), ruling
 
 
-def anew(cells: Cells, rule: str, threshold: Any) -> str:
+def anew(cells: Estimates, rule: str, threshold: Any) -> str:
     return decide(rule, cells, threshold, "1", {"share": 0.5} if rule == "for_share_of" else {}).outcome
 
 
@@ -137,7 +139,7 @@ def test_sides_of_many_cells_are_those_of_each(
 # ------------------------------------------------------------------ margins
 
 
-def ruling_of(*intervals: tuple[float, float], threshold: float = 4.0, rule: str = "at_least") -> Ruling:
+def ruling_of(*intervals: tuple[float, float], threshold: float = 4.0, rule: str = "at_least") -> RuleResult:
     return decide(rule, cells_of([(one, NODES[0]) for one in intervals]), threshold)
 
 
@@ -159,7 +161,7 @@ def test_the_margin_of_what_depends_is_that_of_the_less_clear_side() -> None:
 # ------------------------------------------------------------------ what it comes to
 
 
-def claim(*records: tuple[str, dict[str, Any], Ruling, Any]) -> list[dict[str, Any]]:
+def claim(*records: tuple[str, dict[str, Any], RuleResult, Any]) -> list[dict[str, Any]]:
     made = []
     for name, record, ruling, threshold in records:
         part = Part(name, "q", "at_least", threshold, "why", sensitivity=[1.0, 100.0])
@@ -245,7 +247,7 @@ def test_another_format_that_turns_it_is_found_and_a_plain_loop_does_not_count()
     cells, scope = exact(rows), {"dtype": "float32", "backend": "best"}
     part = Part("", "q", "at_least", 4.0, "why", scope=scope, sensitivity=[3.0, 5.0])
     ruling = decide("at_least", cells.only(**scope), 4.0)
-    data = Data(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
+    data = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
     record = robustness(part, cells, ruling, "1", data, lambda outcome: outcome)
     swaps = {(one["label"], one["value"]): one["outcome"] for one in record["swaps"]}
     assert swaps == {

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.claims import Part
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.judging.claims import Part
+from report.judging.filters import lacking
+from report.judging.rules import decide
 from report.quantities import prediction, quantities
 from report.quantities.kernels import is_held
-from report.rules import decide
-from report.scope import lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, of, value
@@ -157,7 +157,7 @@ def made_up(
     return node
 
 
-def errors(found: Data) -> dict[tuple[int, str], float]:
+def errors(found: Dataset) -> dict[tuple[int, str], float]:
     frame = of("roofline.prediction_error", found).frame
     return {(int(row["numbers"]), row["ceilings"]): row["estimate"] for row in frame.to_dict("records")}
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from report import rules
-from report.cells import Cells, exact
+from report.estimates import Estimates, exact
+from report.judging import rules
 
 
-def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Cells:
+def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
     """Cells whose intervals stand as given."""
     rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
     return exact([{**row, **{name: values[i] for name, values in labels.items()}} for i, row in enumerate(rows)])
 
 
-def log_cells(estimates: Sequence[float], se: float = 0.01, **labels: Sequence[Any]) -> Cells:
+def log_cells(estimates: Sequence[float], se: float = 0.01, **labels: Sequence[Any]) -> Estimates:
     frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
-    return Cells.from_estimates(frame)
+    return Estimates.from_estimates(frame)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_exists_and_shares() -> None:
     assert rules.decide("for_share_of", some, 4, options={"share": 0.5}).outcome == "undecided"
     assert rules.decide("for_share_of", some, 4, options={"share": 0.9}).outcome == "challenged"
     ruling = rules.decide("exists", some, 4)
-    assert ruling.decisive == 1
+    assert ruling.representative == 1
 
 
 def test_the_decisive_cell_is_the_weakest_link() -> None:
-    assert rules.decide("at_least", cells((20, 21), (5, 6), (50, 60)), 4).decisive == 1
+    assert rules.decide("at_least", cells((20, 21), (5, 6), (50, 60)), 4).representative == 1
 
 
 # ------------------------------------------------------------------ boundaries
@@ -196,7 +196,7 @@ def test_slope_intervals_cover_the_true_exponent() -> None:
 OVER = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
 
 
-def crossing(cpu: Sequence[float], gpu: Sequence[float]) -> Cells:
+def crossing(cpu: Sequence[float], gpu: Sequence[float]) -> Estimates:
     n = len(cpu)
     return log_cells(
         [*cpu, *gpu], node=["a"] * 2 * n, device=["cpu"] * n + ["cuda:0"] * n, threads=[2] * n + [0] * n,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.claims import Part
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.filters import lacking, select
 from report.quantities import quantities
-from report.scope import in_scope, lacking
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
@@ -19,8 +19,8 @@ from .evidence import data, value
 MIB = 2**20
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"sequential.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"sequential.{name}"].compute(found), scope)
 
 
 def steps(

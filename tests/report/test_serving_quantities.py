@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from report.cells import Cells
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.formatting import labels_text
+from report.judging.filters import select
 from report.quantities import quantities
-from report.scope import in_scope
-from report.wording import labels_text
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"serving.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"serving.{name}"].compute(found), scope)
 
 
 def under(
@@ -38,7 +38,7 @@ def tails(node: SyntheticNode, by_rate: dict[int, float], **more: Any) -> Synthe
     return node
 
 
-def values(cells: Cells) -> list[float]:
+def values(cells: Estimates) -> list[float]:
     return [float(value) for value in cells.frame["estimate"]]
 
 

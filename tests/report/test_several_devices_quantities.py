@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from report.evidence import Data, MissingSourceError
-from report.nodes import read_nodes
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.nodes import read_nodes
+from report.data.reference import read_reference
 from report.quantities.several_devices import BATCH, PUBLISHED, STATE_BYTES
-from report.reference import read_reference
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of
@@ -19,8 +19,8 @@ REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 JOB = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo"}
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode, reference: bool = False) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True), read_reference(REFERENCE) if reference else {})
+def data(synthetic: Factory, *nodes: SyntheticNode, reference: bool = False) -> Dataset:
+    return Dataset(read_nodes([synthetic.write(nodes)], True), read_reference(REFERENCE) if reference else {})
 
 
 def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:

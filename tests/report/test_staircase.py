@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from report.staircase import steps
+from report.quantities.plateau_detection import steps
 
 OCTAVES = (12, 28)  # 4 KiB to 256 MiB
 

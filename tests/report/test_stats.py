@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import special
 from scipy.stats import t as student
 
-from report import stats
+from report import statistics
 
 POINTS, GROUPS, SAMPLES = 40, 300, 15
 BETWEEN, WITHIN = 0.02, 0.01
@@ -49,13 +49,13 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, float, float, float]:
     groups, points, _ = y.shape
     centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
     for group in range(groups):
-        found = stats.on_log_scale(list(np.exp(y[group])))
+        found = statistics.on_log_scale(list(np.exp(y[group])))
         centre[group], se[group], df[group] = np.log(found.estimate), found.se, found.df
-    times = np.abs(centre) <= stats.half_width(se, df, level)
+    times = np.abs(centre) <= statistics.half_width(se, df, level)
 
     def ratio(a: tuple, b: tuple) -> np.ndarray:
-        both, together = stats.combine(se[a], df[a], se[b], df[b])
-        return np.abs(centre[a] - centre[b]) <= stats.half_width(both, together, level)
+        both, together = statistics.combine(se[a], df[a], se[b], df[b])
+        return np.abs(centre[a] - centre[b]) <= statistics.half_width(both, together, level)
 
     even = points // 2 * 2
     inside = ratio((slice(None), slice(0, even, 2)), (slice(None), slice(1, even, 2))).mean(axis=1)
@@ -78,7 +78,7 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, float, float, float]:
 )
 def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Effects, spread: float) -> None:
     y = round_medians(7, GROUPS, POINTS, rounds, effects, spread)
-    for level, least, most in ((0.95, 0.93, 0.97), (stats.LEVEL, 0.98, 0.996)):
+    for level, least, most in ((0.95, 0.93, 0.97), (statistics.LEVEL, 0.98, 0.996)):
         times, ratios, se_times, se_ratios = coverage(y, level)
         assert se_times < 0.004 and se_ratios < 0.004, "too few replications to say"
         assert least <= times <= most
@@ -95,9 +95,9 @@ def test_small_groups_are_not_over_confident(points: int, effects: Effects, spre
 
 def test_moderation_narrows_the_intervals_of_three_rounds() -> None:
     y = round_medians(3, 1, POINTS, 3, normal, 1.0)[0]
-    found = stats.on_log_scale(list(np.exp(y)))
-    plain = student.ppf((1 + stats.LEVEL) / 2, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
-    assert stats.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
+    found = statistics.on_log_scale(list(np.exp(y)))
+    plain = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
+    assert statistics.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
 
 
 def test_the_simulation_can_tell_a_wrong_method() -> None:
@@ -112,7 +112,7 @@ def test_the_simulation_can_tell_a_wrong_method() -> None:
 
 @given(st.floats(1e-3, 1e4))
 def test_trigamma_inverse_inverts(x: float) -> None:
-    assert special.polygamma(1, stats.trigamma_inverse(x)) == pytest.approx(x, rel=1e-6)
+    assert special.polygamma(1, statistics.trigamma_inverse(x)) == pytest.approx(x, rel=1e-6)
 
 
 def test_the_prior_is_recovered_from_many_variances() -> None:
@@ -120,51 +120,51 @@ def test_the_prior_is_recovered_from_many_variances() -> None:
     d0, s0, d = 6.0, 4e-4, 4
     true = d0 * s0 / random.chisquare(d0, 20_000)
     seen = true * random.chisquare(d, 20_000) / d
-    prior = stats.fit_prior(seen, np.full(20_000, d))
+    prior = statistics.fit_prior(seen, np.full(20_000, d))
     assert prior.df == pytest.approx(d0, rel=0.1)
     assert prior.variance == pytest.approx(s0, rel=0.05)
 
 
 def test_a_single_point_gets_the_plain_t_interval() -> None:
     values = np.array([1.0, 1.1, 1.05])
-    found = stats.on_log_scale([values])
+    found = statistics.on_log_scale([values])
     y = np.log(values)
-    half = student.ppf((1 + stats.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
+    half = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
     assert found.high[0] == pytest.approx(np.exp(y.mean() + half))
     assert found.df[0] == 2
 
 
 def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
     # Every order of the same rounds: equal variances, and no correlation between points.
-    found = stats.on_log_scale(list(permutations([1.0, 1.01, 1.02])))
+    found = statistics.on_log_scale(list(permutations([1.0, 1.01, 1.02])))
     assert (found.df <= 12).all() and (found.df > 6).all()
 
 
 def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
-    found = stats.on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
+    found = statistics.on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
     assert np.isnan(found.low[0]) and np.isnan(found.se[0]) and found.estimate[0] == 1.0
     assert np.isfinite(found.low[1:]).all()
 
 
 def test_zero_variance_is_floored() -> None:
-    found = stats.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
+    found = statistics.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
     assert found.low[0] < 1 < found.high[0]
 
 
 def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
-    counted = stats.on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
+    counted = statistics.on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
     assert counted.low[0] == counted.high[0] == 1.0 and counted.exact.tolist() == [True, False]
     assert counted.low[1] < counted.estimate[1] < counted.high[1] == 1.0
-    timed = stats.on_linear_scale([[0.5, 0.5, 0.5]], counted=False, share=True)
+    timed = statistics.on_linear_scale([[0.5, 0.5, 0.5]], counted=False, share=True)
     assert np.isnan(timed.low[0]) and not timed.exact[0]
-    once = stats.on_linear_scale([[1.0]], counted=True, share=True)
+    once = statistics.on_linear_scale([[1.0]], counted=True, share=True)
     assert np.isnan(once.low[0])
 
 
 def test_an_exact_side_leaves_the_other_sides_degrees_of_freedom() -> None:
-    se, df = stats.combine(0.02, 5.0, 0.0, np.inf)
+    se, df = statistics.combine(0.02, 5.0, 0.0, np.inf)
     assert (float(se), float(df)) == pytest.approx((0.02, 5.0))
-    se, df = stats.combine(0.0, np.inf, 0.0, np.inf)
+    se, df = statistics.combine(0.0, np.inf, 0.0, np.inf)
     assert float(se) == 0 and np.isinf(df)
 
 
@@ -176,15 +176,15 @@ group = st.lists(st.lists(positive, min_size=2, max_size=8), min_size=1, max_siz
 
 @given(group)
 def test_an_interval_holds_its_estimate(rounds: list[list[float]]) -> None:
-    found = stats.on_log_scale(rounds)
+    found = statistics.on_log_scale(rounds)
     assert (found.low <= found.estimate).all() and (found.estimate <= found.high).all()
     assert (found.low < found.high).all()
 
 
 @given(group, st.floats(1e-3, 1e3))
 def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: float) -> None:
-    found = stats.on_log_scale(rounds)
-    scaled = stats.on_log_scale([[value * unit for value in point] for point in rounds])
+    found = statistics.on_log_scale(rounds)
+    scaled = statistics.on_log_scale([[value * unit for value in point] for point in rounds])
     assert scaled.estimate == pytest.approx(found.estimate * unit)
     # Rounding noise of the logarithms grows where rounds agree to the last digit.
     assert scaled.high / scaled.low == pytest.approx(found.high / found.low, rel=1e-4)
@@ -194,15 +194,15 @@ def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: 
 def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: object) -> None:
     # A round is the same process for all points: it keeps its place among those that have as many.
     orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
-    found = stats.on_log_scale(rounds)
-    mixed = stats.on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
+    found = statistics.on_log_scale(rounds)
+    mixed = statistics.on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
     assert mixed.low == pytest.approx(found.low, rel=1e-6)
 
 
 @given(st.floats(1e-4, 1), st.floats(1, 50), st.floats(1e-4, 1), st.floats(1, 50))
 def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, se_b: float, df_b: float) -> None:
-    assert stats.combine(se_a, df_a, se_b, df_b) == stats.combine(se_b, df_b, se_a, df_a)
-    se, df = stats.combine(se_a, df_a, se_b, df_b)
+    assert statistics.combine(se_a, df_a, se_b, df_b) == statistics.combine(se_b, df_b, se_a, df_a)
+    se, df = statistics.combine(se_a, df_a, se_b, df_b)
     assert se >= max(se_a, se_b) and min(df_a, df_b) <= df * (1 + 1e-9) and df <= max(df_a, df_b) * (1 + 1e-9)
 
 
@@ -210,8 +210,8 @@ def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, s
 @settings(max_examples=50)
 def test_more_spread_between_rounds_is_a_wider_interval(y: list[float], factor: float) -> None:
     centre = float(np.mean(y))
-    calm = stats.on_log_scale([np.exp(y)])
-    wild = stats.on_log_scale([np.exp(centre + factor * (np.array(y) - centre))])
+    calm = statistics.on_log_scale([np.exp(y)])
+    wild = statistics.on_log_scale([np.exp(centre + factor * (np.array(y) - centre))])
     assert wild.high[0] / wild.low[0] > calm.high[0] / calm.low[0]
 
 
@@ -220,20 +220,20 @@ def test_more_spread_between_rounds_is_a_wider_interval(y: list[float], factor: 
 
 def _alike(y: np.ndarray) -> float:
     """y: logs of the rounds' medians, shape (points, rounds)."""
-    return stats.alike(y.ravel(), np.full(len(y), y.shape[1]), np.arange(len(y)))
+    return statistics.mean_round_correlation(y.ravel(), np.full(len(y), y.shape[1]), np.arange(len(y)))
 
 
 def test_points_that_vary_as_one_tell_no_more_than_one() -> None:
     effect = np.array([0.01, -0.02, 0.03])
     y = np.arange(5)[:, None] + effect * np.linspace(1, 2, 5)[:, None]
     assert _alike(y) == pytest.approx(1)
-    assert stats.on_log_scale(list(np.exp(y))).df == pytest.approx(2)
+    assert statistics.on_log_scale(list(np.exp(y))).df == pytest.approx(2)
 
 
 def test_independent_points_keep_what_they_tell() -> None:
     y = np.random.default_rng(1).normal(0, 0.02, (200, 5))
     assert _alike(y) < 0.02
-    assert (stats.on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
+    assert (statistics.on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
 
 
 def test_rounds_that_go_against_each_other_are_not_alike() -> None:

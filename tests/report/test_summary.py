@@ -14,9 +14,9 @@ import pytest
 from contract.errors import StudyError
 from contract.flags import Flag, parse, worst
 from contract.tables import SAMPLES, validate
-from report import stats
-from report.flags import CONTENT, Seen
-from report.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
+from report import statistics
+from report.data.flags import CONTENT, Seen
+from report.data.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
 
 UNITS = {
     "time": "s", "time.forward": "s", "energy": "J", "repeat_share": "1", "matmul_time_share": "1", "spread_ulp": "1",
@@ -150,7 +150,7 @@ def one_series(samples: pd.DataFrame) -> dict[str, Any]:
 def estimate(medians: Sequence[float], variance: float, df: float, log: bool) -> dict[str, float]:
     y = np.log(medians) if log else np.array(medians)
     se = math.sqrt(variance / len(y)) if df else math.nan
-    half = float(stats.half_width(se, df))
+    half = float(statistics.half_width(se, df))
     ends = np.array([y.mean(), y.mean() - half, y.mean() + half])
     middle, low, high = np.exp(ends) if log else ends
     return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df}
@@ -174,7 +174,9 @@ def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
         own = [np.var(one, ddof=1) if len(one) > 1 else 0.0 for one in logs]
         return [
             estimate(medians, variance, freedom, log=True)
-            for medians, variance, freedom in zip(rows["medians"], *stats.moderate(own, df, shared(logs)), strict=True)
+            for medians, variance, freedom in zip(
+                rows["medians"], *statistics.moderate(own, df, shared(logs)), strict=True
+            )
         ]
     found = []
     for medians, freedom in zip(rows["medians"], df, strict=True):

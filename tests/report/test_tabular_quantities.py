@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.claims import read_claims
-from report.evidence import Data
-from report.judge import CLAIMS
-from report.nodes import read_nodes
-from report.reference import REFERENCE, read_reference
-from report.rules import decide
-from report.weigh import Evidence, weigh
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.claims import read_claims
+from report.judging.evaluate import QuantityCache, evaluate
+from report.judging.judge import CLAIMS
+from report.judging.rules import decide
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Data:
-    return Data(read_nodes([synthetic.write(nodes)], True), {})
+def data(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
+    return Dataset(read_nodes([synthetic.write(nodes)], True), {})
 
 
 def table(
@@ -120,14 +120,14 @@ def w32() -> Any:
 
 def test_w32_waits_for_a_gpu(synthetic: Factory) -> None:
     claim = w32()
-    weighed = weigh(claim.parts[0], claim, Evidence(data(synthetic, measured(synthetic))))
+    weighed = evaluate(claim.parts[0], claim, QuantityCache(data(synthetic, measured(synthetic))))
     assert weighed.outcome == "awaiting hardware"
     assert weighed.reason.endswith("no node with a GPU has measured tabular")
 
 
 def test_w32_names_the_rows_from_which_on_the_gpu_is_ahead(synthetic: Factory) -> None:
     claim = w32()
-    weighed = weigh(claim.parts[0], claim, Evidence(data(synthetic, with_gpu(synthetic))))
+    weighed = evaluate(claim.parts[0], claim, QuantityCache(data(synthetic, with_gpu(synthetic))))
     assert weighed.outcome == "depends"
     assert weighed.ruling is not None
     assert weighed.ruling.boundary == "holds at rows 1,000, fails at rows 1 million"

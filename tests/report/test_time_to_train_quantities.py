@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 
 from experiments.suite.time_to_train import Name
-from report.evidence import Data
-from report.machines import LAPTOP
+from report.data.dataset import Dataset
+from report.data.machines import LAPTOP
+from report.data.reference import read_reference
+from report.judging.rules import decide
 from report.quantities.time_to_train import TASKS, over_measured
-from report.reference import read_reference
-from report.rules import decide
 
 from .conftest import Factory, SyntheticNode
 from .test_quantities import data, of, value
@@ -52,7 +52,7 @@ def listed(synthetic: Factory) -> SyntheticNode:
     return job(node, "table-boosting", 0.5, backend="sklearn", dtype="float64")
 
 
-def found(synthetic: Factory, *nodes: SyntheticNode) -> Data:
+def found(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
     return data(synthetic, *nodes, reference=REFERENCE)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from report.evidence import Data, MissingSourceError
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.reference import read_reference
+from report.judging.rules import decide
 from report.quantities.train_hours import RUNS, total_flop
-from report.reference import read_reference
-from report.rules import decide
 
 from .conftest import Factory, SyntheticNode
 from .test_quantities import data, of, value
@@ -43,7 +43,7 @@ def trained(synthetic: Factory) -> SyntheticNode:
     return node
 
 
-def found(synthetic: Factory, node: SyntheticNode) -> Data:
+def found(synthetic: Factory, node: SyntheticNode) -> Dataset:
     return data(synthetic, node, reference=REFERENCE)
 
 

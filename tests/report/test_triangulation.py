@@ -10,11 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.evidence import Data
-from report.nodes import read_nodes
-from report.pairs import DECLARED, read_triangulation
-from report.reference import REFERENCE, read_reference
-from report.triangulation import AGREES, EXPLAINED, OUTCOMES, TO_EXPLAIN, UNVERIFIED, compare, sentence
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.reference_comparison import AGREES, EXPLAINED, OUTCOMES, TO_EXPLAIN, UNVERIFIED, compare, sentence
+from report.judging.reference_pairs import DECLARED, read_triangulation
 
 from .conftest import Factory, SyntheticNode
 from .evidence import of, value
@@ -95,9 +95,9 @@ def moved(node: SyntheticNode, rate: float, device: str = "cuda:0", **more: Any)
     return node.point("bandwidth", 3e9 / rate, device=device, params=about, bytes=3e9, spread=0, **more)
 
 
-def evidence(*nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Data:
+def evidence(*nodes: SyntheticNode, reference: dict[str, Any] | None = None) -> Dataset:
     folders = [node.write() for node in nodes]
-    return Data(read_nodes(folders, True), REFERENCES if reference is None else reference)
+    return Dataset(read_nodes(folders, True), REFERENCES if reference is None else reference)
 
 
 def figures(found: list[dict[str, Any]], pair: int = 0) -> dict[str, dict[str, Any]]:
@@ -363,7 +363,7 @@ def test_the_declared_pairs_read_and_every_device_has_a_figure(reference: dict[s
 
 def test_the_published_node_reaches_what_its_instructions_are_documented_to_do(reference: dict[str, Any]) -> None:
     """Zen 5 has two units of 512 bits, which Intel documents as 64 operations in a cycle."""
-    published = Data(read_nodes([REFERENCE.parent / "nodes"]), reference)
+    published = Dataset(read_nodes([REFERENCE.parent / "nodes"]), reference)
     found = {pair["id"]: pair for pair in compare(published)}
     (cell,) = next(figure["cells"] for figure in found["vector-per-cycle"]["figures"] if figure["device"] == "avx512")
     assert cell["outcome"] == AGREES
@@ -379,7 +379,7 @@ def test_the_published_node_reaches_what_its_instructions_are_documented_to_do(r
 
 def test_clock_and_vectors_by_the_cycle(synthetic: Factory) -> None:
     node = synthetic("node-a").peak(64 * 3e9, spread=0).peak(100 * 3e9, threads=2, spread=0).clock(3e9, spread=0)
-    found = Data(read_nodes([synthetic.write([node])], True))
+    found = Dataset(read_nodes([synthetic.write([node])], True))
     assert value(of("clock.rate", found)) == pytest.approx(3e9)
     assert value(of("peak.mac_per_cycle", found, threads=1)) == pytest.approx(32)
     assert value(of("peak.mac_per_cycle", found, threads=2)) == pytest.approx(25), "of each core"
@@ -393,17 +393,17 @@ def test_the_most_that_a_gpu_answers_over_the_most_of_its_host(synthetic: Factor
     for device, time in (("cpu", 1e-2), ("cuda:0", 1e-3)):
         params = {"model": "gpt2", "phase": "decode", "context": 256, "batch": 4}
         node.point("generation", time, device=device, params=params, spread=0)
-    found = Data(read_nodes([synthetic.write([node])], True))
+    found = Dataset(read_nodes([synthetic.write([node])], True))
     assert value(of("inference.gpu_over_cpu", found, model="resnet")) == pytest.approx(32e3 / 4e3)
     assert value(of("generation.gpu_over_cpu", found, phase="decode")) == pytest.approx(10)
     more = synthetic("node-b").point("inference", 1e-3, params={"model": "resnet", "batch": 1})
-    both = Data(read_nodes([synthetic.write([node, more])], True))
+    both = Dataset(read_nodes([synthetic.write([node, more])], True))
     assert list(of("inference.gpu_over_cpu", both).frame["node"]) == ["node-a"], "no ratio without a GPU"
 
 
 def test_operations_for_each_parameter_and_token_are_counted(synthetic: Factory) -> None:
     counted = {"parameters": 1000.0, "length": 8.0, "step_flop": 48_800.0, "forward_flop": 16_800.0}
     node = synthetic("node-a").point("models", counted, params={"model": "gpt-7b"}, unit="1", spread=0)
-    found = Data(read_nodes([synthetic.write([node])], True))
+    found = Dataset(read_nodes([synthetic.write([node])], True))
     assert value(of("models.flop_per_parameter_token", found, of="training")) == pytest.approx(6.1)
     assert value(of("models.flop_per_parameter_token", found, of="inference")) == pytest.approx(2.1)

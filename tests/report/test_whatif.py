@@ -12,16 +12,16 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.changes import changes, slug
-from report.claims import read_claims
 from report.cli import main
-from report.evidence import Data
-from report.gather import gather
-from report.judge import judge
-from report.made_from import fresh, made_from
-from report.nodes import read_nodes
-from report.reference import REFERENCE, read_reference
-from report.whatif import check_swaps, lines, what_if
+from report.commands.what_if import check_swaps, lines, what_if
+from report.data.dataset import Dataset
+from report.data.gather import gather
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.claims import read_claims
+from report.judging.judge import judge
+from report.judging.overrides import changes, slug
+from report.judging.provenance import fresh, made_from
 
 from .conftest import Factory, SyntheticNode
 
@@ -82,8 +82,8 @@ class Study:
             with (folder / f"{name}.yaml").open("w") as file:
                 YAML().dump({"id": name, **HEAD, **content}, file)
 
-    def data(self) -> Data:
-        return Data(read_nodes([self.nodes], True), self.reference)
+    def data(self) -> Dataset:
+        return Dataset(read_nodes([self.nodes], True), self.reference)
 
     def ask(self, *thresholds: str, **more: Any) -> dict[str, Any]:
         """The answer; records by claim's id under `by`."""

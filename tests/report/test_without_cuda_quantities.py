@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.data.dataset import Shown
 
 from contract.files import read_json
-from report.cells import Cells
-from report.claims import Part, read_claims
-from report.evidence import Data
-from report.gather import gather
-from report.judge import CLAIMS
+from report.data.dataset import Dataset
+from report.data.gather import gather
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.judging.claims import Part, read_claims
+from report.judging.evaluate import QuantityCache, evaluate
+from report.judging.filters import lacking, select
+from report.judging.judge import CLAIMS
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
 from report.render.figures import keep
 from report.render.measurements import Exhibit
-from report.scope import in_scope, lacking
-from report.weigh import Evidence, weigh
-from tests.report.evidence import Shown
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, value
@@ -27,8 +27,8 @@ from .evidence import data, value
 TRIAD = 2**25
 
 
-def of(name: str, found: Data, **scope: Any) -> Cells:
-    return in_scope(quantities()[f"without_cuda.{name}"].compute(found), scope)
+def of(name: str, found: Dataset, **scope: Any) -> Estimates:
+    return select(quantities()[f"without_cuda.{name}"].compute(found), scope)
 
 
 def kernel(
@@ -83,8 +83,8 @@ def test_without_the_library_nothing_is_held_against_it(synthetic: Factory) -> N
 @pytest.mark.parametrize(("share", "outcome"), [(0.9, "challenged"), (0.2, "supported")])
 def test_the_claim_is_decided_by_vulkan_alone(synthetic: Factory, share: float, outcome: str) -> None:
     claim = next(one for one in read_claims(CLAIMS, read_reference(REFERENCE)) if one.id == "N10")
-    evidence = Evidence(data(synthetic, card(synthetic, share)))
-    assert [weigh(part, claim, evidence).outcome for part in claim.parts] == [outcome]
+    evidence = QuantityCache(data(synthetic, card(synthetic, share)))
+    assert [evaluate(part, claim, evidence).outcome for part in claim.parts] == [outcome]
 
 
 def test_without_a_gpu_the_quantities_await_one(synthetic: Factory) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.reference import REFERENCE, read_reference
-from report.wording import interval, label_value, threshold_text, thresholds_text, with_unit, within
+from report.data.reference import REFERENCE, read_reference
+from report.formatting import interval, label_value, threshold_text, thresholds_text, with_unit, within
 
 
 @pytest.mark.parametrize(

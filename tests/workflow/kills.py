@@ -69,7 +69,7 @@ class Kill:
     stage: str
     signal: str
     whole_group: bool
-    orphans: list[str]
+    unused: list[str]
 
 
 @dataclass
@@ -244,8 +244,8 @@ def table(kills: Sequence[Kill]) -> str:
     lines = [f"| stage | {' | '.join(names)} | orphans after {GONE_S:g} s |", "|---" * (len(names) + 2) + "|"]
     for stage in [*met, "all"]:
         own = [[kill for kill in kills if kill.signal == name and stage in (kill.stage, "all")] for name in names]
-        orphans = sum(len(kill.orphans) for some in own for kill in some)
-        lines.append(f"| {stage} | {' | '.join(str(len(some)) for some in own)} | {orphans} |")
+        unused = sum(len(kill.unused) for some in own for kill in some)
+        lines.append(f"| {stage} | {' | '.join(str(len(some)) for some in own)} | {unused} |")
     return "\n".join(lines)
 
 
@@ -306,7 +306,7 @@ def main() -> int:
     print(f"\n{len(kills)} kills, seed {arguments.seed}; not as after an undisturbed run: {len(faults)}")
     for fault in faults:
         print(f"- {fault}")
-    return int(bool(faults) or any(kill.orphans for kill in kills))
+    return int(bool(faults) or any(kill.unused for kill in kills))
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ import psutil
 from contract.node import PARTIAL, RECORD, record_path
 from contract.tables import read_samples
 from experiments.jobs import Plan, read_plan
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from tests.workflow.conftest import ROOT, Clone
 
 EDITION = ROOT / "data/editions/1/verdicts.json"
@@ -274,7 +274,7 @@ class Rehearsal:
 def judged(nodes: Sequence[Path], out: Path) -> tuple[str, dict[str, str]]:
     """What was refused of these nodes, in words, and every claim's verdict on them."""
     gather(nodes, out / "data", allow_synthetic=True)
-    data = read_gathered(out / "data", read_reference(REFERENCE))
+    data = read_dataset(out / "data", read_reference(REFERENCE))
     document = judge(data, out / "verdicts.json", allow_synthetic=True)
     refused = "; ".join(f"{Path(one['file']).name}: {one['reason']}" for one in document["refused"])
     return refused, {one["id"]: one["verdict"] for one in document["verdicts"]}

@@ -54,7 +54,7 @@ def test_a_study_that_was_ended_goes_on_with_the_same_command(tmp_path: Path) ->
     for stage, name, whole_group in ends:
         assert chain.kill(stage, name, whole_group, chance)
         assert "Traceback" not in (chain.clone.path / "said").read_text()
-    assert [kill for kill in chain.kills if kill.orphans] == []
+    assert [kill for kill in chain.kills if kill.unused] == []
     assert chain.finish() == []
 
 

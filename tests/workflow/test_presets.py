@@ -9,9 +9,9 @@ import pytest
 from experiments.sweep import PRESETS, read_preset, sweep
 from experiments.timing import LEAST_SHARE
 from experiments.worker import ENERGY_AFTER_S
-from report.claims import read_claims
+from report.data.reference import read_reference
+from report.judging.claims import read_claims
 from report.quantities import quantities
-from report.reference import read_reference
 
 ROOT = Path(__file__).parents[2]
 # Calls in a row may become shorter after the warm-up, and so may the samples that they fill.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from report.formatting import capital, count, exactly, several, with_unit
 from report.render.central import territory
 from report.render.central.base import Central, Machine, Shown, deciding
 from report.render.central.chosen import accelerators, named, nodes
@@ -17,7 +18,6 @@ from report.render.measurements.base import Table, View
 from report.render.measurements.offload import OPS
 from report.render.measurements.predicted import foretold
 from report.render.words import LEVEL
-from report.wording import capital, count, exactly, several, with_unit
 
 MOST_MACHINES = 2
 MOST_MODELS = 6  # and of several machines less, for the figure to fit a page

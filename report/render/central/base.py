@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from report.cells import Cells, kind_of
+from report.estimates import Estimates, device_kind
+from report.formatting import short_processor
 from report.quantities import quantities
 from report.render import words
 from report.render.figures import Drawing
 from report.render.markdown import identifier
 from report.render.measurements.base import Table, View
-from report.wording import short_processor
 
 # A figure of more machines than these is read by nobody; each says which it shows, and the families show them all.
 MOST_MACHINES = 4
@@ -67,14 +67,14 @@ def deciding(document: Mapping[str, Any], *asked: str, along: str = "") -> list[
     return found
 
 
-def of_all(views: Sequence[View], name: str) -> Cells:
+def of_all(views: Sequence[View], name: str) -> Estimates:
     """The cells of a quantity on all these nodes; none if the quantity is not known or nothing was measured."""
     known = quantities().get(name)
     if known is None or not views:
-        return Cells.empty()
+        return Estimates.empty()
     cells = known.cells(views[0].data)
     if not len(cells) or "node" not in cells.labels:
-        return Cells.empty()
+        return Estimates.empty()
     return cells.only(node=[view.node for view in views])
 
 
@@ -85,7 +85,7 @@ def machine_names(views: Sequence[View], places: Collection[Machine]) -> dict[Ma
     for node, device in places:
         view = by_node[node]
         # A node is called by its processor and its cards.
-        found[node, device] = view.make.partition(" + ")[0] if kind_of(device) == "cpu" else card(view, device)
+        found[node, device] = view.make.partition(" + ")[0] if device_kind(device) == "cpu" else card(view, device)
     shared = Counter(found.values())
     found = {
         place: f"{name} ({by_node[place[0]].data.mark(place[0])})" if shared[name] > 1 else name
@@ -128,13 +128,13 @@ def fastest(views: Sequence[View], rank: Mapping[Machine, Any]) -> list[Machine]
     by_node = {view.node: view for view in views}
 
     def called(machine: Machine) -> Machine:
-        view, kind = by_node[machine[0]], kind_of(machine[1])
+        view, kind = by_node[machine[0]], device_kind(machine[1])
         return kind, view.make if kind == "cpu" else card(view, machine[1])
 
     ranked = sorted(rank, key=lambda machine: rank[machine], reverse=True)
     cards = {called(machine): machine for machine in reversed(ranked)}
-    ranked = [machine for machine in ranked if kind_of(machine[1]) == "cpu" or cards[called(machine)] == machine]
-    first = {kind_of(machine[1]): machine for machine in reversed(ranked)}
+    ranked = [machine for machine in ranked if device_kind(machine[1]) == "cpu" or cards[called(machine)] == machine]
+    first = {device_kind(machine[1]): machine for machine in reversed(ranked)}
     kept = [*first.values(), *(one for one in unlike_first(ranked, called) if one not in first.values())]
     order = {node: place for place, node in enumerate(by_node)}
-    return sorted(kept[:MOST_MACHINES], key=lambda machine: (kind_of(machine[1]), order[machine[0]], machine[1]))
+    return sorted(kept[:MOST_MACHINES], key=lambda machine: (device_kind(machine[1]), order[machine[0]], machine[1]))

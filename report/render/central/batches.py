@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from report import stats
-from report.cells import Cells, kind_of
+from report import statistics
+from report.estimates import Estimates, device_kind
+from report.formatting import count, interval, number, several
 from report.quantities.ladder import LOOPS
 from report.quantities.scaling import SATURATED
 from report.render.central import curves
@@ -19,7 +20,6 @@ from report.render.figures import MARKERS, MUTED, SERIES, Drawing, without_inter
 from report.render.measurements.base import NOTHING, Table, View
 from report.render.measurements.marks import known, multiple, over, records, stated, who
 from report.render.words import LEVEL
-from report.wording import count, interval, number, several
 
 MOST_MODELS = 6
 # More are told by their number.
@@ -47,7 +47,7 @@ class Line:
             np.array([known(cell[name]) for cell in self.cells], float) for name in ("estimate", "se", "df")
         )
         for place in range(len(rate) - 1):
-            half = stats.half_width(*stats.combine(se[place], df[place], se[place + 1 :], df[place + 1 :]))
+            half = statistics.half_width(*statistics.combine(se[place], df[place], se[place + 1 :], df[place + 1 :]))
             if (rate[place] / rate[place + 1 :] * np.exp(-half) >= SATURATED).all():
                 return place
         return None
@@ -94,7 +94,7 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     )
 
 
-def _lines(work: str, rates: Cells) -> Iterator[Line]:
+def _lines(work: str, rates: Estimates) -> Iterator[Line]:
     """Of each model and machine one curve: that of the library, format and threads with the most batches.
 
     Of several such the one with the highest rate at its largest batch. What is joined is alike in all but the batch.
@@ -143,7 +143,7 @@ def _title(lines: Sequence[Line], names: Mapping[Machine, str]) -> str:
 def _gains(lines: Sequence[Line], names: Mapping[Machine, str]) -> Iterator[str]:
     """What batches give where they give least and where they give most; of each kind of device where both are there."""
     for kind, named in (("cpu", "processor"), ("gpu", "GPU")):
-        mine = sorted((line for line in lines if kind_of(line.machine[1]) == kind), key=_gained)
+        mine = sorted((line for line in lines if device_kind(line.machine[1]) == kind), key=_gained)
         if len(mine) > 1:
             low, high = (
                 f"{multiple(line.gain)} as much ({line.called}{_on(line, names)}, at the least batch "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from report.cells import kind_of
+from report.estimates import device_kind
 from report.render.central.base import MOST_MACHINES, machine_names
 from report.render.measurements.base import View
 
@@ -14,7 +14,7 @@ def accelerators(view: View) -> list[str]:
     names = {str(one["id"]): str(one["name"]) for one in view.record.get("devices", ())}
     found: dict[str, str] = {}
     for device in view.devices():
-        if kind_of(device) == "gpu":
+        if device_kind(device) == "gpu":
             found.setdefault(names.get(device, device), device)
     return list(found.values())
 
@@ -22,13 +22,13 @@ def accelerators(view: View) -> list[str]:
 def nodes(views: Sequence[View], most: int = MOST_MACHINES) -> list[View]:
     """At most so many nodes, in their order: those with GPUs before others, unlike ones before those that are alike."""
     first: dict[str, View] = {}
-    alike = []
+    mean_round_correlation = []
     for view in sorted(views, key=lambda view: not accelerators(view)):
         if view.make in first:
-            alike.append(view)
+            mean_round_correlation.append(view)
         else:
             first[view.make] = view
-    chosen = {view.node for view in [*first.values(), *alike][:most]}
+    chosen = {view.node for view in [*first.values(), *mean_round_correlation][:most]}
     return [view for view in views if view.node in chosen]
 
 

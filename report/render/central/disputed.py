@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from report.formatting import capital, count, several
+from report.judging.side_outcome import OUTCOMES, STANDINGS
 from report.render.central import sides
 from report.render.central.base import Central, Shown
 from report.render.contradictions import ONLY_WORDS, contradictions, counts
 from report.render.figures import Drawing
 from report.render.measurements.base import View
-from report.standing import OUTCOMES, STANDINGS
-from report.wording import capital, count, several
 
 # Outcomes that nothing still to come could change.
 _SETTLED = tuple(kind for kind in OUTCOMES if kind not in ("open", "undecided"))

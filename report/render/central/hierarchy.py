@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.cells import kind_of
+from report.estimates import device_kind
+from report.formatting import count, interval, several, with_unit
 from report.render import dots
 from report.render.central.base import Central, Shown, deciding
 from report.render.central.chosen import named, nodes
@@ -15,7 +16,6 @@ from report.render.figures import BLUE, GREEN, MUTED, SKY, Drawing
 from report.render.measurements.base import NOTHING, Table, View
 from report.render.measurements.marks import mark, multiple, over, stated
 from report.render.words import LEVEL
-from report.wording import count, interval, several, with_unit
 
 _PUBLISHED = "published"
 _LOOKS = {CORE: [SKY, "v"], CORES: [BLUE, "o"], GPU: [GREEN, "s"], _PUBLISHED: [MUTED, "D"]}
@@ -109,7 +109,7 @@ def _reading(levels: Sequence[Level], names: Mapping[Place, str], published: Seq
                 ends = told if who == GPU else [told[0], *told[1:][-1:]]
                 parts.append(several(ends) if who == GPU else f"{who} gets {several(ends)}")
         lines.append(f"{name}: {'; '.join(parts)}.".replace(f"{CORES} gets", f"{CORES} get"))
-    if not any(kind_of(device) == "gpu" for _, device in names) and any(one.place is None for one in published):
+    if not any(device_kind(device) == "gpu" for _, device in names) and any(one.place is None for one in published):
         lines.append(
             "No GPU has been measured. What is published of other machines stands apart: a rating is what no program "
             "reaches, and not to be held against a measured rate."

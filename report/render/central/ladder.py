@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count, number, several
 from report.quantities.training_ladder import ALONE, BASE, DEFAULT, EQUAL, LIBRARY, RUNGS, TOP, WHOLE
 from report.render.central import rungs
 from report.render.central.base import (
@@ -23,7 +24,6 @@ from report.render.figures import BLUE, GREEN, VERMILION, Drawing
 from report.render.measurements.base import Table, View
 from report.render.measurements.marks import factor, mark, multiple, records, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several
 
 MOST_MODELS = 4
 _LOOKS = {"base": [VERMILION, "D"], "cpu": [BLUE, "o"], "gpu": [GREEN, "s"]}
@@ -67,7 +67,7 @@ def _key(cell: Mapping[str, Any]) -> Key:
     return model, (str(cell["node"]), str(cell["device"])), str(cell["rung"])
 
 
-def _rungs(views: Sequence[View], rates: Cells, gains: Cells) -> dict[Key, Rung]:
+def _rungs(views: Sequence[View], rates: Estimates, gains: Estimates) -> dict[Key, Rung]:
     """Each rung of the nodes that have a base, with its gain over that (None of the base itself).
 
     Of several equal GPUs of one node the fastest at each rung.
@@ -86,7 +86,7 @@ def _rungs(views: Sequence[View], rates: Cells, gains: Cells) -> dict[Key, Rung]
     return {key: found[key] for key in kept if (key[0], key[1][0]) in based}
 
 
-def _models(found: Mapping[Key, Rung], points: Cells) -> list[Model]:
+def _models(found: Mapping[Key, Rung], points: Estimates) -> list[Model]:
     """The models with the most rungs, of several such those of which the most was measured.
 
     Each at the batch with the most rungs, of several such the largest.
@@ -136,7 +136,7 @@ def _title(drawn: Mapping[Key, Rung], machines: Mapping[Machine, str]) -> str:
     return f"{before}{model[0]} trains {gained} on {where} {_ON_ONE_CORE}"
 
 
-def _reading(rates: Cells, drawn: Mapping[Key, Rung], machines: Mapping[Machine, str]) -> Iterator[str]:
+def _reading(rates: Estimates, drawn: Mapping[Key, Rung], machines: Mapping[Machine, str]) -> Iterator[str]:
     """The most that the rungs gain, of what that is made, and what is left of it against all cores."""
     key = _highest(drawn)
     model, machine, _ = key
@@ -157,7 +157,7 @@ def _reading(rates: Cells, drawn: Mapping[Key, Rung], machines: Mapping[Machine,
             yield f"Over all cores of its host at their best a GPU gains {span} as much."
 
 
-def _parts(rates: Cells, model: Model, node: str) -> str:
+def _parts(rates: Estimates, model: Model, node: str) -> str:
     """What each step of the processor's ladder gives of one model: more cores, another library, another format."""
     mine = rates.only(node=node, device="cpu", model=model[0], batch=model[1])
     steps = {"more cores": (DEFAULT, BASE), "a faster library": (LIBRARY, DEFAULT),

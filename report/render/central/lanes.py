@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from report.formatting import prefix
 from report.render import strokes
 from report.render.central.rungs import WIDTH
 from report.render.dots import legend_lines
 from report.render.figures import INK, MUTED, PLATE, Drawing, linear_ticks, name_axis, without_interval
-from report.wording import prefix
 
 # All in inches.
 _FOOT, _LANE, _HEAD, _LEGEND, _BAR = 0.46, 0.23, 0.27, 0.22, 0.14

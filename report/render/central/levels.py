@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count
 from report.render.central.chosen import accelerators
 from report.render.measurements.base import View
 from report.render.measurements.caches import caches, steps
 from report.render.measurements.marks import records
 from report.render.words import size
-from report.wording import count
 
 CORE, CORES, GPU = "one core", "all cores", "GPU"
 MEMORY = "memory"
@@ -104,14 +104,14 @@ def _whole(view: View, device: str) -> str:
     return size(float(told)) if told else ""
 
 
-def _moved(view: View, device: str) -> Cells:
+def _moved(view: View, device: str) -> Estimates:
     """Bytes per second of triad by footprint, by the study's own kernels where these were measured."""
     cells = view.cells("bandwidth", value="bytes_per_s", device=device, op="triad")
     own = cells.only(backend=_KERNELS) if len(cells) else cells
     return own if len(own) else cells
 
 
-def _plateau(cells: Cells, lower: float, upper: float) -> dict[str, Any] | None:
+def _plateau(cells: Estimates, lower: float, upper: float) -> dict[str, Any] | None:
     """The rate at the footprint that lies deepest in a cache: too large for those before it, not for this one.
 
     `where` says which footprint, and with how many of those that lie there its interval overlaps.
@@ -126,9 +126,9 @@ def _plateau(cells: Cells, lower: float, upper: float) -> dict[str, Any] | None:
     each = records(held.best(["node", "device", "footprint"], of=["backend", "dtype"]))
     each.sort(key=lambda one: (abs(math.log(float(one["footprint"]) / middle)), float(one["footprint"])))
     first, *others = each
-    alike = 1 + sum(one["low"] <= first["high"] and first["low"] <= one["high"] for one in others)
+    mean_round_correlation = 1 + sum(one["low"] <= first["high"] and first["low"] <= one["high"] for one in others)
     where = f"arrays of {size(float(first['footprint']))}"
-    where += f"; {alike} of {count(len(each), 'size')} that lie there agree" if others else ""
+    where += f"; {mean_round_correlation} of {count(len(each), 'size')} that lie there agree" if others else ""
     return {**first, "where": where}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.cells import Cells, kind_of
+from report.estimates import Estimates, device_kind
+from report.formatting import count, exactly, number, several, threshold_text
 from report.quantities.ladder import LOOPS
 from report.render.central import rungs
 from report.render.central.base import (
@@ -23,7 +24,6 @@ from report.render.figures import BLUE, GREEN, MUTED, Drawing
 from report.render.measurements.base import Table, View
 from report.render.measurements.marks import mark, multiple, over, records, stated
 from report.render.words import LEVEL
-from report.wording import count, exactly, number, several, threshold_text
 
 _UNIT = "MAC/cycle"
 _CORE, _CHIP, _SCALAR = "gemm.mac_per_cycle_per_core", "gemm.mac_per_cycle", "peak.scalar_mac_per_cycle"
@@ -91,16 +91,18 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     )
 
 
-def _only(cells: Cells, **wanted: Any) -> Cells:
+def _only(cells: Estimates, **wanted: Any) -> Estimates:
     """The cells with these labels; none where they are not labelled so."""
-    return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Cells.empty()
+    return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
 
 
 def _gpus(views: Sequence[View]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """By node and device the best products of GPUs, format by format; of equal cards the fastest, and not too many."""
     on_gpu = any((view.rows["experiment"].eq("gemm") & view.rows["device"].ne("cpu")).any() for view in views)
     # The whole chip's rates are read from the samples, with the clock beside each.
-    cells = _only(of_all(views, _CHIP), device="gpu", backend="best", dtype=list(_FORMATS)) if on_gpu else Cells.empty()
+    cells = (
+        _only(of_all(views, _CHIP), device="gpu", backend="best", dtype=list(_FORMATS)) if on_gpu else Estimates.empty()
+    )
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in sorted(records(cells), key=lambda cell: _FORMATS.index(cell["dtype"])):
         found.setdefault((str(cell["node"]), str(cell["device"])), []).append(cell)
@@ -119,7 +121,7 @@ def _server(document: Mapping[str, Any]) -> _Server | None:
 
 
 def _one_core(
-    views: Sequence[View], view: View, cores: Cells, names: Mapping[tuple[str, str], str], alone: bool
+    views: Sequence[View], view: View, cores: Estimates, names: Mapping[tuple[str, str], str], alone: bool
 ) -> dict[str, Any]:
     """The rungs of one core of a node: all of them where it is alone, else those by which nodes are compared."""
     mine = {"node": view.node, "threads": 1}
@@ -178,7 +180,7 @@ def _short(subject: str) -> str:
 
 
 def _chips(
-    views: Sequence[View], drawn: Sequence[View], cores: Cells,
+    views: Sequence[View], drawn: Sequence[View], cores: Estimates,
     gpus: Mapping[tuple[str, str], Sequence[dict[str, Any]]], names: Mapping[tuple[str, str], str],
     server: _Server | None,
 ) -> dict[str, Any]:  # fmt: skip
@@ -257,7 +259,7 @@ def _drawing(groups: Sequence[Mapping[str, Any]], names: Mapping[tuple[str, str]
         {"label": "worked out from one core", "look": _DERIVED, "hollow": True},
         {"label": "as its maker states it", "look": _DOCUMENTED, "hollow": True},
     ]
-    if any(kind_of(device) == "gpu" for _, device in names):
+    if any(device_kind(device) == "gpu" for _, device in names):
         legend.insert(1, {"label": "measured, GPU", "look": _GPU})
     shows = {
         "panels": [{"title": "", "below": ""}], "groups": shown, "legend": legend,

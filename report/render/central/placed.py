@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from report.formatting import prefix
 from report.render import strokes
 from report.render.central.labels import Places
 from report.render.central.rungs import WIDTH, fitted
 from report.render.dots import LEGEND, draw_legend, legend_lines
 from report.render.figures import INK, log_ticks, name_axis
-from report.wording import prefix
 
 # In inches.
 _LEFT, _RIGHT, _FOOT, _HEAD = 0.62, 0.18, 0.46, 0.3
@@ -157,10 +157,12 @@ def _on_slope(axes: Axes, roof: Mapping[str, Any], scale: float, inches: _Inches
 def _marks(axes: Axes, points: Sequence[Mapping[str, Any]], scale: float) -> None:
     """One stroke for the marks of a kind with a ring, and one for those without."""
 
-    def alike(point: Mapping[str, Any]) -> tuple[str, str, bool]:
+    def mean_round_correlation(point: Mapping[str, Any]) -> tuple[str, str, bool]:
         return point["look"][0], point["look"][1], bool(point["ring"])
 
-    for (colour, marker, ring), found in groupby(sorted(points, key=alike), key=alike):
+    for (colour, marker, ring), found in groupby(
+        sorted(points, key=mean_round_correlation), key=mean_round_correlation
+    ):
         group = list(found)
         held = [one for one in group if one["low"] is not None and one["high"] is not None]
         if held:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from report import stats
-from report.cells import Cells, concat
+from report import statistics
+from report.estimates import Estimates, concat
 from report.quantities import offload, tabular, training
 from report.render.measurements.base import View
 from report.render.measurements.marks import factor, known, records
@@ -57,7 +57,7 @@ class Race:
         return {1: "challenger", -1: "holder"}.get(led.pop(), "open")
 
 
-def race(gain: Cells, along: str, field: str, work: str, view: View, device: str) -> Race | None:
+def race(gain: Estimates, along: str, field: str, work: str, view: View, device: str) -> Race | None:
     """The race of which `gain` holds the challenger's speed over the holder's, by the label `along`; None of nothing.
 
     Of several cells of one size the one nearest to a draw stands for it.
@@ -66,10 +66,10 @@ def race(gain: Cells, along: str, field: str, work: str, view: View, device: str
         return None
     frame = gain.frame.assign(**{along: pd.to_numeric(gain.frame[along])}).dropna(subset=[along, "estimate"])
     frame = frame.assign(apart=np.abs(np.log(frame["estimate"].to_numpy(float)))).sort_values([along, "apart"])
-    cells = Cells(frame.drop_duplicates(along).reset_index(drop=True), gain.log)
+    cells = Estimates(frame.drop_duplicates(along).reset_index(drop=True), gain.log)
     if not len(cells):
         return None
-    low, high = cells.ends(stats.DECIDING)
+    low, high = cells.ends(statistics.DECIDING)
     sides = np.where(low > 1, 1, np.where(high < 1, -1, 0))
     told = records(cells)
     turn = _turn(cells.by(along), along)
@@ -85,9 +85,9 @@ def race(gain: Cells, along: str, field: str, work: str, view: View, device: str
     )
 
 
-def _turn(gain: Cells, along: str) -> tuple[float, float, float] | None:
+def _turn(gain: Estimates, along: str) -> tuple[float, float, float] | None:
     """Where the ratio passes 1, as the rule `crossover` finds it."""
-    even = Cells(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf), gain.log)
+    even = Estimates(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf), gain.log)
     both = concat([gain.label(side="challenger"), even.label(side="holder")])
     found = crossings(both, {"over": "side", "of": "challenger", "to": "holder", "along": along}).cells
     ends = [known(found.frame[name].iloc[0]) for name in ("estimate", "low", "high")] if len(found) else []
@@ -119,11 +119,11 @@ def against_one_core(view: View) -> Iterator[Race]:
     if most < 2:
         return
 
-    def gain(speeds: Cells, by: Sequence[str]) -> Cells:
+    def gain(speeds: Estimates, by: Sequence[str]) -> Estimates:
         every, one = (speeds.only(threads=n).best(by) for n in (most, 1)) if len(speeds) else (speeds, speeds)
         return every / one
 
-    def each(speeds: Cells, label: str, names: Mapping[str, str], along: str, field: str) -> Iterator[Race]:
+    def each(speeds: Estimates, label: str, names: Mapping[str, str], along: str, field: str) -> Iterator[Race]:
         yield from _each(gain(speeds, [label, along]), label, names, along, field, view, "cpu")
 
     yield from each(_requests(view), "op", OPS, "size", BYTES)
@@ -138,7 +138,7 @@ def against_one_core(view: View) -> Iterator[Race]:
 
 
 def _each(
-    gain: Cells, label: str, names: Mapping[str, str], along: str, field: str, view: View, device: str
+    gain: Estimates, label: str, names: Mapping[str, str], along: str, field: str, view: View, device: str
 ) -> Iterator[Race]:
     """A race for each of these values of a label that was measured."""
     for value, work in names.items():
@@ -147,7 +147,7 @@ def _each(
             yield found
 
 
-def _models(steps: Cells) -> dict[str, str]:
+def _models(steps: Estimates) -> dict[str, str]:
     """The models of training steps, those at the most batches first."""
     if not len(steps):
         return {}
@@ -155,7 +155,7 @@ def _models(steps: Cells) -> dict[str, str]:
     return {str(model): str(model) for model in sorted(many.index, key=lambda model: (-many[model], str(model)))}
 
 
-def _requests(view: View) -> Cells:
+def _requests(view: View) -> Estimates:
     """Requests per second of the CPU by operation and size; square products of the experiment gemm among them."""
     mine = view.pick(offload.requests(view.data), device="cpu", **_PLAIN)
     products = view.cells("gemm", device="cpu", dtype="float32")
@@ -165,10 +165,10 @@ def _requests(view: View) -> Cells:
         products = products.at(((products.frame["m"] == n) & (products.frame["k"] == n)).to_numpy(bool))
         sizes = [offload.size("gemm", int(n), int(n), int(n), "float32") for n in products.frame["n"]]
         parts.append(products.label(op="gemm", size=sizes))
-    return offload.per_second(concat([_reduced(part) for part in parts])) if parts else Cells.empty()
+    return offload.per_second(concat([_reduced(part) for part in parts])) if parts else Estimates.empty()
 
 
-def _reduced(cells: Cells) -> Cells:
+def _reduced(cells: Estimates) -> Estimates:
     """The labels that requests and products share."""
     shared = ["op", "size", "threads", "backend"]
     return cells.without(*[name for name in cells.labels if name not in shared])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from report import stats
+from report import statistics
+from report.formatting import count, several, with_unit
 from report.quantities.offload import PARTS, host_rates, on_device, on_gpu, per_second, requests
 from report.render.central.base import Machine
 from report.render.measurements.base import View
 from report.render.measurements.marks import known, records, stated
 from report.render.measurements.offload import OPS
-from report.wording import count, several, with_unit
 
 # What is asked of a request by preference: the work of a network, in the format and on the way that most programs use.
 _ASKED = ("mlp", "gemm", "gemv", "elementwise")
@@ -189,8 +189,8 @@ def _difference(above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str,
     # The column of a table that holds no errors holds no numbers either.
     errors, dfs = ([math.nan if pd.isna(one[name]) else float(one[name]) for one in (above, below)]
                    for name in ("se", "df"))  # fmt: skip
-    se, df = stats.combine(times[0] * errors[0], dfs[0], times[1] * errors[1], dfs[1])
-    half, left = float(stats.half_width(se, df)), times[0] - times[1]
+    se, df = statistics.combine(times[0] * errors[0], dfs[0], times[1] * errors[1], dfs[1])
+    half, left = float(statistics.half_width(se, df)), times[0] - times[1]
     return {"estimate": left, "low": left - half, "high": left + half}
 
 

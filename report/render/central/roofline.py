@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from report.cells import kind_of
+from report.estimates import device_kind
+from report.formatting import capital, count, interval, number, several, with_unit
 from report.render.central import placed
 from report.render.central.base import Central, Shown, deciding, fastest, machine_names
 from report.render.central.work import KINDS, PASSES, PRODUCTS, Machine, Point, Roof, points_of, roofs_of
@@ -13,7 +14,6 @@ from report.render.figures import Drawing, without_interval
 from report.render.measurements.base import NOTHING, Table, View
 from report.render.measurements.marks import colours, formats, stated
 from report.render.words import LEVEL
-from report.wording import capital, count, interval, number, several, with_unit
 
 _DECIDES = (
     "roofline.memory_bound_share", "roofline.intensity_over_balance", "roofline.prediction_error",
@@ -64,7 +64,7 @@ def _title(points: Mapping[Machine, Sequence[Point]], roofs: Mapping[Machine, Ro
 def _balances(roofs: Mapping[Machine, Roof], names: Mapping[Machine, str]) -> Iterator[str]:
     """Below which intensity memory is the lower ceiling, of the fastest machine of each kind."""
     ranked = sorted(roofs, key=lambda machine: roofs[machine].peak)
-    for machine in {kind_of(machine[1]): machine for machine in ranked}.values():
+    for machine in {device_kind(machine[1]): machine for machine in ranked}.values():
         roof = roofs[machine]
         told = [f"{stated(roof.balances[dtype], 'FLOP/B')} in {dtype}" for dtype in formats(roof.balances)]
         less = several(told, "or")

@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 
+from report.formatting import exactly, prefix
 from report.render import strokes
 from report.render.central.rungs import WIDTH
 from report.render.dots import legend_lines
 from report.render.figures import GREY, INK, MUTED, PLATE, PURPLE, Drawing, log_ticks, name_axis
-from report.wording import exactly, prefix
 
 # All in inches.
 _FOOT, _ROW, _OF_SEVERAL, _HEAD, _LEGEND, _BAR = 0.46, 0.21, 0.175, 0.27, 0.22, 0.055

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from report.formatting import count, several
 from report.render.central import lanes
 from report.render.central.base import MOST_MACHINES, Central, Machine, Shown, deciding
 from report.render.central.chosen import accelerators, named, nodes
@@ -26,7 +27,6 @@ from report.render.central.requests import (
 from report.render.figures import AMBER, BLUE, GREEN, GREY, MUTED, PURPLE, SKY, Drawing
 from report.render.measurements.base import Table, View
 from report.render.words import LEVEL
-from report.wording import count, several
 
 MOST_ANSWERS = 4  # of all nodes together
 _COLOURS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
 from report.quantities.ladder import LOOPS
 from report.quantities.roofline import arithmetic, bandwidth
 from report.render.central.base import Machine, of_all
@@ -94,7 +94,7 @@ def roofs_of(views: Sequence[View]) -> dict[Machine, Roof]:
     return found
 
 
-def _with_most_threads(cells: Cells) -> dict[Machine, list[dict[str, Any]]]:
+def _with_most_threads(cells: Estimates) -> dict[Machine, list[dict[str, Any]]]:
     found: dict[Machine, list[dict[str, Any]]] = {}
     for cell in records(cells):
         found.setdefault((str(cell["node"]), str(cell["device"])), []).append(cell)

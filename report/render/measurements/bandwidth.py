@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from report.formatting import count
 from report.quantities.memory import TO_AND_FROM
 from report.render import sweep
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.caches import bands, caches, steps, within_reach
 from report.render.measurements.marks import colours, fewest_and_most, filled, rates, ratio, records, series, stated
 from report.render.words import LEVEL, size
-from report.wording import count
 
 # What the study's own kernels need no name for; and those whose stores go past the caches.
 _OWN = {"llvm": "", "llvm-nt": "past the caches", "cupy": ""}

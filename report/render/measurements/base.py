@@ -12,13 +12,13 @@ import pandas as pd
 
 from contract.files import read_json
 from contract.node import job_of, status_of
-from report.cells import Cells
-from report.evidence import Data
-from report.gathered import read_gathered, read_summary
+from report.data.dataset import Dataset
+from report.data.gathered import read_dataset, read_summary
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
+from report.formatting import within
 from report.quantities import quantities
-from report.reference import REFERENCE, read_reference
 from report.render.figures import Drawing
-from report.wording import within
 
 # A cell of a table that has nothing to say.
 NOTHING = "–"
@@ -97,7 +97,7 @@ class View:
     label: str
     record: Mapping[str, Any]
     rows: pd.DataFrame
-    data: Data
+    data: Dataset
     alone: bool = True
 
     @property
@@ -114,19 +114,19 @@ class View:
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
         return rows[rows["device"] == device].copy() if device else rows.copy()
 
-    def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Cells:
+    def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
         """The same as cells, which carry their intervals through arithmetic; labels as wanted."""
         return self.pick(self.data.summary(experiment, metric, value), **wanted)
 
-    def quantity(self, name: str, **wanted: Any) -> Cells:
+    def quantity(self, name: str, **wanted: Any) -> Estimates:
         """The cells of a quantity on this node; none if the quantity is not known."""
         known = quantities().get(name)
-        return self.pick(known.cells(self.data), **wanted) if known else Cells.empty()
+        return self.pick(known.cells(self.data), **wanted) if known else Estimates.empty()
 
-    def pick(self, cells: Cells, **wanted: Any) -> Cells:
+    def pick(self, cells: Estimates, **wanted: Any) -> Estimates:
         """The cells of this node with these labels; none if they are not labelled so."""
         if not len(cells) or not {"node", *wanted} <= set(cells.labels):
-            return Cells.empty()
+            return Estimates.empty()
         return cells.only(node=self.node, **wanted)
 
     def where(self, device: str = "cpu") -> str:
@@ -192,7 +192,7 @@ def left_out_points(data: Path) -> list[dict[str, Any]]:
 def views(data: Path, nodes: Sequence[Mapping[str, Any]]) -> list[View]:
     """Each node's evidence in the order of `nodes` (those of the verdicts). Raises StudyError."""
     records = {str(node["id"]): dict(node) for node in nodes}
-    evidence = read_gathered(data, read_reference(REFERENCE))
+    evidence = read_dataset(data, read_reference(REFERENCE))
     rows = with_parameters(evidence.table)
     order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
     ok = rows[rows["status"] == "ok"]

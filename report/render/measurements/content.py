@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import capital, number, several
 from report.quantities.content import BASE, of
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated, who
 from report.render.words import LEVEL
-from report.wording import capital, number, several
 
 _WHAT = {"rate": "content.speed_ratio", "power": "content.power_ratio"}
 _UNITS = {"rate": "FLOP/s", "power": "W"}
@@ -28,7 +28,7 @@ def show(view: View) -> Iterable[Exhibit]:
                 yield Exhibit([view.say(line, device) for line in reading], _drawing(view, device, what, cells))
 
 
-def _largest(cells: Cells) -> Cells:
+def _largest(cells: Estimates) -> Estimates:
     """The largest shape only."""
     if not len(cells):
         return cells
@@ -36,7 +36,7 @@ def _largest(cells: Cells) -> Cells:
     return cells.at((size == size.max()).to_numpy(bool))
 
 
-def _groups(cells: Cells) -> dict[tuple[str, int], list[dict[str, Any]]]:
+def _groups(cells: Estimates) -> dict[tuple[str, int], list[dict[str, Any]]]:
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for cell in records(cells):
         groups.setdefault((str(cell["dtype"]), int(cell["threads"])), []).append(cell)
@@ -44,7 +44,7 @@ def _groups(cells: Cells) -> dict[tuple[str, int], list[dict[str, Any]]]:
     return dict(sorted(groups.items(), key=lambda one: (order.index(one[0][0]), one[0][1])))
 
 
-def _drawing(view: View, device: str, what: str, cells: Cells) -> Drawing:
+def _drawing(view: View, device: str, what: str, cells: Estimates) -> Drawing:
     looks = colours(cells.frame["backend"])
     drawn: list[dict[str, Any]] = []
     for (dtype, threads), group in _groups(cells).items():
@@ -76,7 +76,7 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _reading(view: View, device: str, what: str, cells: Cells) -> list[str]:
+def _reading(view: View, device: str, what: str, cells: Estimates) -> list[str]:
     """The largest effect either way, with what was measured on either side, and how many are told apart from none."""
     told = records(cells)
     apart = [cell for cell in told if cell["low"] > 1 or cell["high"] < 1]
@@ -90,7 +90,7 @@ def _reading(view: View, device: str, what: str, cells: Cells) -> list[str]:
     return [f"{text}; the furthest: {'; '.join(named)}."]
 
 
-def _sides(cell: dict[str, Any], sides: Cells, what: str) -> str:
+def _sides(cell: dict[str, Any], sides: Estimates, what: str) -> str:
     """'98.1 [97.0, 99.2] GFLOP/s against 90.2 [89.1, 91.3] GFLOP/s': on this content, and on the base."""
     same = sides.only(**{name: cell[name] for name in ("dtype", "backend", "threads", "m", "n", "k")})
     unit = _UNITS[what]

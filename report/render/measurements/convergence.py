@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from report.formatting import number, with_unit
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import number, with_unit
 
 Cell = dict[str, Any]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count, number, several
 from report.quantities.equivalence import outcomes
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records
 from report.render.words import LEVEL
-from report.wording import count, number, several
 
 _AGREES, _TOLERANCE = "difference", "tolerance"
 _FAILURES = {"unsupported": "unsupported", "oom": "out of memory", "wrong": "wrong loss"}
@@ -42,7 +42,7 @@ def _reading(view: View, device: str) -> Iterable[str]:
         yield f"{text} ({rounds}{''.join(f'; {other}' for other in others)})."
 
 
-def _drawing(view: View, device: str, mine: pd.DataFrame, apart: Cells) -> Drawing:
+def _drawing(view: View, device: str, mine: pd.DataFrame, apart: Estimates) -> Drawing:
     looks = colours([_AGREES, _TOLERANCE])
     allowed = view.cells("equivalence", "loss_tolerance", device=device)
     groups: list[dict[str, Any]] = []
@@ -73,7 +73,12 @@ def _drawing(view: View, device: str, mine: pd.DataFrame, apart: Cells) -> Drawi
 
 
 def _row(
-    model: str, tried: pd.DataFrame, apart: Cells, allowed: Cells, which: dict[str, Any], looks: dict[Any, list[str]]
+    model: str,
+    tried: pd.DataFrame,
+    apart: Estimates,
+    allowed: Estimates,
+    which: dict[str, Any],
+    looks: dict[Any, list[str]],
 ) -> dict[str, Any]:
     """A model: its difference and its tolerance, and in words whether it agrees in every round."""
     marks = []

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from report.formatting import count, number, several
 from report.quantities.prediction import MODELS, Foretold, foretold, spelt
 from report.render import sweep
 from report.render.measurements.base import NOTHING, Exhibit, Table, View
 from report.render.measurements.marks import colours, records, series
 from report.render.words import LEVEL
-from report.wording import count, number, several
 
 WORKS = {
     "gemm": "products", "batched": "products in batches", "bandwidth": "passes over memory", "offload": "requests",

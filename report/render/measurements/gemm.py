@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from report.formatting import several, with_unit
 from report.quantities.gemm import METRICS
 from report.quantities.ladder import LOOPS
 from report.render import sweep
@@ -24,7 +25,6 @@ from report.render.measurements.marks import (
     who,
 )
 from report.render.words import LEVEL
-from report.wording import several, with_unit
 
 # Lines of so many libraries can be told apart; of more, the fastest and the default are, and the rest is grey.
 MOST_NAMED = 4

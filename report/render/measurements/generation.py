@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from report.formatting import count, label_value, with_unit
 from report.render import dots
 from report.render.figures import BLUE, MARKERS, VERMILION
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import mark, multiple, over, records, stated
 from report.render.words import LEVEL
-from report.wording import count, label_value, with_unit
 
 _SHARES = {
     "bandwidth_share": ("of the bandwidth", [BLUE, MARKERS[0]]),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report.cells import kind_of
+from report.estimates import device_kind
+from report.formatting import count, label_value, several, with_unit
 from report.render import dots, sweep
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, filled, known, mark, multiple, over, records, series, stated
 from report.render.words import LEVEL
-from report.wording import count, label_value, several, with_unit
 
 # Budgets of claim G15: a control loop, a video frame, a conversation.
 BUDGETS = {0.01: "10 ms", 0.033: "33 ms", 0.1: "100 ms"}
@@ -49,7 +49,7 @@ def _by_size(found: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
 
 def _waits(view: View, medians: Sequence[Mapping[str, Any]], tails: Sequence[Mapping[str, Any]]) -> dots.Drawing:
     """A row for each model, a mark for each device and library: median filled, 99th percentile hollow."""
-    ways = {(device, backend): f"{label_value('kind', kind_of(device))}, {name}"
+    ways = {(device, backend): f"{label_value('kind', device_kind(device))}, {name}"
             for device in _devices(medians) for backend, name in _WAYS.items()
             if any((one["device"], one["backend"]) == (device, backend) for one in medians)}  # fmt: skip
     looks = colours(list(ways))

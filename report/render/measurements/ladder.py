@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells, kind_of
+from report.estimates import Estimates, device_kind
+from report.formatting import capital, several, with_unit
 from report.quantities.ladder import DEFAULT, PRODUCT, ROWS, STEP
 from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import factor, mark, multiple, ratio, records, stated
 from report.render.words import LEVEL
-from report.wording import capital, several, with_unit
 
 _LOOKS = {"plain": [BLUE, "o"], "default": [VERMILION, "D"], "gpu": [GREEN, "s"]}
 _SHAPE = f"{ROWS:,} × {PRODUCT['k']:,} by {PRODUCT['k']:,} × {PRODUCT['n']:,}"
@@ -38,13 +38,13 @@ def show(view: View) -> Iterable[Exhibit]:
 
 def _name(rung: dict[str, Any]) -> str:
     """A rung, with the device where that is not the CPU."""
-    return str(rung["rung"]) if kind_of(rung["device"]) == "cpu" else f"{rung['rung']}, {rung['device']}"
+    return str(rung["rung"]) if device_kind(rung["device"]) == "cpu" else f"{rung['rung']}, {rung['device']}"
 
 
-def _drawing(view: View, work: str, rungs: Cells) -> Any:
+def _drawing(view: View, work: str, rungs: Estimates) -> Any:
     rows: list[dict[str, Any]] = []
     for place, rung in enumerate(records(rungs)):
-        look = "default" if rung["rung"] == DEFAULT else kind_of(rung["device"])
+        look = "default" if rung["rung"] == DEFAULT else device_kind(rung["device"])
         rows.append(
             {
                 "label": _name(rung),
@@ -64,7 +64,7 @@ def _drawing(view: View, work: str, rungs: Cells) -> Any:
     return dots.drawing(view.name(f"ladder-{work.replace(' ', '-')}"), shows, caption, about)
 
 
-def _table(view: View, work: str, rungs: Cells) -> Table:
+def _table(view: View, work: str, rungs: Estimates) -> Table:
     rows = []
     for place, rung in enumerate(records(rungs)):
         steps = [factor(ratio(rungs, place, other)) if place else NOTHING for other in (place - 1, 0)]
@@ -79,10 +79,10 @@ def _table(view: View, work: str, rungs: Cells) -> Table:
     )
 
 
-def _reading(view: View, work: str, rungs: Cells) -> Sequence[str]:
+def _reading(view: View, work: str, rungs: Estimates) -> Sequence[str]:
     """What a default user gets against the most that the processor, and then the node, can do."""
     told = records(rungs)
-    on_cpu = [i for i, rung in enumerate(told) if kind_of(rung["device"]) == "cpu"]
+    on_cpu = [i for i, rung in enumerate(told) if device_kind(rung["device"]) == "cpu"]
     on_gpu = [i for i in range(len(told)) if i not in on_cpu]
     default = next((i for i in on_cpu if told[i]["rung"] == DEFAULT), None)
     if not on_cpu:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from report.formatting import several, with_unit
 from report.render import sweep
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.caches import bands, caches, steps
 from report.render.measurements.marks import colours, filled, multiple, over, series, stated, times
 from report.render.words import LEVEL, size
-from report.wording import several, with_unit
 
 
 def show(view: View) -> Iterable[Exhibit]:

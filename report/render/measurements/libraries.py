@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count, number, several, with_unit
 from report.quantities.ladder import LOOPS
 from report.render import dots
 from report.render.figures import MARKERS, SERIES, Drawing
@@ -13,7 +14,6 @@ from report.render.measurements.base import NOTHING, Exhibit, Family, Table, Vie
 from report.render.measurements.gemm import DEFAULT
 from report.render.measurements.marks import formats, mark, ratio, records, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several, with_unit
 
 MOST_SIZES = 3
 
@@ -35,13 +35,13 @@ def show(view: View) -> Iterable[Exhibit]:
             yield Exhibit(reading, _drawing(view, device, groups, peaks), _table(view, device, groups, every))
 
 
-def _of_format(cells: Cells, dtype: str) -> Cells:
+def _of_format(cells: Estimates, dtype: str) -> Estimates:
     """Cells at the sizes that most libraries have measured, if they are several libraries."""
     these = cells.only(dtype=dtype)
     shared = these.frame.groupby("n")["backend"].nunique()
     sizes = sorted(shared[shared == shared.max()].index)[-MOST_SIZES:]
     these = these.only(n=sizes)
-    return these if these.frame["backend"].nunique() > 1 else Cells.empty()
+    return these if these.frame["backend"].nunique() > 1 else Estimates.empty()
 
 
 def _peaks(view: View, device: str) -> dict[str, float]:
@@ -52,11 +52,11 @@ def _peaks(view: View, device: str) -> dict[str, float]:
     return {str(dtype): float(part["flop_per_s"].max()) for dtype, part in rows.groupby("dtype")}
 
 
-def _sizes(groups: Mapping[str, Cells]) -> list[int]:
+def _sizes(groups: Mapping[str, Estimates]) -> list[int]:
     return sorted({int(n) for one in groups.values() for n in one.frame["n"]})
 
 
-def _ranked(cells: Cells) -> list[tuple[str, list[dict[str, Any]]]]:
+def _ranked(cells: Estimates) -> list[tuple[str, list[dict[str, Any]]]]:
     """Libraries with their cells by size, the fastest at the largest size first."""
     each: dict[str, list[dict[str, Any]]] = {}
     for cell in sorted(records(cells), key=lambda cell: cell["n"]):
@@ -64,7 +64,7 @@ def _ranked(cells: Cells) -> list[tuple[str, list[dict[str, Any]]]]:
     return sorted(each.items(), key=lambda item: -item[1][-1]["estimate"])
 
 
-def _drawing(view: View, device: str, groups: Mapping[str, Cells], peaks: Mapping[str, float]) -> Drawing:
+def _drawing(view: View, device: str, groups: Mapping[str, Estimates], peaks: Mapping[str, float]) -> Drawing:
     sizes = _sizes(groups)
     looks = {n: [SERIES[i % len(SERIES)], MARKERS[i % len(MARKERS)]] for i, n in enumerate(sizes)}
     drawn = []
@@ -97,7 +97,7 @@ def _on_one(device: str) -> str:
     return " on one core" if device == "cpu" else ""
 
 
-def _reading(dtype: str, cells: Cells, peaks: Mapping[str, float]) -> str:
+def _reading(dtype: str, cells: Estimates, peaks: Mapping[str, float]) -> str:
     """Which library won at the largest size, by how much over the next and over the default."""
     largest = int(cells.frame["n"].max())
     cells = cells.only(n=largest)
@@ -118,7 +118,7 @@ def _reading(dtype: str, cells: Cells, peaks: Mapping[str, float]) -> str:
     return f"{text}: {several(against)}." if against else f"{text}."
 
 
-def _table(view: View, device: str, groups: Mapping[str, Cells], every: Cells) -> Table | None:
+def _table(view: View, device: str, groups: Mapping[str, Estimates], every: Estimates) -> Table | None:
     """Beside one core, what all cores do with the largest size; no table where there is but one number of threads."""
     most = int(every.frame["threads"].max())
     if most <= int(every.frame["threads"].min()):

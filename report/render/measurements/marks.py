@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count, interval, with_unit
 from report.render.figures import MARKERS, SERIES
-from report.wording import count, interval, with_unit
 
 # Number formats in the order in which they are told.
 FORMATS = ("float32", "float64", "tf32", "bfloat16", "float16")
@@ -82,7 +82,7 @@ def filled(series: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in series if one["xs"]]
 
 
-def records(cells: Cells) -> list[dict[str, Any]]:
+def records(cells: Estimates) -> list[dict[str, Any]]:
     """Cells one by one: their labels and values by name."""
     rows = zip(cells.frame.to_dict("records"), cells.all_label_values(), strict=True)
     return [{**{str(name): value for name, value in row.items()}, **labels} for row, labels in rows]
@@ -94,7 +94,7 @@ def mark(cell: Mapping[str, Any], look: list[str], hollow: bool = False) -> dict
     return {**values, "look": look, "hollow": hollow}
 
 
-def ratio(cells: Cells, over: int, under: int) -> dict[str, Any]:
+def ratio(cells: Estimates, over: int, under: int) -> dict[str, Any]:
     """One cell of a node over another one, with the interval of the ratio."""
     quotient = cells.at([over]).by("node") / cells.at([under]).by("node")
     return dict(quotient.frame.iloc[0])
@@ -103,7 +103,7 @@ def ratio(cells: Cells, over: int, under: int) -> dict[str, Any]:
 def over(above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
     """The ratio of two records of times or rates, or of two rows of the summary, with its interval."""
     sides = [
-        Cells.from_estimates(
+        Estimates.from_estimates(
             pd.DataFrame(
                 [
                     {

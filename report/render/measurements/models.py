@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from report.formatting import count, number, several, with_unit
 from report.quantities.architecture import LEVELS, TRANSFORMER, WIDTHS, counted
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several, with_unit
 
 # Counts below this are told to the last digit.
 _SHORT = 1e5

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells, concat
+from report.estimates import Estimates, concat
+from report.formatting import count, number, several
 from report.quantities.numerics import ACROSS, WITHIN
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, formats, mark, records
-from report.wording import count, number, several
 
 _METHODS = {
     "cell_order": "cells in another order",
@@ -39,19 +39,19 @@ def show(view: View) -> Iterable[Exhibit]:
             yield Exhibit((), None, table)
 
 
-def _deepest(view: View, device: str) -> Cells:
+def _deepest(view: View, device: str) -> Estimates:
     """Spreads of every method at its deepest sum."""
     names = ("numerics.spread_across_cells_ulp", "numerics.spread_within_cell_ulp")
     parts = [cells for name in names if len(cells := view.quantity(name, device=device))]
     if not parts:
-        return Cells.empty()
+        return Estimates.empty()
     cells = concat(parts)
     depth = cells.frame["k"].astype(float)
     deepest = depth.groupby([cells.frame[name] for name in ("method", "dtype", "backend")]).transform("max")
     return cells.at((depth == deepest).to_numpy(bool))
 
 
-def _drawing(view: View, device: str, spreads: Cells) -> Drawing:
+def _drawing(view: View, device: str, spreads: Estimates) -> Drawing:
     looks = colours(spreads.frame["backend"])
     drawn = []
     for dtype in formats(spreads.frame["dtype"]):
@@ -80,7 +80,7 @@ def _ulp(values: Sequence[float]) -> str:
     return f"0 to {high}" if low == SAME else f"{low} to {high}"
 
 
-def _reading(view: View, device: str, spreads: Cells) -> list[str]:
+def _reading(view: View, device: str, spreads: Estimates) -> list[str]:
     lines = []
     for what, methods in (
         ("where the cells stand or when they are computed", ACROSS),

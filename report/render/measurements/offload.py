@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report.cells import Cells, kind_of
+from report.estimates import Estimates, device_kind
+from report.formatting import capital, number, with_unit
 from report.quantities.offload import REST, host_rates, on_gpu, per_second
 from report.render import stacks, sweep
 from report.render.figures import AMBER, BLUE, GREEN, MUTED, Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import capital, number, with_unit
 
 OPS = {
     "elementwise": "sigmoid of each number",
@@ -36,7 +36,7 @@ MOST_ROWS = 4
 
 def show(view: View) -> Iterable[Exhibit]:
     """For each GPU the parts of its requests, then the times over the size beside those of the CPU, or those alone."""
-    for device in [one for one in view.devices() if kind_of(one) == "gpu"] or ["cpu"]:
+    for device in [one for one in view.devices() if device_kind(one) == "gpu"] or ["cpu"]:
         requests = _split(view, device)
         if requests:
             yield Exhibit([view.say(_parts_told(requests), device)], _stacks(view, device, requests))
@@ -120,7 +120,7 @@ def _times(view: View, device: str) -> dict[str, dict[str, list[dict[str, Any]]]
     """By operation the lines of the figure: who answers, and after how long for each size."""
     host = view.pick(per_second(host_rates(view.data)), **_PLAIN)
     gpu = view.pick(on_gpu(view.data), device=device, **_PLAIN)
-    lines: dict[str, Cells] = {}
+    lines: dict[str, Estimates] = {}
     for (host_memory, launch), name in _WAYS.items():
         lines[name] = gpu.only(host_memory=host_memory, launch=launch) if len(gpu) else gpu
     for baseline, name in _BASELINES.items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from report.formatting import count, number, several, with_unit
 from report.quantities.orchestration import PRELOADED
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, mark, records, stated, who
 from report.render.words import LEVEL
-from report.wording import count, number, several, with_unit
 
 _SOURCES = {
     PRELOADED: "already on the device",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from report.formatting import count, number, several, with_unit
 from report.quantities.parallelism import PRODUCTS
 from report.render import dots, sweep
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, known, mark, ratio, records, series, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several, with_unit
 
 _PRODUCTS = {"naive": "plain", "tiled": "by tiles", "library": "library"}
 # Everything relative to one path is 1 there.

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.evidence import Data
+from report.data.dataset import Dataset
+from report.formatting import count, exactly, interval, several, with_unit
 from report.predicted.overview import overview, told_error
 from report.predicted.verdicts import value
 from report.render import hatched
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
-from report.wording import count, exactly, interval, several, with_unit
 
 # The published model by whose text GPUs are compared.
 READER = "Llama 3.1 8B"
 
 
 # The evidence of the last view and what follows from it: the same for every node of a report.
-_LAST: list[tuple[Data, dict[str, Any]]] = []
+_LAST: list[tuple[Dataset, dict[str, Any]]] = []
 
 
-def foretold(data: Data) -> dict[str, Any]:
+def foretold(data: Dataset) -> dict[str, Any]:
     if not _LAST or _LAST[0][0] is not data:
         _LAST[:] = [(data, overview(data))]
     return _LAST[0][1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from report.formatting import capital, count, interval, number, several, with_unit
 from report.quantities.roofline import arithmetic, bandwidth, distribution
 from report.render import stacks, sweep
 from report.render.figures import AMBER, BLUE, VERMILION
@@ -15,7 +16,6 @@ from report.render.measurements import foretold
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, filled, formats, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import capital, count, interval, number, several, with_unit
 
 PHASES = {
     "training": "training steps", "forward": "forward passes", "prefill": "reading prompts",

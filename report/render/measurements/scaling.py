@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from report.formatting import count, several, with_unit
 from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, factor, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import count, several, with_unit
 
 # With fewer numbers of threads than these there is nothing to draw: a table says it all.
 FEWEST_POINTS = 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import with_unit
 from report.quantities.sequential import device_steps, steps
 from report.render import dots
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import with_unit
 
 # The walk through memory has a section of its own.
 _KERNELS = {"chain": "arithmetic", "branches": "branches", "states": "state machine"}
@@ -56,7 +56,7 @@ def show(view: View) -> Iterable[Exhibit]:
     yield Exhibit(_reading(view, devices), dots.drawing(view.name("sequential"), shows, caption, caption))
 
 
-def _smallest(cells: Cells) -> Cells:
+def _smallest(cells: Estimates) -> Estimates:
     """Of several footprints the smallest, and of several numbers of threads the largest."""
     if not len(cells):
         return cells

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import SERVICES, capital, count, exactly, number, several, with_unit
 from report.quantities.serving import LIMIT_S, SERVER, loads
 from report.render import sweep
 from report.render.figures import VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import colours, known, records, series, stated
 from report.render.words import LEVEL
-from report.wording import SERVICES, capital, count, exactly, number, several, with_unit
 
 _LINES = {"p50_latency": "median", "p99_latency": "99%", "p999_latency": "99.9%"}
 # A load that takes more from the cores of the server than this is told.
@@ -35,7 +35,7 @@ def show(view: View) -> Iterable[Exhibit]:
             )
 
 
-def _of(view: View, metric: str, device: str, cores: Any) -> Cells:
+def _of(view: View, metric: str, device: str, cores: Any) -> Estimates:
     return view.pick(loads(view.data, metric), device=device, cores=cores)
 
 
@@ -54,7 +54,7 @@ def _held_to(cores: Any) -> str:
 
 
 def _drawing(
-    view: View, device: str, cores: Any, servers: Sequence[tuple[Any, ...]], found: Mapping[str, Cells]
+    view: View, device: str, cores: Any, servers: Sequence[tuple[Any, ...]], found: Mapping[str, Estimates]
 ) -> Drawing:
     looks = colours(list(_LINES))
     failing = {(_server(cell), cell["requests_per_s"]) for cell in records(found["failed_share"]) if cell["estimate"]}
@@ -125,7 +125,7 @@ def _rate(rate: float) -> str:
     return f"{exactly(float(rate))} {'request' if rate == 1 else 'requests'} a second"
 
 
-def _failures(shares: Cells) -> list[str]:
+def _failures(shares: Estimates) -> list[str]:
     """The smallest load of each service at which some requests failed."""
     first: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for cell in records(shares):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from report.formatting import count, number, with_unit
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, known, mark, records, stated, who
 from report.render.words import LEVEL
-from report.wording import count, number, with_unit
 
 _PARTS = {"several_devices.efficiency": "efficiency", "several_devices.communication_share": "communication"}
 _TOLD = {"efficiency": "rate of a rank over that of one alone", "communication": "share of a step for averaging"}

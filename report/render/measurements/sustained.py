@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from contract.flags import parse
-from report import flags
-from report.cells import Cells, concat
+from report.data import flags
+from report.estimates import Estimates, concat
+from report.formatting import capital, count, interval, number, several, with_unit
 from report.quantities.energy import least
 from report.quantities.sustained import TENTHS, drift, runs
 from report.render import dots, timeline
@@ -18,7 +19,6 @@ from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import capital, count, interval, number, several, with_unit
 
 # A shorter run has nothing to show over time.
 LEAST_S = 10.0
@@ -178,7 +178,7 @@ def _energy(view: View) -> Iterable[Exhibit]:
     yield Exhibit(_least_of(view, flop), dots.drawing(view.name("energy"), shows, caption, caption))
 
 
-def _rows(cells: Cells, looks: dict[Any, list[str]]) -> list[dict[str, Any]]:
+def _rows(cells: Estimates, looks: dict[Any, list[str]]) -> list[dict[str, Any]]:
     rows = []
     for dtype in formats(cells.frame["dtype"]):
         same = sorted(records(cells.only(dtype=dtype)), key=lambda cell: list(looks).index(cell["device"]))
@@ -187,7 +187,7 @@ def _rows(cells: Cells, looks: dict[Any, list[str]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _least_of(view: View, flop: Cells) -> list[str]:
+def _least_of(view: View, flop: Estimates) -> list[str]:
     """The format that takes each device least, and the devices against each other."""
     said = [
         view.say(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells, kind_of
-from report.evidence import MissingSourceError
+from report.data.dataset import MissingSourceError
+from report.estimates import Estimates, device_kind
+from report.formatting import count, number, several
 from report.quantities.time_to_train import fastest, over_measured
 from report.quantities.train_hours import DAYS, LARGE, RUNS
 from report.render import dots
@@ -14,7 +15,6 @@ from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import mark, multiple, records, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several
 
 _MEASURED, _PREDICTED = [BLUE, "o"], [VERMILION, "D"]
 _DERIVED = [GREEN, "s"]
@@ -86,7 +86,7 @@ def _errors(view: View, device: str) -> list[str]:
     return said
 
 
-def _times(cells: Cells) -> str:
+def _times(cells: Estimates) -> str:
     """'0.98 [0.95, 1.01] times (mlp) to 1.09 [0.92, 1.28] times (cnn)': the least and the greatest."""
     ends = [end(records(cells), key=lambda cell: float(cell["estimate"])) for end in (min, max)]
     low, high = (f"{multiple(cell)} ({cell['job']})" for cell in ends)
@@ -140,7 +140,7 @@ def _said(derived: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]]) ->
     large = sorted((cell for cell in nodes if cell["run"] in names), key=lambda cell: float(cell["parameters"]))
     if large:
         each = [f"{_short(cell['estimate'])} ({cell['run']})" for cell in large]
-        what = "machines like this one" if kind_of(large[0]["device"]) == "cpu" else "such GPUs"
+        what = "machines like this one" if device_kind(large[0]["device"]) == "cpu" else "such GPUs"
         yield f"To be done in {DAYS} days takes {several(each)} {what}, if none has to wait for another."
     yield (
         "The intervals are those of the rate. That a large model runs at the rate of a small one is assumed, and "

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import number, with_unit
 from report.quantities.ladder import LOOPS
 from report.quantities.training import PHASES
 from report.render import stacks, sweep
@@ -27,7 +28,6 @@ from report.render.measurements.marks import (
     who,
 )
 from report.render.words import LEVEL
-from report.wording import number, with_unit
 
 _PHASES = {"time": "whole step", "time.forward": "forward", "time.backward": "backward", "time.update": "update"}
 _HOW = ("backend", "dtype", "threads")
@@ -143,7 +143,7 @@ def _split(view: View, whole: pd.DataFrame, device: str) -> Drawing | None:
     return stacks.drawing(view.name("training-split", device), shows, caption, about)
 
 
-def _fastest(rates: Cells) -> list[dict[str, Any]]:
+def _fastest(rates: Estimates) -> list[dict[str, Any]]:
     """The cell with the highest rate of each model."""
     return records(rates.at(rates.frame.groupby("model", sort=True)["estimate"].idxmax().tolist()))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import count, number, several
 from report.quantities.training_ladder import BASE, DEFAULT, TOP, WHOLE
 from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION, Drawing
 from report.render.measurements.base import Exhibit, Family, Table, View
 from report.render.measurements.marks import mark, records, stated
 from report.render.words import LEVEL
-from report.wording import count, number, several
 
 # Fewer rungs make no ladder; more models make no figure that can be read.
 FEWEST_RUNGS, MOST_DRAWN = 3, 6
@@ -30,7 +30,7 @@ def show(view: View) -> Iterable[Exhibit]:
         yield Exhibit(_reading(view, rates, ladders), _drawing(view, ladders), _table(view, ladders))
 
 
-def _ladders(rates: Cells, gains: Cells) -> dict[Model, list[dict[str, Any]]]:
+def _ladders(rates: Estimates, gains: Estimates) -> dict[Model, list[dict[str, Any]]]:
     """The rungs of each model at one batch size: that with the most rungs that differ, of several such the largest.
 
     Each rung with its gain over the base; of several GPUs the fastest. The model with the most rungs comes first.
@@ -104,7 +104,7 @@ def _table(view: View, ladders: dict[Model, list[dict[str, Any]]]) -> Table:
     )
 
 
-def _reading(view: View, rates: Cells, ladders: dict[Model, list[dict[str, Any]]]) -> Sequence[str]:
+def _reading(view: View, rates: Estimates, ladders: dict[Model, list[dict[str, Any]]]) -> Sequence[str]:
     """How much the base case decides: the span over the models of each step up."""
 
     def times(above: str, below: str) -> str:
@@ -127,7 +127,7 @@ def _reading(view: View, rates: Cells, ladders: dict[Model, list[dict[str, Any]]
     return [view.say(line) for line in lines]
 
 
-def _span(ratios: Cells, ladders: dict[Model, list[dict[str, Any]]]) -> str:
+def _span(ratios: Estimates, ladders: dict[Model, list[dict[str, Any]]]) -> str:
     """'from 2.1 [2.0, 2.2] (mlp) to 7.4 [7.2, 7.6] times (gpt)': the least and the greatest over the models."""
     found = [cell for cell in records(ratios) if (str(cell["model"]), int(cell["batch"])) in ladders]
     if not found:

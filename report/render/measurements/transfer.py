@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import several, with_unit
 from report.quantities.memory import TO_AND_FROM
 from report.render import sweep
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, filled, rates, records, series, stated, times
 from report.render.words import LEVEL, size
-from report.wording import several, with_unit
 
 _WAYS = {
     "host_to_device": "to the device",
@@ -136,7 +136,7 @@ def _pinning(view: View, device: str) -> str:
     if not len(cells):
         return ""
     pinned, pageable = (cells.only(host_memory=name).without("host_memory") for name in ("pinned", "pageable"))
-    told = _largest(pinned / pageable if len(pinned) and len(pageable) else Cells.empty())
+    told = _largest(pinned / pageable if len(pinned) and len(pageable) else Estimates.empty())
     gains = [f"{stated(one, '1')} times as fast {_WAYS[one['direction']]}" for one in told]
     return f"At {size(float(told[0]['size']))}, pinned memory is {several(gains)} as pageable memory." if gains else ""
 
@@ -157,12 +157,12 @@ def _elsewhere(view: View, device: str) -> str:
     return f"At {size(float(told[0]['size']))}, copies {several(rates)}, without the host." if rates else ""
 
 
-def _largest(cells: Cells) -> list[dict[str, Any]]:
+def _largest(cells: Estimates) -> list[dict[str, Any]]:
     """The cells of the largest size."""
     return _in_order(cells.only(size=cells.frame["size"].max())) if len(cells) else []
 
 
-def _in_order(cells: Cells) -> list[dict[str, Any]]:
+def _in_order(cells: Estimates) -> list[dict[str, Any]]:
     def place(cell: Mapping[str, Any]) -> int:
         return list(_WAYS).index(str(cell.get("direction", "both")))
 

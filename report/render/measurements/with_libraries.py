@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import capital, number, several, with_unit
 from report.quantities.libraries import KEYS, gains_over, rates
 from report.render import dots
 from report.render.figures import Drawing
 from report.render.measurements.base import Exhibit, Family, View
 from report.render.measurements.marks import colours, formats, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import capital, number, several, with_unit
 
 _LAYERS = {"convolution": "Convolution", "lstm": "LSTM", "product": "Product"}
 _USED = {"library": "as PyTorch calls it", "searched": "after a search for the fastest algorithm"}
@@ -35,7 +35,7 @@ def show(view: View) -> Iterable[Exhibit]:
     yield from _installed(view)
 
 
-def _gain_drawing(view: View, device: str, gains: dict[str, Cells]) -> Drawing:
+def _gain_drawing(view: View, device: str, gains: dict[str, Estimates]) -> Drawing:
     looks = colours(list(gains))
     rows: dict[tuple[str, str], dict[str, list[tuple[str, dict[str, Any]]]]] = {}
     for used, cells in gains.items():
@@ -94,7 +94,7 @@ def _format(cell: dict[str, Any]) -> list[str]:
     return [str(cell["dtype"])] if "dtype" in cell else []
 
 
-def _gain_reading(view: View, device: str, cells: Cells) -> list[str]:
+def _gain_reading(view: View, device: str, cells: Estimates) -> list[str]:
     """In how many cases the library is faster, slower, or neither for sure, how far it goes, and at what rates."""
     told = records(cells)
     faster = sum(cell["low"] > 1 for cell in told)
@@ -144,7 +144,7 @@ def _sums_reading(view: View, device: str) -> list[str]:
     return [f"With partial sums in float32 alone, a product takes {_span(found)} times as long."] if found else []
 
 
-def _product_drawing(view: View, device: str, products: Cells) -> Drawing:
+def _product_drawing(view: View, device: str, products: Estimates) -> Drawing:
     looks = colours(["plain", "units"])
     groups = []
     told = sorted(records(products), key=_order)

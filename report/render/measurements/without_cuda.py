@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.cells import Cells
+from report.estimates import Estimates
+from report.formatting import exactly, number, with_unit
 from report.quantities.without_cuda import CUDA, library, rates
 from report.render import dots
 from report.render.figures import BLUE, GREEN, PURPLE, VERMILION, Drawing
 from report.render.measurements.base import NOTHING, Exhibit, Family, Table, View
 from report.render.measurements.marks import factor, mark, records, stated
 from report.render.words import LEVEL
-from report.wording import exactly, number, with_unit
 
 _LIBRARY = "library"
 _NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA", _LIBRARY: "Library"}
@@ -51,7 +51,7 @@ def _key(cell: Mapping[str, Any]) -> tuple[str, int]:
     return str(cell["kernel"]), int(cell["n"])
 
 
-def _shares(view: View, device: str, interface: str) -> Cells:
+def _shares(view: View, device: str, interface: str) -> Estimates:
     """Rates through an interface over those through CUDA."""
     return view.quantity("without_cuda.rate_share", device=device, backend=interface)
 
@@ -120,7 +120,7 @@ def _reading(view: View, device: str) -> list[str]:
     return lines
 
 
-def _span(cells: Cells) -> str:
+def _span(cells: Estimates) -> str:
     """The lowest and the highest cell in words, each with what it is."""
     told = records(cells)
     ends = [end(told, key=lambda cell: float(cell["estimate"])) for end in (min, max)]

@@ -10,10 +10,10 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.gather import gather
+from report.data.gather import gather
+from report.data.ranges import parse_ranges
 from report.render.chain import chains
 from report.site import paths
-from report.spans import unspan
 from tests.report.conftest import Factory
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -32,7 +32,7 @@ def test_each_claim_with_cells_leads_to_its_samples(judged: tuple[dict[str, Any]
     for verdict in document["verdicts"]:
         for part, told in zip(verdict["parts"], found.get(verdict["id"], []), strict=False):
             cells = [cell for cell in verdict["cells"] if cell["part"] == part["name"]]
-            behind = {number for cell in cells for number in unspan(cell["behind"])}
+            behind = {number for cell in cells for number in parse_ranges(cell["behind"])}
             assert sum(int(one["rows"].split()[0].replace(",", "")) for one in told["of"]) == len(behind)
             assert bool(told["of"]) == bool(behind)
 

@@ -154,11 +154,11 @@ def test_a_png_is_made_where_it_is_asked_for(make_document, tmp_path: Path) -> N
         ("report.render.strokes", True),
         ("report.render.figures", True),
         ("report.render.words", True),
-        ("report.wording", True),
+        ("report.formatting", True),
         ("report.render.page", False),
         ("report.render.pandoc", False),
         ("report.render.sweep", False),
-        ("report.judge", False),
+        ("report.judging.judge", False),
     ],
 )
 def test_a_figure_depends_on_the_code_that_draws_it_and_on_no_other(

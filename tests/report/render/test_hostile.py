@@ -13,10 +13,10 @@ import pytest
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.render import render
 from report.render.markdown import clean
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
@@ -80,7 +80,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Factory(folder / "nodes").write([node, Factory(folder / "nodes")("plain").gemm(20.0).clock()])
     (folder / "nodes" / "hostile" / "<img src=x onerror=alert(1)> @x $y$.parquet").write_text("no table")
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
-    evidence = read_gathered(folder / "data", read_reference(REFERENCE))
+    evidence = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(evidence, folder / "verdicts.json", allow_synthetic=True)
     # The long list of published figures holds none of their words.
     del document["references"][3:]

@@ -11,7 +11,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_yaml
-from report.judge import CLAIMS
+from report.judging.judge import CLAIMS
 from report.render.objections import DECLARED, objections
 
 

@@ -15,9 +15,9 @@ from pypdf import PdfReader
 from ruamel.yaml import YAML
 
 from contract.files import read_yaml
-from report.lint import CHECKS, Study
-from report.lint import markdown as linted
-from report.lint.markdown import bare, taken_apart
+from report.commands.lint import CHECKS, Study
+from report.commands.lint import markdown as linted
+from report.commands.lint.markdown import bare, taken_apart
 from report.render import TEMPLATES, pandoc
 
 OWN = [name for name in CHECKS if name.startswith(("markdown-", "quarto-"))]

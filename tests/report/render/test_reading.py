@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.claims import ARTICLES
+from report.judging.claims import ARTICLES
 from report.render import TEMPLATES
 from report.render.markdown import environment
 from report.render.reading import Article, Piece, Section, read_articles, with_arguments

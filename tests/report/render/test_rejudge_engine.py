@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
-from report import rules
-from report.changes import changes
-from report.claims import Part
-from report.judge import whole_verdict
-from report.reference import REFERENCE, read_reference
+from report.commands.what_if import what_if
+from report.data.reference import REFERENCE, read_reference
+from report.judging import rules
+from report.judging.claims import Part
+from report.judging.evaluate import AWAITING, PartResult
+from report.judging.judge import whole_verdict
+from report.judging.overrides import changes
 from report.render import TEMPLATES
 from report.render.rejudged import as_script, can_be_tried, rejudged
 from report.verdicts import JUDGED
-from report.weigh import AWAITING, Weighed
-from report.whatif import what_if
 from tests.report import rejudging
 from tests.report.rejudging import BASELINES, Bench, bench, judged_fleet
 from tests.report.rendering import once
@@ -227,7 +227,7 @@ def test_parts_combine_as_the_engine_says(alone: Page, cases: list[list[str]]) -
         "([cases, awaiting]) => cases.map((one) => study.rules.combined(one, awaiting))", [cases, list(AWAITING)]
     )
     expected = [
-        whole_verdict([Weighed(Part(f"{at}", "q", "at_least", 1.0, ""), one, "") for at, one in enumerate(case)])[0]
+        whole_verdict([PartResult(Part(f"{at}", "q", "at_least", 1.0, ""), one, "") for at, one in enumerate(case)])[0]
         for case in cases
     ]
     assert found == expected

@@ -11,11 +11,11 @@ import pypandoc
 import pytest
 from bs4 import BeautifulSoup
 
+from report.judging.reference_comparison import OUTCOMES
 from report.render import TEMPLATES, words
 from report.render.markdown import environment
 from report.render.references import references
 from report.render.triangulation import MOST_ROWS, triangulation
-from report.triangulation import OUTCOMES
 from tests.report.render.pdf_words import text_of
 from tests.report.rendering import render_beside
 

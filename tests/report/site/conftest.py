@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from report.evidence import Data
-from report.gather import gather
-from report.gathered import read_gathered
-from report.judge import judge
-from report.reference import REFERENCE, read_reference
+from report.data.dataset import Dataset
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from report.render import render
 from report.site.build import build
 from tests.report.conftest import Factory
@@ -49,7 +49,7 @@ def judged(folder: Path, rates: dict[str, float], when: str) -> None:
         node.point("gemm", 1.0, dtype="int8", status="unsupported", reason="=HYPERLINK(1) is no dtype")
         node.write()
     gather([factory.root], folder / "data", allow_synthetic=True)
-    data: Data = read_gathered(folder / "data", read_reference(REFERENCE))
+    data: Dataset = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(data, folder / "verdicts.json", allow_synthetic=True)
     document = {**document, "generated_utc": when, "origin": "measured"}
     (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")

@@ -18,12 +18,12 @@ from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
 from report.cli import main
-from report.lint import Study, lint
+from report.commands.lint import Study, lint
+from report.data.ranges import parse_ranges
 from report.site import paths
 from report.site.build import build
 from report.site.editions import read_editions
 from report.site.sitemap import address
-from report.spans import unspan
 from report.verdicts import JUDGED
 from tests.report.render.pdf_words import text_of
 
@@ -95,7 +95,7 @@ def test_every_verdict_is_three_clicks_from_its_samples(site: Path, page: Beauti
         for name in linked:
             lines = (site / name).read_text(encoding="utf-8").splitlines()[1:]
             rows |= {int(line.split(",", 1)[0]) for line in lines}
-        named = {number for cell in verdict["cells"] for number in unspan(cell["behind"])}
+        named = {number for cell in verdict["cells"] for number in parse_ranges(cell["behind"])}
         assert linked and named <= rows, verdict["id"]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from contract.errors import StudyError
-from report.gather import gather
+from report.data.gather import gather
 from report.site import paths
 from report.site.data import write_data
 from tests.report.conftest import Factory

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.files import read_json
-from report.gather import gather
+from report.data.gather import gather
 from report.render.central.base import Central, Shown
 from report.render.measurements import views
 from tests.report.conftest import Factory, SyntheticNode

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from report.contradictions import decide
+from report.judging.contradictions import decide
+from report.judging.side_outcome import STANDINGS
 from report.render.central.disputed import FIGURE
 from report.render.central.sides import LOOKS
 from report.render.figures import keep
-from report.standing import STANDINGS
 from tests.report.render.conftest import document
 from tests.report.render.test_contradictions import declared
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from contract.files import read_json
+from report.judging.reference_comparison import compare
 from report.render.central.chosen import accelerators, nodes
 from report.render.central.hierarchy import FIGURE
 from report.render.figures import keep
 from report.render.measurements.base import views
-from report.triangulation import compare
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.test_memory_quantities import MIB, link
 

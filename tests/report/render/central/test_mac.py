@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from report.reference import REFERENCE, read_reference
+from report.data.reference import REFERENCE, read_reference
 from report.render.central.base import MOST_MACHINES
 from report.render.central.mac import FIGURE
 from report.render.figures import keep

@@ -1,0 +1,274 @@
+"""One claim's whole chain in plain text, from the article to the verdict and to what would turn it.
+
+Quick to start: data libraries are imported where rows of the summary are read.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.schema import did_you_mean
+from report.data.ranges import parse_ranges
+from report.data.rows import read_rows, row_lines
+from report.formatting import count, interval, label_value, number, several, threshold_text, thresholds_text, with_unit
+from report.judging.contradictions import contradicting
+
+WIDTH = 100
+# Rows told of a cell, and cells told of a part, where not all are asked for.
+ROWS, CELLS = 12, 40
+_HANG = 13
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the chain is followed into beyond the verdicts.
+
+    data: the folder that `gather` wrote, None for a chain without rows. reference: the published figures by
+    id. most: how many rows are told of each cell, None for all of them and for all cells.
+    """
+
+    data: Path | None = None
+    reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    most: int | None = ROWS
+
+
+def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = None) -> str:
+    """One claim's chain: article, paraphrase, rule, quantity, rows, cells, verdict, and what would turn it.
+
+    Raises StudyError if there is no such claim, or if the data are not those that the verdicts were made from.
+    """
+    one, sources = find(document, claim), sources or Sources()
+    labels = {node["id"]: node["label"] for node in document["nodes"]}
+    lines = [f"{one['id']}: {one['verdict'].upper()}", ""]
+    lines += _wrap("article: ", f'{one["article_title"]}, "{one["section"]}"')
+    lines += _wrap("says: ", one["says"])
+    lines += _wrap("kind: ", f"{one['kind']} claim; evidence: {one['evidence_tier']}; rule: version {one['version']}")
+    lines += _wrap("why: ", one["reason"])
+    if one["boundary"]:
+        lines += _wrap("boundary: ", one["boundary"])
+    for part in one["parts"]:
+        cells = [cell for cell in one["cells"] if cell["part"] == part["name"]]
+        lines += ["", *_part(part, cells, one, labels, sources)]
+    lines += _turning(one)
+    lines += [""] if one["changes"] or one["sources"] or one["note"] or one["see_also"] else []
+    for change in one["changes"]:
+        lines += _wrap(f"version {change['version']} of the rule: ", change["reason"])
+    for source in one["sources"]:
+        lines += _wrap("source: ", _source(source))
+    if one["note"]:
+        lines += _wrap("note: ", one["note"])
+    for text in contradicting(document, one["id"]):
+        lines += _wrap("contradicted by: ", text)
+    if one["see_also"]:
+        lines += _wrap("see also: ", ", ".join(one["see_also"]))
+    if any(cell.get("behind") for cell in one["cells"]) and sources.data is None:
+        lines += ["", *_wrap("", "The rows of data behind each cell are told with --data DIR, what gather wrote.")]
+    return "\n".join(lines)
+
+
+def find(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
+    """The verdict on a claim. Raises StudyError if there is none."""
+    found: dict[str, Mapping[str, Any]] = {one["id"]: one for one in document["verdicts"]}
+    one = found.get(claim.upper())
+    if one is None:
+        raise StudyError(f"there is no claim {claim!r}.{did_you_mean(claim.upper(), list(found))}")
+    return one
+
+
+def _part(
+    part: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    one: Mapping[str, Any],
+    labels: Mapping[str, str],
+    sources: Sources,
+) -> list[str]:
+    lines = ["-" * WIDTH]
+    if len(one["parts"]) > 1:
+        lines += [f"Part {part['name']}: {part['outcome']}", ""]
+    lines += [f"Rule (version {one['version']})"]
+    lines += _wrap("  ", part["rule_text"])
+    lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
+    if part["sensitivity"]:
+        lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
+    lines += ["", *_quantity(part)]
+    if part.get("arithmetic"):
+        lines += ["", *_arithmetic(part["arithmetic"])]
+    if cells:
+        lines += ["", *_cells(part, cells, labels, sources)]
+    if part.get("entries"):
+        lines += ["", *_entries(part["entries"], sources)]
+    if len(one["parts"]) > 1:
+        lines += ["", *_wrap("Outcome: ", f"{part['outcome']}. {part['reason']}")]
+    if len(one["parts"]) > 1 and part.get("boundary"):
+        lines += _wrap("  boundary: ", part["boundary"])
+    if part.get("robustness"):
+        lines += ["", *_robustness(part)]
+    return lines
+
+
+def _quantity(part: Mapping[str, Any]) -> list[str]:
+    unit = f", in {part['unit']}" if part["unit"] not in ("", "1") else ""
+    lines = [f"Quantity {part['quantity']}{unit}"]
+    for paragraph in (part.get("how") or "").split("\n\n"):
+        lines += _wrap("  ", " ".join(paragraph.split()), hang=2) if paragraph else []
+    scope = "; ".join(f"{name} = {_scope(value)}" for name, value in part["scope"].items())
+    return [*lines, *(_wrap("  scope: ", scope) if scope else [])]
+
+
+def _scope(value: Any) -> str:
+    return several(list(map(str, value)), "or") if isinstance(value, list) else str(value)
+
+
+def _arithmetic(work: Mapping[str, Any]) -> list[str]:
+    """The formulas, and of the cell that stands for all what went in and what came out."""
+    lines = ["Arithmetic"]
+    for formula in work["formulas"]:
+        lines += _wrap("  ", f"{formula['text']}  [{formula['unit']}]{', rounded up' if formula['rounded_up'] else ''}")
+    if "inputs" not in work:
+        return lines
+    told = ", for ".join(filter(None, (work["formula"], work["cell"])))
+    lines += _wrap("  here: ", told, hang=6)
+    for one in work["inputs"]:
+        value = interval(one["value"], one["low"] or one["value"], one["high"] or one["value"], one["unit"])
+        by = ", ".join(filter(None, (one["kind"], *one["entries"], one["source"])))
+        lines += _wrap(f"  {one['symbol']} = ", f"{value}: {one['what'] or one['means']} ({by})", hang=6)
+    result = work["result"]
+    value = interval(result["value"], result["low"], result["high"], result["unit"])
+    lines += _wrap("  ", f"{result['symbol']} = {value}")
+    for tried in work["sensitivity"]:
+        moved = f"{tried['symbol']} = {with_unit(tried['input'], tried['unit'])}"
+        value = interval(tried["value"], tried["low"], tried["high"], result["unit"])
+        lines += _wrap("  with ", f"{moved}: {value}, {tried['outcome']}", hang=7)
+    return lines
+
+
+def _cells(
+    part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], labels: Mapping[str, str], sources: Sources
+) -> list[str]:
+    """Every cell with its interval and outcome, and the summary's rows that it was made of."""
+    shown = list(cells) if sources.most is None else list(cells[:CELLS])
+    lines = [f"Cells ({count(len(cells), 'cell')})"]
+    numbers = [parse_ranges(cell.get("behind") or "") for cell in shown]
+    told = [behind if sources.most is None else behind[: sources.most] for behind in numbers]
+    rows = read_rows(sources.data, {row for some in told for row in some}) if sources.data else {}
+    for cell, behind, some in zip(shown, numbers, told, strict=True):
+        value = interval(cell["estimate"], cell["low"], cell["high"], part["unit"])
+        where = ", ".join(filter(None, (labels.get(cell["node"], cell["node"]), cell["label"])))
+        counts = f"; {count(cell['n_rounds'], 'round')}, {count(cell['n_samples'], 'sample')}"
+        lines += _wrap(
+            f"  {cell['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if cell['n_rounds'] else ''}"
+        )
+        if behind:
+            lines += _behind(part, len(behind), len(some), sources)
+        for row in some if rows else ():
+            if cell["node"] and rows[row]["node"] != cell["node"]:
+                raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
+            lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
+    if len(shown) < len(cells):
+        lines += _wrap("  ", f"and {count(len(cells) - len(shown), 'cell')} more: --rows all tells all")
+    return lines
+
+
+def _behind(part: Mapping[str, Any], number_: int, told: int, sources: Sources) -> list[str]:
+    """How many rows are behind a cell, and how it is known."""
+    followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
+    some = f"; the first {told}, for all of them --rows all" if sources.data and told < number_ else ""
+    return _wrap("    ", f"made of {count(number_, 'row')} of the summary{followed}{some}")
+
+
+def _entries(ids: Sequence[str], sources: Sources) -> list[str]:
+    lines = ["Published figures that went in"]
+    shown = ids if sources.most is None else ids[: sources.most]
+    for name in shown:
+        entry = sources.reference.get(name)
+        if entry is None:
+            lines += _wrap("  ", name)
+            continue
+        value = entry.get("value")
+        ends = [entry.get("low", value), entry.get("high", value)]
+        told = "no value" if value is None else interval(float(value), float(ends[0]), float(ends[1]), entry["unit"])
+        source = _source({**entry["source"], "date": entry["date"], "status": entry["status"]})
+        lines += _wrap(f"  {name} = ", f"{told}: {entry['subject']}, {entry['what']}. {source}", hang=6)
+    if len(shown) < len(ids):
+        lines += _wrap("  ", f"and {len(ids) - len(shown)} more: --rows all tells all")
+    return lines
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    told = [source["title"], source["publisher"], source["date"], source["where"]]
+    return f"{', '.join(filter(None, told))} ({source['status']}) {source.get('url') or ''}".strip()
+
+
+def _robustness(part: Mapping[str, Any]) -> list[str]:
+    """What was tried on a part, as a record and as sentences."""
+    record, unit = part["robustness"], part["unit"]
+    lines = ["Tried"]
+    if record["exact"]:
+        margin = "exact: it has no interval"
+    elif record["margin_widths"] is None:
+        margin = "unknown: there is no interval"
+    else:
+        margin = f"{number(record['margin_widths'], 2)} widths of the interval from the threshold"
+    lines += _wrap("  margin: ", margin)
+    for tried in record["thresholds"]:
+        here = "  (as declared)" if tried["threshold"] == part["threshold"] else ""
+        lines += _wrap("  threshold ", f"{threshold_text(tried['threshold'], unit)}: {_came_to(tried)}{here}")
+    for tried in record["swaps"]:
+        now, value = (label_value(tried["label"], tried[key]) for key in ("now", "value"))
+        loop = "  (plain code, which does not count)" if tried["plain_loop"] else ""
+        lines += _wrap(
+            "  ", f"{value} in place of {'all threads' if tried['now'] == 'all' else now}: {_came_to(tried)}{loop}"
+        )
+    for tried in record["without"]:
+        what = tried["what"] or f"any one of {count(tried['number'], tried['kind'])}"
+        lines += _wrap(
+            "  without ",
+            f"{tried['kind']} {what}: {_came_to(tried)}" if tried["what"] else f"{what}: {_came_to(tried)}",
+        )
+    return lines
+
+
+def _came_to(tried: Mapping[str, Any]) -> str:
+    same = tried["outcome"] == tried["verdict"]
+    return str(tried["outcome"]) if same else f"{tried['outcome']}, the claim {tried['verdict']}"
+
+
+def _turning(one: Mapping[str, Any]) -> list[str]:
+    if not one.get("flip") and not one["flips"]:
+        return []
+    head = f"What would turn it ({one['robust']})" if one.get("robust") else "What would turn it"
+    lines = ["", "-" * WIDTH, head]
+    lines += _wrap("  ", one["flip"], hang=2) if one.get("flip") else []
+    return [*lines, *(line for flip in one["flips"] for line in _wrap("  - ", flip, hang=4))]
+
+
+def _wrap(head: str, text: str, hang: int | None = None) -> list[str]:
+    """Lines of at most WIDTH columns; those after the first are indented."""
+    indent = " " * (min(len(head), _HANG) if hang is None else hang)
+    return textwrap.wrap(
+        head + text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [head.rstrip()]
+
+
+def sources_of(
+    verdicts: Path, data: Path | None, reference: Path, most: int | None, claim: Mapping[str, Any]
+) -> Sources:
+    """Where a claim's chain leads: the data beside the verdicts unless others are named, and the published figures.
+
+    Raises StudyError if named data are not there.
+    """
+    beside = verdicts.parent / "data"
+    if data is None and (beside / "summary.parquet").is_file():
+        data = beside
+    if data is not None and not (data / "summary.parquet").is_file():
+        raise StudyError(f"{data}: holds no summary.parquet. Give the folder that `python -m report gather` wrote")
+    if not any(part.get("entries") for part in claim["parts"]):
+        return Sources(data, {}, most)
+    from report.data.reference import read_reference
+
+    return Sources(data, read_reference(reference), most)

@@ -1,0 +1,271 @@
+"""What quantities draw on: the summary of all nodes, and published figures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from contract.tables import SAMPLES
+from report.data import groups
+from report.data.categorical import coded, keys
+from report.data.nodes import Nodes
+from report.data.summary import POINT, summarise
+from report.estimates import Estimates, device_kind
+from report.formatting import apart_from_kind
+
+# Columns of the summary from which cells are made, besides the point's own and the value.
+_OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
+# Counters average over up to a second, and a point's first readings still hold its preparation.
+SETTLED = 0.5
+
+
+class MissingSourceError(Exception):
+    """A published figure that a quantity needs is not at hand, or was not verified. `what` says which."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+@dataclass
+class Used:
+    """What was asked of the evidence: experiments with a metric (empty: any), and entries of the reference."""
+
+    rows: set[tuple[str, str]] = field(default_factory=set)
+    entries: set[str] = field(default_factory=set)
+
+    def add(self, other: Used) -> None:
+        self.rows |= other.rows
+        self.entries |= other.entries
+
+
+@dataclass
+class Dataset:
+    """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id.
+
+    summarised: the summary, where it is at hand already, with rows numbered from 0; else it is
+    made from the nodes' samples. Its text is categories, as that of samples. What is asked of it is
+    noted in `used`, for a reader to follow.
+    """
+
+    nodes: Nodes
+    reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    summarised: InitVar[pd.DataFrame | None] = None
+    used: Used = field(default_factory=Used)
+    _made: dict[tuple[Any, ...], tuple[Any, Used]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self, summarised: pd.DataFrame | None) -> None:
+        self.table = coded(summarise(self.nodes.samples()) if summarised is None else summarised)
+
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` makes of the evidence, the first time; later that again, with what it asked for noted again."""
+        if key not in self._made:
+            before, self.used = self.used, Used()
+            try:
+                self._made[key] = make(), self.used
+            finally:
+                before.add(self.used)
+                self.used = before
+        made, used = self._made[key]
+        self.used.add(used)
+        return made
+
+    @cached_property
+    def _places(self) -> Mapping[Any, Any]:
+        """Positions of the rows that are ok, by experiment and metric."""
+        ok = np.flatnonzero((self.table["status"] == "ok").to_numpy(bool))
+        found: Any = self.table.iloc[ok].groupby(["experiment", "metric"], sort=False, observed=True).indices
+        return {key: np.sort(ok[places]) for key, places in found.items()}
+
+    def summary(self, experiment: str, metric: str = "time", value: str = "estimate", per: str = "") -> Estimates:
+        """Cells of one experiment's points that are ok; the point's parameters become labels.
+
+        value: estimate (in the metric's unit), or flop_per_s or bytes_per_s. per: flop or bytes
+        of a call, by which the value is divided.
+        """
+        places = self._places.get((experiment, metric), np.empty(0, dtype=np.intp))
+        self.used.rows.update([(experiment, metric)])
+        places = places[self.table[value].take(places).notna().to_numpy()]
+        # Column by column: the table has many more than cells need.
+        names = dict.fromkeys([*POINT, *_OF_CELLS, value, *filter(None, [per])])
+        rows = pd.DataFrame({name: self.table[name].take(places) for name in names})
+        if per:
+            rows = rows[rows[per] > 0]
+            rows = rows.assign(**{value: rows[value] / rows[per]})
+        return _cells(rows, value, list(zip(rows.index)))
+
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES` (or in these)."""
+        self.used.rows.update((name, "") for name in experiments)
+        return coded(self.nodes.samples(*experiments, columns=columns))
+
+    def of_samples(self, samples: pd.DataFrame) -> Estimates:
+        """Cells of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""
+        made = summarise(samples)
+        made = made[made["status"] == "ok"]
+        return _cells(made, "estimate", self.source_rows(made))
+
+    def source_rows(self, made: pd.DataFrame) -> list[tuple[int, ...]]:
+        """Numbers of the summary's rows of each of these points, whatever their metric."""
+        seen = set(made["experiment"].unique())
+        places = [at for (experiment, _), at in self._places.items() if experiment in seen]
+        if not places:
+            return [()] * len(made)
+        own = self.table.take(np.sort(np.concatenate(places)))
+        mine, asked = keys(own, made, POINT)
+        order = np.argsort(mine, kind="stable")
+        first, last = (np.searchsorted(mine[order], asked, side).tolist() for side in ("left", "right"))
+        numbers = own.index.to_numpy()[order].tolist()
+        return [tuple(numbers[start:end]) for start, end in zip(first, last, strict=True)]
+
+    def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
+        """Cells of what a counter showed beside an experiment's samples, in the unit of that column of the samples.
+
+        column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. A round's value
+        is the median over its samples past the share `settled` of them; rounds are the unit of the
+        interval, as for times. A counter that shows no clock or no power does not count.
+        """
+        samples, unit = self.samples(experiment), (SAMPLES.columns[column].metadata or {})["unit"]
+        read = samples[
+            (samples["metric"] == metric)
+            & (samples["status"] == "ok")
+            & (samples[column] >= 0 if unit == "1" else samples[column] > 0)
+        ]
+        place = read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True)
+        read = read[place > settled]
+        return self.of_samples(read.assign(metric=column, value=read[column], unit=unit))
+
+    def percentile(self, experiment: str, share: float, least: int, metric: str = "time") -> Estimates:
+        """Cells of a percentile of an experiment's samples, by nearest rank: that of every round.
+
+        Rounds with fewer than `least` samples say nothing of it; rounds are the unit of the
+        interval, as for times.
+        """
+        samples = self.samples(experiment)
+        samples = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
+        if not len(samples):
+            return Estimates.empty()
+        values, of = samples["value"].to_numpy(float), samples.groupby([*POINT, "round"]).ngroup().to_numpy()
+        order = np.lexsort((values, of))
+        runs = groups.Runs.of(of[order])
+        # As numpy's method "inverted_cdf" has it.
+        rank = np.maximum(np.ceil(runs.length * share - 1), 0).astype(np.intp)
+        ranked = values[order][runs.start + rank]
+        return self.of_samples(samples.assign(value=ranked[of])[(runs.length >= least)[of]])
+
+    def rows_read(self, used: Used) -> dict[str, tuple[int, ...]]:
+        """By node, numbers of the ok rows of the experiments and metrics that were asked for."""
+        places = [
+            at
+            for (experiment, metric), at in self._places.items()
+            if (experiment, metric) in used.rows or (experiment, "") in used.rows
+        ]
+        if not places:
+            return {}
+        of = np.sort(np.concatenate(places))
+        codes, ids = pd.factorize(self.table["node"].take(of))
+        order = np.argsort(codes, kind="stable")
+        numbers = self.table.index.to_numpy()[of[order]]
+        parts = np.split(numbers, np.cumsum(np.bincount(codes))[:-1])
+        return {str(node): tuple(part.tolist()) for node, part in zip(ids, parts, strict=True)}
+
+    def entry(self, name: str) -> Mapping[str, Any]:
+        """A verified published figure. Raises MissingSourceError."""
+        self.used.entries.add(name)
+        entry = self.reference.get(name)
+        if entry is None:
+            raise MissingSourceError(f"no reference entry {name}")
+        if entry["status"] != "verified" or entry.get("value") is None:
+            raise MissingSourceError(f"{entry['subject']}, {entry['what']} ({entry['source']['title']}: not verified)")
+        return entry
+
+    def figure(self, name: str) -> float:
+        """The value of a verified published figure. Raises MissingSourceError."""
+        return float(self.entry(name)["value"])
+
+    def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
+        """Every row of the summary of an experiment on devices of one kind, ok or not."""
+        return self.table[(self.table["experiment"] == experiment) & (self.table["device"].map(device_kind) == kind)]
+
+    def record(self, node: str) -> Mapping[str, Any]:
+        """What node.json says of a node."""
+        return self._records[node]
+
+    @cached_property
+    def _records(self) -> dict[str, Mapping[str, Any]]:
+        return {one.id: one.record for one in self.nodes.nodes}
+
+    def with_kind(self, kind: str) -> list[str]:
+        """Ids of the nodes that have a device of this kind."""
+        return [node.id for node in self.nodes.nodes if kind in node.kinds()]
+
+    def label(self, node: str) -> str:
+        """A node's short name for people: its make, with its mark where several share that."""
+        make = self.make(node)
+        return f"{make} ({self.mark(node)})" if self._labels[1][make] > 1 else make
+
+    def make(self, node: str) -> str:
+        """What a node is called by its hardware alone."""
+        return self._labels[0].get(node, node)
+
+    @cached_property
+    def _labels(self) -> tuple[dict[str, str], Counter[str]]:
+        """Each node's label, and how many nodes share one."""
+        labels = {one.id: one.label for one in self.nodes.nodes}
+        return labels, Counter(labels.values())
+
+    def mark(self, node: str) -> str:
+        """What tells a node from all others: its instance or the day of its run; its id where others share those."""
+        return self._marks.get(node, node)
+
+    @cached_property
+    def _marks(self) -> dict[str, str]:
+        marks = {one.id: apart_from_kind(one.record) for one in self.nodes.nodes}
+        number = Counter(marks.values())
+        return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(make: Callable[Concatenate[Dataset, P], T]) -> Callable[Concatenate[Dataset, P], T]:
+    """A function of the evidence, and of arguments that can be hashed, that is computed once for each of them."""
+
+    @wraps(make)
+    def made(data: Dataset, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = data.once((make, args, tuple(kwargs.items())), lambda: make(data, *args, **kwargs))
+        return found
+
+    return made
+
+
+def _cells(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
+    """Rows of the summary as cells: off the log scale if they are shares. source_rows: the numbers of the rows of each."""
+    if not len(rows):
+        return Estimates.empty()
+    # The same point recurs on every node: each text is read once.
+    codes, texts = pd.factorize(rows["params"])
+    params = pd.DataFrame([json.loads(text) for text in texts], dtype=object).take(codes).set_axis(rows.index)
+    labels = [name for name in POINT if name not in ("experiment", "params")]
+    frame = pd.concat([rows[labels].astype(object), params], axis=1).assign(
+        estimate=rows[value].astype(float),
+        low=rows["low"],
+        high=rows["high"],
+        se=rows["log_se"],
+        df=rows["df"],
+        n_rounds=rows["n_rounds"],
+        n_samples=rows["n_samples"],
+        detail="",
+        source_rows=pd.Series(list(source_rows), rows.index, dtype=object),
+    )
+    if (rows["unit"] == "1").all():
+        return Estimates(frame.reset_index(drop=True), log=False)
+    return Estimates.from_estimates(frame)

@@ -1,0 +1,63 @@
+"""What `gather` wrote, as the judge and the renderer read it: the summary whole, samples when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.data.categorical import read_coded
+from report.data.dataset import Dataset
+from report.data.nodes import Node, Nodes, empty_samples
+
+# What gather adds to a node's record.
+_ADDED = ("label", "source", "rounds")
+
+
+@dataclass
+class GatheredNodes(Nodes):
+    """The nodes of a gathered folder; an experiment's samples are read when a quantity asks for them."""
+
+    folder: Path = Path()
+    # Of the samples of a thousand nodes no more is held than what was asked for last.
+    _held: tuple[Any, pd.DataFrame] | None = None
+
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        asked = experiments, tuple(columns)
+        if self._held is None or self._held[0] != asked:
+            path = self.folder / "samples.parquet"
+            self._held = None
+            self._held = asked, _read(path, *asked) if path.is_file() else super().samples(columns=columns)
+        return self._held[1]
+
+
+def read_dataset(folder: Path, reference: Mapping[str, Mapping[str, Any]] | None = None) -> Dataset:
+    """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read."""
+    summary = read_summary(folder)
+    records = read_json(folder / "nodes.json")
+    if not isinstance(records, list) or not records:
+        raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")
+    nodes = []
+    for record in records:
+        own = {name: value for name, value in record.items() if name not in _ADDED}
+        nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"])))
+    return Dataset(GatheredNodes(nodes, read_json(folder / "refused.json"), folder), reference or {}, summary)
+
+
+def read_summary(folder: Path) -> pd.DataFrame:
+    """The summary table; a row's index is its number there. Raises StudyError if it is not there or unreadable."""
+    return _read(folder / "summary.parquet")
+
+
+def _read(path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
+    try:
+        return read_coded(path, experiments, columns)
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file: write it with `python -m report gather`") from None
+    except (OSError, ValueError) as broken:
+        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None

@@ -1,0 +1,356 @@
+"""Node folders as they lie on disk: found, read, and refused one file at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as arrow
+
+from contract.errors import StudyError
+from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
+from contract.tables import SAMPLES, frame, load_samples, validate
+from report.data.plausibility import faults
+from report.formatting import node_label
+
+_ROUND = ["experiment", "device", "round"]
+_RUN = ["run", *_ROUND]
+# A file, what it holds (not validated), and what is known about its round.
+_File = tuple[Path, arrow.Table, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a node's files lie, before they are read."""
+
+    place: Path  # where its record is
+    record: dict[str, Any]  # its id is no other node's
+    files: tuple[Path, ...]
+    written: str  # the id that its files bear
+
+
+@dataclass
+class Node:
+    """One node: its record, the samples of all its rounds, and what is known about each round."""
+
+    record: dict[str, Any]
+    source: str
+    samples: pd.DataFrame
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return str(self.record["id"])
+
+    @property
+    def label(self) -> str:
+        """A short name for people: processor and cores, and the accelerators."""
+        return node_label(self.record)
+
+    def kinds(self) -> set[str]:
+        """Kinds of devices that the node has: cpu, gpu."""
+        return {device["kind"] for device in self.record["devices"]}
+
+    def missing(self) -> list[str]:
+        """Rounds that it was to measure and has not, or that cannot be used: gemm.cuda-0.2."""
+        return missing_rounds(self.record, [str(about.get("file")) for about in self.rounds])
+
+    def duty(self) -> float | None:
+        """Share of the rounds' wall time that was spent warming up, timing and observing; None if no round says."""
+        wall = sum(float(about.get("wall_s") or 0) for about in self.rounds)
+        busy = sum(float(about.get("warmup_s") or 0) + float(about.get("timed_s") or 0) for about in self.rounds)
+        return busy / wall if wall > 0 else None
+
+
+@dataclass
+class Nodes:
+    """All nodes that could be used, in the order given, and what could not be used and why."""
+
+    nodes: list[Node]
+    refused: list[dict[str, str]]
+
+    def check(self, directories: Sequence[Path]) -> None:
+        """Raise StudyError if no node can be used."""
+        if not self.nodes:
+            looked = ", ".join(str(directory) for directory in directories)
+            why = f": {self.refused[0]['file']}: {self.refused[0]['reason']}" if self.refused else ""
+            raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
+
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES` (or in these).
+
+        experiments: all, if none are named.
+        """
+        tables = [node.samples for node in self.nodes if len(node.samples)]
+        whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
+        whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
+        return whole[list(columns)] if columns else whole
+
+
+@cache
+def empty_samples() -> pd.DataFrame:
+    """A table of samples without rows, the same for all."""
+    return pd.DataFrame({name: pd.Series(dtype=str(column.dtype)) for name, column in SAMPLES.columns.items()})
+
+
+def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> Nodes:
+    """Read every node folder among or directly under `directories`.
+
+    A file that cannot be used is left out, with its reason in `refused` and on
+    stderr. `find_nodes` says what each is called and in which order they come.
+    Raises StudyError if no node can be used, or for synthetic data unless
+    `allow_synthetic`, which tests alone may set.
+    """
+    folders, refused = find_nodes(directories, allow_synthetic)
+    found = Nodes([], refused)
+    for folder in folders:
+        for node, left_out in read_folders([folder]):
+            found.nodes += [node] if node else []
+            refused += left_out
+    found.check(directories)
+    warn(found)
+    return found
+
+
+def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
+    """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
+
+    A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
+    once. Another of the same id is another machine, or another run of the same: it is told apart by a number after its
+    id (`<id>.2`). So the first folder named keeps its id and its samples, whatever comes after it.
+    """
+    found: dict[str, Folder] = {}
+    refused: list[dict[str, str]] = []
+    for place in _folders(directories, refused):
+        try:
+            record = read_node(record_path(place))
+        except StudyError as fault:
+            refused.append(_refusal(record_path(place), str(fault)))
+            continue
+        if record["origin"] == "synthetic" and not allow_synthetic:
+            raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
+        folder = Folder(place, record, tuple(sorted(place.glob("[!.]*.parquet"))), record["id"])
+        before = _before(folder, found.values())
+        if before is None:
+            free = (f"{folder.written}.{number}" for number in count(2))
+            record["id"] = next(name for name in chain([folder.written], free) if name not in found)
+            found[record["id"]] = folder
+        else:
+            same, more = before
+            found[same.record["id"]] = replace(same, files=(*same.files, *more))
+            rest = f"its {len(more)} other files are used with them" if more else "they count once"
+            refused.append(_refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
+    if not found:
+        Nodes([], refused).check(directories)
+    kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
+    return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
+
+
+def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
+    """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
+    like = [one for one in found if one.written == folder.written]
+    runs = {path: _runs(path) for path in folder.files} if like else {}
+    there = [set().union(*map(_runs, one.files)) for one in like]
+    same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
+    known = set().union(*there)
+    return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
+
+
+def _runs(path: Path) -> set[tuple[Any, ...]]:
+    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable."""
+    try:
+        table = load_samples(path)[0].select(_RUN).to_pandas()
+    except Exception:
+        return set()  # why, is said when its samples are read
+    return set(table.drop_duplicates().itertuples(index=False, name=None))
+
+
+def warn(found: Nodes) -> None:
+    """Say on stderr what was left out."""
+    rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
+    for one in found.refused:
+        print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
+    for node in found.nodes:
+        if missing := node.missing():
+            told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+            print(
+                f"note: {node.id} was cut off: {len(missing)} of its rounds are missing ({told}); what there is counts",
+                file=sys.stderr,
+            )
+
+
+def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
+    """Node folders: those given, and those directly under a given folder. Empty folders are no fault.
+
+    A folder that cannot be opened joins `refused`. A link may lead to a folder, as large ones lie elsewhere.
+    """
+    folders = []
+    for directory in directories:
+        if _is_node(directory, refused):
+            folders.append(directory)
+        elif directory.is_dir():
+            folders += [child for child in sorted(directory.iterdir()) if _is_node(child, refused)]
+    return list(dict.fromkeys(folders))
+
+
+def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
+    """Whether a folder holds a node's record or rounds, whatever they are."""
+    try:
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    except OSError as fault:
+        refused.append(_refusal(folder, f"cannot be opened ({fault.strerror})"))
+        return False
+    return any(name in (RECORD, PARTIAL) or (name.endswith(".parquet") and name[0] != ".") for name in names)
+
+
+def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
+    """Nodes with the samples of all their files, and of each the files that cannot be used with their reasons.
+
+    Several are checked at once, which is sooner done than one by one. A node that cannot be believed is None.
+    """
+    files = [_loaded(folder) for folder in folders]
+    whole = _together([loaded for loaded, _ in files], [folder.record for folder in folders])
+    if whole is None and len(folders) > 1:
+        return [one for folder in folders for one in read_folders([folder])]
+    found = []
+    for at, (folder, (loaded, refused)) in enumerate(zip(folders, files, strict=True)):
+        samples, used = _one_by_one(loaded, folder.record, refused) if whole is None else (whole[at], loaded)
+        found.append((_believed(folder, samples, used, refused), refused))
+    return found
+
+
+def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
+    """The node without the files that hold what cannot be true, which join `refused`; None if none is left.
+
+    One experiment may have gone wrong. Where two have, it is the clock, or somebody made the numbers: then nothing
+    else in that place counts either. What tests make up is not held against machines that there are.
+    """
+    rounds = [{"file": path.name, **about} for path, _, about in used]
+    of = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
+    untrue = faults(folder.record, samples, of, rounds) if folder.record["origin"] == "measured" else {}
+    if untrue:
+        experiment = dict(zip(of.tolist(), samples["experiment"].tolist(), strict=True))
+        out = set(untrue)
+        # A node's rounds may lie in several folders: the word of one is not held against the others.
+        for place in dict.fromkeys(path.parent for path, _, _ in used):
+            here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
+            bad = [at for at in here if at in untrue]
+            if len({experiment.get(at) for at in bad}) > 1:
+                told = f"{len(bad)} files of several experiments hold what cannot be true, the first"
+                refused.append(_refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
+                out |= set(here)
+            else:
+                refused += [_refusal(used[at][0], f"cannot be true: {untrue[at]}") for at in bad]
+        if len(out) == len(used):
+            return None
+        samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
+        rounds = [about for at, about in enumerate(rounds) if at not in out]
+    # Where measuring was cut off, nobody has noted the end.
+    ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
+    record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
+    return Node(record, _shown(str(folder.place.parent)), samples, rounds)
+
+
+def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
+    """A folder's files, and those that cannot be read with their reasons."""
+    loaded: list[_File] = []
+    refused: list[dict[str, str]] = []
+    for path in folder.files:
+        try:
+            table, about = load_samples(path)
+            loaded.append((path, _renamed(table, folder), about))
+        except StudyError as fault:
+            refused.append(_refusal(path, str(fault)))
+        except Exception as fault:
+            # Whatever is wrong inside one file must not cost the others.
+            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+    return loaded, refused
+
+
+def _renamed(table: arrow.Table, folder: Folder) -> arrow.Table:
+    """A table under its node's id, where that is not the one that its file bears."""
+    if folder.record["id"] == folder.written or "node" not in table.column_names:
+        return table
+    at = table.column_names.index("node")
+    names = table.column(at).to_pandas().replace(folder.written, folder.record["id"])
+    return table.set_column(at, "node", arrow.array(names))
+
+
+def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:
+    """The samples of each folder, all tables checked at once; None if there is a fault in one of them."""
+    tables = [table for loaded in folders for _, table, _ in loaded]
+    if not tables:
+        return [empty_samples() for _ in folders]
+    ends = np.cumsum([sum(len(table) for _, table, _ in loaded) for loaded in folders])
+    try:
+        contents = arrow.concat_tables(tables, promote_options="default")
+        whole = validate(frame(contents), ", ".join(record["id"] for record in records))
+        parts = [whole.iloc[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        for part, record in zip(parts, records, strict=True):
+            _belongs(part, record, {})
+    except Exception:
+        return None
+    file = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    places = whole[["node", *_ROUND]].assign(file=file).drop_duplicates()
+    if places.duplicated(["node", *_ROUND]).any():
+        return None
+    return [part.reset_index(drop=True) for part in parts]
+
+
+def _one_by_one(
+    loaded: Sequence[_File], record: dict[str, Any], refused: list[dict[str, str]]
+) -> tuple[pd.DataFrame, list[_File]]:
+    """The tables that can be used, together and by file; the others join `refused`."""
+    good: list[_File] = []
+    tables: list[pd.DataFrame] = []
+    seen: dict[tuple[Any, ...], str] = {}
+    for path, table, about in loaded:
+        try:
+            checked = validate(frame(table), str(path))
+            _belongs(checked, record, seen)
+        except StudyError as fault:
+            refused.append(_refusal(path, str(fault)))
+        except Exception as fault:
+            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+        else:
+            seen.update(dict.fromkeys(_keys(checked), path.name))
+            tables.append(checked)
+            good.append((path, table, about))
+    return pd.concat(tables, ignore_index=True) if tables else empty_samples(), good
+
+
+def _keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
+    return set(table[_ROUND].drop_duplicates().itertuples(index=False, name=None))
+
+
+def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
+    """Raise StudyError if the table is another node's, of another origin, or a round that was already read."""
+    for column, wanted in (("node", record["id"]), ("origin", record["origin"])):
+        other = table.index[table[column] != wanted]
+        if len(other):
+            value = table.loc[other[0], column]
+            raise StudyError(
+                f"column {column!r}, row {other[0]}: {value!r}, but this folder's node.json says {wanted!r}"
+            )
+    for key in sorted(_keys(table)) if seen else []:
+        if key in seen:
+            raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {seen[key]}")
+
+
+def _refusal(path: Path, reason: str) -> dict[str, str]:
+    return {"file": _shown(str(path)), "reason": _shown(reason.removeprefix(str(path)).lstrip(":, "))}
+
+
+def _shown(text: str) -> str:
+    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
+    return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
+
+
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}

@@ -1,0 +1,22 @@
+"""Numbers of rows as short text, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Row numbers in short and in order: '3-5 9'."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """The numbers that `spans` put in short."""
+    ends = [[int(end) for end in run.split("-")] for run in text.split()]
+    return [number for run in ends for number in range(run[0], run[-1] + 1)]

@@ -1,0 +1,68 @@
+"""Published figures: read, checked, and given as sources."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from report import PACKAGE, ROOT
+from report.formatting import interval
+
+REFERENCE = ROOT / "data" / "reference"
+SCHEMA = json.loads((PACKAGE / "schemas" / "reference.schema.json").read_text(encoding="utf-8"))
+
+
+def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
+    """All reference entries under `directory` (*.yaml), by id; none if there is no such folder.
+
+    Raises StudyError for a file that breaks the schema, an id that is used
+    twice, or a range that does not hold its value.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    places: dict[str, Path] = {}
+    for path in sorted(directory.glob("*.yaml")):
+        for entry in read_entries(path):
+            name = entry["id"]
+            if name in entries:
+                raise StudyError(f"{path}: the id {name!r} is used twice, first in {places[name]}")
+            entries[name] = entry
+            places[name] = path
+    return entries
+
+
+def read_entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of one file. Raises StudyError as `read_reference` does."""
+    for number, entry in enumerate(read_yaml(path, SCHEMA) or []):
+        name, value = entry["id"], entry.get("value")
+        if value is not None and not entry.get("low", value) <= value <= entry.get("high", value):
+            raise StudyError(f"{place(path, number)}: {name}: value {value} does not lie between low and high")
+        # YAML reads 2024-07-23 as a date and 2024 as a number; a source's date is text.
+        date = str(entry["date"])
+        if not re.fullmatch(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?|not [a-z ]+", date, re.ASCII):
+            where = place(path, number, "date")
+            raise StudyError(f"{where}: {name}: {date!r} is no date: write 2024, 2024-07, 2024-07-23 or not stated")
+        yield {**entry, "date": date}
+
+
+def source(entry: dict[str, Any]) -> dict[str, str]:
+    """An entry's source as the report lists it."""
+    return {**entry["source"], "date": entry["date"], "status": entry["status"]}
+
+
+def stated(entry: Mapping[str, Any]) -> str:
+    """An entry's figure in words: '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' for a year, 'no figure'."""
+    value = entry.get("value")
+    if value is None:
+        return "no figure"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    # A year is a name of digits: no thousands to be parted.
+    if str(entry["what"]).startswith("Year "):
+        return f"{value:g}"
+    low, high = (float(entry.get(end, value)) for end in ("low", "high"))
+    return interval(float(value), low, high, str(entry["unit"]))

@@ -1,0 +1,60 @@
+"""Rows of the summary by number, and each in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from report.formatting import count, interval, with_unit
+
+_COLUMNS = [
+    "row", "node", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "unit", "estimate", "low",
+    "high", "n_rounds", "n_samples", "flop", "bytes", "flags",
+]  # fmt: skip
+
+
+def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
+    """These rows of a gathered folder's summary, by number.
+
+    Raises StudyError if the table cannot be read or lacks one of them.
+    """
+    if not numbers:
+        return {}
+    import pyarrow
+    from pyarrow import parquet
+
+    path = folder / "summary.parquet"
+    try:
+        table = parquet.read_table(path, columns=_COLUMNS, filters=[("row", "in", sorted(numbers))])
+    except (OSError, pyarrow.ArrowException) as broken:
+        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
+    found = {int(row["row"]): row for row in table.to_pylist()}
+    if len(found) < len(set(numbers)):
+        raise StudyError(f"{folder}: not the data that these verdicts were made from: judge them again")
+    return found
+
+
+def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A row in two lines, each as head and text: the point, and what was measured."""
+    params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())
+    threads = count(row["threads"], "thread") if row["threads"] else ""
+    point = ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))
+    estimate, low, high = (_known(row[name]) for name in ("estimate", "low", "high"))
+    of = [
+        f"{with_unit(row[name], unit)} a call" for name, unit in (("flop", "FLOP"), ("bytes", "B")) if _known(row[name])
+    ]
+    said = [
+        f"{row['metric']} {interval(estimate, low, high, row['unit'])}",
+        f"{count(row['n_rounds'], 'round')}, {count(row['n_samples'], 'sample')}",
+        *of,
+        *([f"flags: {row['flags']}"] if row["flags"] else []),
+    ]
+    return [(f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point}"), (" " * 15, "; ".join(said))]
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value

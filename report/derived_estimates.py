@@ -1,0 +1,222 @@
+"""Cells that formulas gave, each with its arithmetic.
+
+The interval of a result holds what the measurements and the sources leave open; assumptions, and figures that stand
+beside the one that is taken, are varied one by one instead (`report.judging.arithmetic`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report import statistics
+from report.derivations import Floats, Formula, Input, Labels, measured
+from report.estimates import Estimates, concat, merged
+from report.formatting import labels_text
+
+# Step of the logarithm by which the effect of an input's uncertainty on the result is taken.
+_STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class Work:
+    """One cell's arithmetic: its labels, the formula and an input for each symbol; `detail` as for cells."""
+
+    labels: Labels
+    formula: Formula
+    inputs: Mapping[str, Input]
+    detail: str = ""
+
+    def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
+        """The inputs in the units of their symbols: at their value, or those named at an end of their range."""
+        moved = set(names or ())
+        return {
+            name: self.formula.converted(name, getattr(one, end) if name in moved else one.value, one)
+            for name, one in self.inputs.items()
+        }
+
+
+@dataclass(frozen=True)
+class DerivedEstimates(Estimates):
+    """Cells that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
+
+    works: Sequence[Work] = ()
+    beside: tuple[tuple[str, str, DerivedEstimates], ...] = ()
+
+    def with_beside(self, *others: tuple[str, str, DerivedEstimates]) -> DerivedEstimates:
+        return replace(self, beside=others)
+
+    def label(self, **values: Any) -> DerivedEstimates:
+        return replace(self, frame=self.frame.assign(**values))
+
+    def without(self, *labels: str) -> DerivedEstimates:
+        return replace(self, frame=Estimates.without(self, *labels).frame)
+
+    def find(self, labels: Labels) -> int | None:
+        """The row with these labels and no others."""
+        same = np.ones(len(self), dtype=bool)
+        for name in self.labels:
+            column = self.frame[name]
+            same &= ((column == labels[name]) if name in labels else column.isna() | (column == "")).to_numpy(bool)
+        return int(np.argmax(same)) if same.any() else None
+
+    def moved(self, row: int, symbol: str, end: str) -> Estimates:
+        """The cells with an input of one of them fixed at an end of its range, `low` or `high`.
+
+        What that cell shares with others moves there too; what was measured for it alone does not.
+        """
+        here = self.works[row].inputs[symbol]
+        at = [row] if here.each else [n for n, work in enumerate(self.works) if work.inputs.get(symbol) == here]
+        fixed = replace(here, value=getattr(here, end), low=math.nan, high=math.nan, se=0.0, df=math.inf, spans=False)
+        works = [self.works[n] for n in at]
+        made = derive([replace(work, inputs={**work.inputs, symbol: fixed}) for work in works]).frame
+        frame = self.frame.copy()
+        for name in ("estimate", "low", "high"):
+            column = frame[name].to_numpy(float, copy=True)
+            column[at] = made[name].to_numpy(float)
+            frame[name] = column
+        return Estimates(frame, self.log)
+
+
+def derive(works: Sequence[Work]) -> DerivedEstimates:
+    """Cells of formulas. Raises StudyError for a unit that does not fit.
+
+    The interval of a cell is made of the inputs that were measured on the log scale, to first order there (exact for
+    products and quotients), with the degrees of freedom that `stats.combine` gives; and of the ranges of inputs that
+    span it, at the corner that gives the least and the most. Without either it is exact.
+    """
+    rows: list[dict[str, Any]] = [{} for _ in works]
+    log = any(one.se != 0 for work in works for one in work.inputs.values())
+    log = log and not any(one.spans for work in works for one in work.inputs.values())
+    for formula in dict.fromkeys(work.formula.text for work in works):
+        at = [place for place, work in enumerate(works) if work.formula.text == formula]
+        for place, made in zip(at, _evaluated([works[place] for place in at], log), strict=True):
+            rows[place] = {**works[place].labels, **made}
+    if not rows:
+        return DerivedEstimates(Estimates.empty().frame)
+    frame = pd.DataFrame(rows)
+    return DerivedEstimates(frame, log, tuple(works))
+
+
+def _evaluated(works: Sequence[Work], log: bool) -> list[dict[str, Any]]:
+    """Estimate, interval and counts of each of several works of one formula."""
+    formula, names = works[0].formula, list(works[0].inputs)
+    values = [work.values() for work in works]
+    arrays = {name: np.array([one[name] for one in values]) for name in names}
+    estimate = formula.evaluate(arrays)
+    se2, spent = np.zeros(len(works)), np.zeros(len(works))
+    for name in names:
+        errors, dfs = (np.array([getattr(work.inputs[name], of) for work in works]) for of in ("se", "df"))
+        if (errors != 0).any():
+            up, down = (formula.evaluate({**arrays, name: arrays[name] * np.exp(sign * _STEP)}) for sign in (1, -1))
+            part = np.square(np.log(up / down) / (2 * _STEP) * errors)
+            se2 += part
+            with np.errstate(divide="ignore", invalid="ignore"):
+                spent += np.where(part > 0, part / dfs, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = np.where(se2 > 0, se2 / spent, np.where(np.isnan(se2), 0.0, np.inf))
+    half = np.where(se2 == 0, 0.0, statistics.half_width(np.sqrt(se2), df))
+    least, most = _corners(works, arrays, estimate)
+    made = []
+    for place, work in enumerate(works):
+        inputs = [one for one in work.inputs.values() if one.n_rounds]
+        made.append(
+            {
+                "estimate": float(estimate[place]),
+                "low": float(least[place] * np.exp(-half[place])),
+                "high": float(most[place] * np.exp(half[place])),
+                "se": float(np.sqrt(se2[place])) if log else math.nan,
+                "df": float(df[place]),
+                "n_rounds": min((one.n_rounds for one in inputs), default=0),
+                "n_samples": sum(one.n_samples for one in inputs),
+                "detail": work.detail,
+                "source_rows": merged(one.source_rows for one in inputs),
+            }
+        )
+    return made
+
+
+def _corners(works: Sequence[Work], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
+    """The least and the most of the results over the ranges of the inputs that span the interval."""
+    least, most = estimate.copy(), estimate.copy()
+    spanning = [name for name in arrays if any(work.inputs[name].spans for work in works)]
+    for ends in itertools.product(("low", "high"), repeat=len(spanning)):
+        corner = dict(arrays)
+        for name, end in zip(spanning, ends, strict=True):
+            corner[name] = np.array(
+                [work.values([name] if work.inputs[name].spans else [], end)[name] for work in works]
+            )
+        at = works[0].formula.evaluate(corner)
+        least, most = np.minimum(least, at), np.maximum(most, at)
+    return least, most
+
+
+@dataclass(frozen=True)
+class _Made(Sequence[Work]):
+    """Works that are made when they are asked for: there may be very many, and few are looked at."""
+
+    length: int
+    make: Callable[[int], Work]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, row: Any) -> Any:
+        if row >= self.length:
+            raise IndexError(row)
+        return self.make(row)
+
+
+def worked(cells: Estimates, make: Callable[[int], Work]) -> DerivedEstimates:
+    """Cells that were computed otherwise, because they are many, with the work that gives each: `make` of its row."""
+    return DerivedEstimates(cells.frame, cells.log, _Made(len(cells), make))
+
+
+def _told(cells: Estimates, row: int) -> str:
+    labels = labels_text(cells.label_values(row))
+    return "; ".join(text for text in (labels, str(cells.frame["detail"].iloc[row])) if text)
+
+
+def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
+    """`above / below` with its arithmetic. The formula's two symbols stand for them, in the units that they are in."""
+    numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
+    if not len(numbered):
+        return DerivedEstimates(numbered.frame, numbered.log)
+    at = list(zip(numbered.frame["above_row"].astype(int), numbered.frame["below_row"].astype(int), strict=True))
+
+    def make(row: int) -> Work:
+        named = zip(formula.symbols.items(), (above, below), at[row], strict=True)
+        inputs = {symbol: measured(cells, n, unit, _told(cells, n)) for (symbol, (_, unit)), cells, n in named}
+        return Work({}, formula, inputs)
+
+    return worked(numbered.without("above_row", "below_row"), make)
+
+
+@dataclass(frozen=True)
+class _Joined(Sequence[Work]):
+    parts: Sequence[Sequence[Work]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __getitem__(self, row: Any) -> Any:
+        for part in self.parts:
+            if row < len(part):
+                return part[row]
+            row -= len(part)
+        raise IndexError(row)
+
+
+def join(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
+    """The cells of several, as `cells.concat`, with their works."""
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return DerivedEstimates(Estimates.empty().frame)
+    whole = concat(filled)
+    return DerivedEstimates(whole.frame, whole.log, _Joined([part.works for part in filled]))

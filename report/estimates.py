@@ -1,0 +1,273 @@
+"""Estimates with intervals under labels, and the small algebra that carries the intervals through.
+
+A table without rows is a table: to select from it, to combine it with others, or to ask for a label of it gives one
+without rows. What a node has not measured needs no word in a quantity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report import statistics
+from report.formatting import label_value
+
+# Not labels: what an estimate holds. `detail` says what an aggregate was made of ("torch, 2048x2048x2048"),
+# `source_rows` from which rows of the summary, by number; none where that was not followed.
+VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
+
+
+def device_kind(device: str) -> str:
+    """Kind of a device by its id: everything that is not the CPU is an accelerator."""
+    return "cpu" if device == "cpu" else "gpu"
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """One row per estimate: label columns, and the columns VALUES.
+
+    On the log scale `se` is the standard error of log estimate and low, high
+    follow from it and df; otherwise low and high stand as given (shares,
+    published figures) and estimates can only be scaled. nan: unknown.
+    """
+
+    frame: pd.DataFrame
+    log: bool = True
+
+    def __post_init__(self) -> None:
+        if "source_rows" not in self.frame:
+            none: list[tuple[int, ...]] = [()] * len(self.frame)
+            frame = self.frame.assign(source_rows=pd.Series(none, self.frame.index, dtype=object))
+            object.__setattr__(self, "frame", frame)
+
+    @classmethod
+    def from_estimates(cls, frame: pd.DataFrame) -> Estimates:
+        """On the log scale, from columns estimate, se, df and labels."""
+        if not len(frame):
+            return cls.empty()
+        half = statistics.half_width(frame["se"].to_numpy(float), frame["df"].to_numpy(float))
+        # An exact figure has se 0 and infinite df: its interval is itself.
+        half = np.where(frame["se"].to_numpy(float) == 0, 0.0, half)
+        estimate = frame["estimate"].to_numpy(float)
+        frame = frame.assign(low=estimate * np.exp(-half), high=estimate * np.exp(half))
+        return cls(frame.assign(detail=frame.get("detail", "")).reset_index(drop=True))
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
+        """From rows of labels and VALUES: as they stand, or on the log scale from estimate, se and df."""
+        if not rows:
+            return cls.empty()
+        return cls.from_estimates(pd.DataFrame(rows)) if log else cls(pd.DataFrame(rows), log=False)
+
+    @classmethod
+    def empty(cls) -> Estimates:
+        return cls(pd.DataFrame(columns=VALUES))
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, name: str) -> pd.Series:
+        """One label or value of all rows. Raises KeyError if there are rows and they do not bear it."""
+        if name not in self.frame and not len(self):
+            return pd.Series([], dtype=object, name=name)
+        return self.frame[name]
+
+    def numbers(self, name: str) -> pd.Series:
+        """One label or value of all rows as floats."""
+        return self[name].astype(float)
+
+    def rows(self, *names: str) -> list[tuple[Any, ...]]:
+        """These labels or values, row by row."""
+        return list(zip(*(self[name].tolist() for name in names), strict=True))
+
+    def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Estimates]]:
+        """The rows that agree in these labels, together, in the labels' order; each group with its labels."""
+        if len(self):
+            for key, at in self.frame.groupby(list(names), sort=True, dropna=False).indices.items():
+                yield key if isinstance(key, tuple) else (key,), self.at(at)
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the label columns."""
+        return [name for name in self.frame.columns if name not in VALUES]
+
+    def value(self, name: str, row: int) -> Any:
+        """A label or value of one row."""
+        return self.frame[name].iat[row]
+
+    def label_values(self, row: int) -> dict[str, Any]:
+        """The labels of one row; those that do not apply to it are left out."""
+        values = {name: self.value(name, row) for name in self.labels}
+        return {name: _plain(value) for name, value in values.items() if not _absent(value)}
+
+    def all_label_values(self) -> list[dict[str, Any]]:
+        """The labels of every row, as `label_values` says of one."""
+        found: list[dict[str, Any]] = [{} for _ in range(len(self))]
+        for name in self.labels:
+            for labels, value in zip(found, self.frame[name].tolist(), strict=True):
+                if not _absent(value):
+                    labels[name] = _plain(value)
+        return found
+
+    def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
+        """Low and high ends of the intervals at another level than the drawn one's, each of shape (rows,).
+
+        What stands as given (infinite df without a standard error: published figures, neighbours of a crossing) stays,
+        and so does an end at 0 or 1, where shares are clipped.
+        """
+        estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
+        grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening(df, level))
+        # What is without end has no width.
+        same = (grown == 1) | np.isinf(estimate)
+        with np.errstate(invalid="ignore"):
+            if self.log:
+                wide = estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
+                return np.where(same, low, wide[0]), np.where(same, high, wide[1])
+            wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
+        stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
+        return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
+
+    def only(self, **wanted: Any) -> Estimates:
+        """The rows whose labels have these values (or one of a list of them); device also takes cpu, gpu."""
+        keep = np.ones(len(self), dtype=bool)
+        for name, value in wanted.items():
+            allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
+            column = self[name]
+            if name == "device":
+                allowed += [one for one in column.unique() if device_kind(one) in allowed]
+            keep &= column.isin(allowed).to_numpy(bool)
+        return self.at(keep)
+
+    def at(self, rows: Any) -> Estimates:
+        """Some of the rows, by mask or by positions."""
+        mask = np.asarray(rows)
+        picked = self.frame.loc[mask] if mask.dtype == bool else self.frame.iloc[list(rows)]
+        return Estimates(picked.reset_index(drop=True), self.log)
+
+    def by(self, *labels: str) -> Estimates:
+        """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
+        frame = self.frame.reindex(columns=[*labels, *VALUES]) if not len(self) else self.frame[[*labels, *VALUES]]
+        if frame.duplicated(list(labels)).any():
+            raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
+        return Estimates(frame, self.log)
+
+    def best(self, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+        """The largest estimate of each group; `detail` names it by its labels `of`.
+
+        The largest of near ties is so by luck in part, and its estimate too high. Its interval is that of a level
+        at which all k estimates whose intervals reach its own would be sure together (Bonferroni): wider with each.
+        """
+        if not len(self):
+            return self
+        order = self.frame.sort_values("estimate", ascending=False, kind="stable")
+        group = order.groupby(list(by), dropna=False, sort=True).ngroup()
+        first = ~group.duplicated()
+        least = order.loc[first, "low"].set_axis(group[first])
+        reach = (order["high"] >= group.map(least)).groupby(group).sum()
+        top = order[first].iloc[np.argsort(group[first].to_numpy(), kind="stable")]
+        rivals = reach.sort_index().clip(lower=1).to_numpy(float)
+        level = 1 - (1 - statistics.LEVEL) / rivals
+        low, high = Estimates(top, self.log).ends(level)
+        se = top["se"] * statistics.widening(top["df"].to_numpy(float), level)
+        detail = [
+            ", ".join(filter(None, map(_named, of, values)))
+            for values in top[list(of)].itertuples(index=False, name=None)
+        ]
+        held = top[[*by, *VALUES]].assign(low=low, high=high, se=se, detail=detail)
+        return Estimates(held.reset_index(drop=True), self.log)
+
+    def label(self, **values: Any) -> Estimates:
+        """The same with these labels or values set, one for all or one for each row."""
+        return Estimates(self.frame.assign(**values), self.log)
+
+    def without(self, *labels: str) -> Estimates:
+        """The same with these labels dropped."""
+        return Estimates(self.frame.drop(columns=list(labels), errors="raise" if len(self) else "ignore"), self.log)
+
+    def inverse(self) -> Estimates:
+        """One over each, on the log scale: the interval's ends swap places."""
+        return Estimates.from_estimates(self.frame.assign(estimate=1 / self.frame["estimate"])) if len(self) else self
+
+    def __mul__(self, factor: float) -> Estimates:
+        scaled = {name: self.frame[name] * factor for name in ("estimate", "low", "high")}
+        if not self.log:
+            scaled["se"] = self.frame["se"] * factor
+        return Estimates(self.frame.assign(**scaled), self.log)
+
+    def __truediv__(self, other: Estimates | float) -> Estimates:
+        """Ratio to a number, or to those estimates that agree in all labels which both sides have.
+
+        Off the log scale the ends are divided crosswise, which is conservative.
+        """
+        if not isinstance(other, Estimates):
+            return self * (1 / other)
+        shared = [name for name in self.labels if name in other.labels]
+        if not len(self) or not len(other):
+            return Estimates(self.frame.iloc[:0])
+        how = {"on": shared, "how": "inner"} if shared else {"how": "cross"}
+        pairs = self.frame.merge(other.frame, suffixes=("", "_below"), **how)
+        se, df = statistics.combine(pairs["se"], pairs["df"], pairs["se_below"], pairs["df_below"])
+        both = zip(pairs["source_rows"], pairs["source_rows_below"], strict=True)
+        pairs = pairs.assign(
+            estimate=pairs["estimate"] / pairs["estimate_below"],
+            se=se,
+            df=df,
+            n_rounds=pairs[["n_rounds", "n_rounds_below"]].min(axis=1),
+            n_samples=pairs["n_samples"] + pairs["n_samples_below"],
+            source_rows=[above + below for above, below in both],
+        )
+        kept = [name for name in pairs.columns if not name.endswith("_below")]
+        if self.log and other.log:
+            return Estimates.from_estimates(pairs[kept])
+        ends = {"low": pairs["low"] / pairs["high_below"], "high": pairs["high"] / pairs["low_below"]}
+        return Estimates(pairs.assign(**ends, se=np.nan)[kept], log=False)
+
+    def scaled_by(self, column: pd.Series) -> Estimates:
+        """Each estimate times its own exact factor."""
+        scaled = {name: self.frame[name] * column.to_numpy(float) for name in ("estimate", "low", "high")}
+        return Estimates(self.frame.assign(**scaled), self.log)
+
+
+def concat(parts: Sequence[Estimates]) -> Estimates:
+    """The rows of several sets that were made on the same scale; labels that one lacks are empty there."""
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return parts[0] if parts else Estimates.empty()
+    frame = pd.concat([part.frame.astype(dict.fromkeys(part.labels, object)) for part in filled], ignore_index=True)
+    return Estimates(frame, all(part.log for part in filled))
+
+
+def exact(rows: Sequence[Mapping[str, Any]]) -> Estimates:
+    """Published or computed figures: estimate, optionally low and high, and labels."""
+    known = {"se": np.nan, "df": np.inf, "n_rounds": 0, "n_samples": 0, "detail": ""}
+    return Estimates.of([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
+
+
+def merged(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """The source rows of several estimates, each once, in order."""
+    return tuple(sorted({number for one in rows for number in one}))
+
+
+def _absent(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and np.isnan(value))
+
+
+def _named(name: str, value: Any) -> str:
+    """A label by which one is told from others: 'torch', '2 threads'; '' where it has none."""
+    if _absent(value) or (name == "threads" and value == 0):
+        return ""
+    value = _plain(value)
+    return label_value(name, value) if name in ("threads", "footprint") and not isinstance(value, str) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A label's value as Python's own type; whole floats (params read from JSON) as integers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -1,0 +1,209 @@
+"""Claim files: read, checked against the schema, the quantities and each other."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
+from report import PACKAGE
+from report.quantities import quantities
+
+SCHEMA = json.loads((PACKAGE / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))
+ARTICLES = {
+    "nuface": "Why AI Training Requires GPUs and CUDA",
+    "gpuserver": "Why AI Models Require GPUs for Faster and Efficient Training",
+    "whygpu": "Why Does AI Need a GPU?",
+}
+_PART = ("quantity", "scope", "scale", "rule", "threshold", "sensitivity", "options", "awaits")
+# A misspelt value would silently leave nothing in scope; these labels have closed lists of values.
+CLOSED = {
+    "device": ["cpu", "gpu"],
+    "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
+    "baseline": ["core", "node", "fleet", "server", "desktop", "laptop"],
+    "precision": ["equal", "best"],
+    "phase": ["forward", "backward", "update", "training", "prefill", "decode"],
+    "kernel": ["chain", "chase", "branches", "states"],
+    "chains": ["one", "full"],
+    "method": ["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"],
+    "transfers": ["none", "excluded", "included"],
+    "layer": ["convolution", "lstm", "product"],
+    "learning_rate": ["fixed", "linear", "tuned"],
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One quantity, one rule, one threshold."""
+
+    name: str
+    quantity: str
+    rule: str
+    threshold: float | list[float]
+    why: str
+    scope: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
+    scale_why: str = ""
+    sensitivity: list[Any] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    awaits: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What an article says and how it will be decided; a judgement has no parts."""
+
+    id: str
+    article: str
+    section: str
+    says: str
+    kind: str
+    version: int
+    path: Path
+    parts: tuple[Part, ...] = ()
+    same_as: str | None = None
+    see_also: tuple[str, ...] = ()
+    bears_on: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    note: str | None = None
+    changes: tuple[dict[str, Any], ...] = ()
+
+
+def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
+    """All claims under `directory` (*.yaml), by article and number.
+
+    reference: the known reference entries, to check `sources`. Raises StudyError
+    with file, line and key for the first fault.
+    """
+    paths = sorted(directory.glob("*.yaml"))
+    if not paths:
+        raise StudyError(f"{directory}: no claim files (*.yaml)")
+    schema = full_schema()
+    claims = [_claim(read_yaml(path, schema), path) for path in paths]
+    known = {claim.id: claim for claim in claims}
+    for claim in claims:
+        _check_links(claim, known, reference)
+    inherited = [_inherit(claim, known) for claim in claims]
+    return sorted(inherited, key=lambda claim: (list(ARTICLES).index(claim.article), claim.id))
+
+
+def full_schema() -> dict[str, Any]:
+    """The published schema, and beside it what depends on the registered quantities: their names and labels."""
+    schema = copy.deepcopy(SCHEMA)
+    present = {"not": {"required": ["awaits"]}}
+    rules: list[dict[str, Any]] = [
+        {"if": present, "then": {"properties": {"quantity": {"enum": list(quantities())}}}},
+    ]
+    for name, quantity in quantities().items():
+        labels = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in quantity.labels}
+        this = {"properties": {"quantity": {"const": name}}, "required": ["quantity"], **present}
+        scope = {"properties": labels, "additionalProperties": False}
+        sides = {"properties": {key: {"enum": list(quantity.labels)} for key in ("over", "along")}}
+        rules.append({"if": this, "then": {"properties": {"scope": scope, "options": sides}}})
+    for label, allowed in CLOSED.items():
+        this = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
+        sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
+        rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
+    schema["$defs"]["rules"]["allOf"] += rules
+    return schema
+
+
+def _values(allowed: list[str]) -> dict[str, Any]:
+    return {"if": {"type": "array"}, "then": {"items": {"enum": allowed}}, "else": {"enum": allowed}}
+
+
+def _claim(raw: dict[str, Any], path: Path) -> Claim:
+    if raw["id"] != path.stem:
+        raise StudyError(
+            f"{place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
+        )
+    flat = [key for key in _PART if key in raw]
+    if flat and "all_of" in raw:
+        raise StudyError(f"{place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
+    if raw["kind"] == "judgement" and (flat or "all_of" in raw):
+        key = (flat or ["all_of"])[0]
+        raise StudyError(f"{place(path, key)}: a judgement is not decided by a rule: remove {key!r}")
+    parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
+    for number, part in enumerate(parts):
+        within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
+        for key, bounds in (("threshold", [part.threshold]), ("sensitivity", part.sensitivity)):
+            for bound in bounds:
+                if isinstance(bound, list) and bound[0] > bound[1]:
+                    raise StudyError(f"{place(path, *within, key)}: {key}: the range {bound} ends before it begins")
+    names = [part.name for part in parts]
+    twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        where = place(path, "all_of", twice, "name")
+        raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
+    changed = {change["version"] for change in raw.get("changes", [])}
+    for version in range(2, raw["version"] + 1):
+        if version not in changed:
+            where = place(path, "changes" if "changes" in raw else "version")
+            raise StudyError(f"{where}: version {version} has no reason under 'changes'")
+    return Claim(
+        id=raw["id"],
+        article=raw["article"],
+        section=raw["section"],
+        says=raw["says"],
+        kind=raw["kind"],
+        version=raw["version"],
+        path=path,
+        parts=tuple(parts),
+        same_as=raw.get("same_as"),
+        note=raw.get("note"),
+        changes=tuple(raw.get("changes", [])),
+        **{key: tuple(raw.get(key, [])) for key in ("see_also", "bears_on", "sources")},
+    )
+
+
+def _part(raw: dict[str, Any]) -> Part:
+    scale = raw.get("scale", {"by": 1.0, "why": ""})
+    return Part(
+        name=raw.get("name", ""),
+        quantity=raw["quantity"],
+        rule=raw["rule"],
+        threshold=raw["threshold"]["value"],
+        why=raw["threshold"]["why"],
+        scope=raw.get("scope", {}),
+        scale=float(scale["by"]),
+        scale_why=scale["why"],
+        sensitivity=raw.get("sensitivity", []),
+        options=raw.get("options", {}),
+        awaits=raw.get("awaits"),
+    )
+
+
+def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[str, Any]) -> None:
+    same = [claim.same_as] if claim.same_as else []
+    for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
+        _all_known(claim, (key,), ids, known, "claim")
+    _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
+    for number, part in enumerate(claim.parts):
+        if part.quantity == "reference.value" and not part.awaits:
+            named = part.scope.get("entry", [])
+            steps = ("all_of", number, "scope", "entry") if part.name else ("scope", "entry")
+            _all_known(claim, steps, named if isinstance(named, list) else [named], reference, "reference entry")
+
+
+def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str) -> None:
+    names = list(known)
+    for number, name in enumerate(ids):
+        if name not in names:
+            where, key = place(claim.path, *steps, number), ".".join(map(str, steps))
+            raise StudyError(f"{where}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
+
+
+def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
+    """A claim without rules of its own takes those of the claim that it is the same as."""
+    if claim.parts or claim.kind == "judgement" or claim.same_as is None:
+        return claim
+    other = known[claim.same_as]
+    if not other.parts:
+        raise StudyError(f"{place(claim.path, 'same_as')}: same_as: {other.id} has no rule of its own to take over")
+    return Claim(**{**claim.__dict__, "parts": other.parts})

@@ -1,0 +1,248 @@
+"""Triangulation: published figures beside the quantities measured here that they speak of, with the deviation."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.nodes import Node
+from report.data.reference import source
+from report.estimates import Estimates
+from report.formatting import count, exactly, several, short_processor, within
+from report.judging.evaluate import QuantityCache, spans
+from report.judging.filters import select
+from report.judging.reasons import cell_labels, value_of
+from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
+from report.quantities import quantities
+
+# A larger deviation is to be explained.
+TOLERATED = 0.1
+AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED = "agrees", "explained", "to explain", "not verified"
+OUTCOMES = (AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED)
+# A node, and the record of one of its devices.
+Place = tuple[Node, Record]
+_TOLD = {
+    AGREES: "within a tenth of it",
+    EXPLAINED: "further away for a reason that was measured",
+    TO_EXPLAIN: "further away and to be explained",
+    UNVERIFIED: "beside a figure that could not be verified",
+}
+
+
+def compare(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
+    """Every pair with its figures and the measured cells beside each, as `verdicts.json` has them.
+
+    evidence: the quantities as far as they are computed already. A figure without cells says what it waits for.
+    deviation: of what is measured from what is published, as a share, its interval that of the measurement.
+    Nothing if there is no such file. Raises StudyError for a mistake in it.
+    """
+    if not path.exists():
+        return []
+    declared = read_triangulation(path, data.reference)
+    machines = _Machines(declared.devices, data.nodes.nodes)
+    evidence = evidence or QuantityCache(data)
+    return [
+        {
+            "id": pair.id,
+            "title": pair.title,
+            "quantity": pair.quantity.name,
+            "scope": dict(pair.scope),
+            "unit": pair.unit,
+            "scaled": _scaled(pair),
+            "differs": pair.differs,
+            "figures": _Compared(pair, machines, evidence).figures(),
+        }
+        for pair in declared.pairs
+    ]
+
+
+def _scaled(pair: Pair) -> str:
+    """What was done to the measured value before it is compared."""
+    told = [f"Multiplied by {exactly(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
+    if pair.sockets:
+        told.append(f"{'Divided' if pair.sockets == 'divide' else 'Multiplied'} by the processors of the machine.")
+    return " ".join(told)
+
+
+class _Machines:
+    """Which devices of the nodes are those that figures are of."""
+
+    def __init__(self, kinds: Mapping[str, Record], nodes: Sequence[Node]) -> None:
+        self.kinds = kinds
+        self.places: list[Place] = [(node, device) for node in nodes for device in node.record["devices"]]
+        self._found: dict[str, list[Place]] = {}
+
+    def of(self, figure: Figure) -> list[Place]:
+        """The devices that a figure holds for, on a node that has its host too."""
+        hosts = {node.id for node, _ in self._of(figure.host)} if figure.host else set()
+        return [place for place in self._of(figure.device) if not figure.host or place[0].id in hosts]
+
+    def _of(self, kind: str) -> list[Place]:
+        if kind not in self._found:
+            self._found[kind] = [(node, device) for node, device in self.places if _is(self.kinds[kind], device, node)]
+        return self._found[kind]
+
+    def called(self, figure: Figure) -> str:
+        return " beside ".join(str(self.kinds[name]["called"]) for name in (figure.device, figure.host) if name)
+
+
+def _is(wanted: Record, device: Record, node: Node) -> bool:
+    """Whether a device of a node is of the kind that `wanted` describes."""
+    if device["kind"] != wanted["kind"]:
+        return False
+    cpu = _processor(node)
+    names = [str(device["name"]), *([str(cpu.get("model", ""))] if device["kind"] == "cpu" else [])]
+    least, most = wanted.get("memory_bytes", (-1, math.inf))
+    has = {*cpu.get("simd", []), *cpu.get("matrix", [])}
+    sockets = _sockets(node)
+    return (
+        least <= float(device.get("memory_bytes") or -1) <= most
+        and wanted.get("family") in (None, str(cpu.get("family", "")))
+        and wanted.get("sockets") in (None, sockets)
+        and wanted.get("cores") in (None, int(cpu.get("usable_cores") or 0) / sockets)
+        and has >= set(wanted.get("has", []))
+        and not has & set(wanted.get("lacks", []))
+        and any(re.search(wanted.get("name", ""), short_processor(name), re.IGNORECASE) for name in names)
+    )
+
+
+def _processor(node: Node) -> Record:
+    told = node.record["hardware"].get("cpu") or {}
+    return told if isinstance(told, Mapping) else {"model": told}
+
+
+def _sockets(node: Node) -> int:
+    return int(_processor(node).get("sockets") or 1)
+
+
+class _Compared:
+    """One pair's figures, and the largest measured cell of each device."""
+
+    def __init__(self, pair: Pair, machines: _Machines, evidence: QuantityCache) -> None:
+        self.pair, self.machines, self.evidence = pair, machines, evidence
+        self.lacking = ""
+        self.best = Estimates.empty()
+        if any(machines.of(figure) for figure in pair.figures):
+            try:
+                self.best = _largest(select(evidence.cells(pair.quantity), pair.scope))
+            except MissingSourceError as missing:
+                self.lacking = missing.what
+        known = self.best.frame[["node", "device"]].itertuples(index=False, name=None) if len(self.best) else ()
+        self.at = {place: row for row, place in enumerate(known)}
+
+    def figures(self) -> list[dict[str, Any]]:
+        return [self._figure(figure) for figure in self.pair.figures]
+
+    def _figure(self, figure: Figure) -> dict[str, Any]:
+        places = self.machines.of(figure)
+        cells = [self._cell(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
+        waits = self._waits(places) if places else self.machines.called(figure)
+        return {
+            "device": figure.device,
+            "called": str(self.machines.kinds[figure.device]["called"]),
+            "entries": list(figure.entries),
+            "value": figure.value,
+            "low": figure.low,
+            "high": figure.high,
+            "status": "verified" if figure.verified else UNVERIFIED,
+            "worked_out": figure.worked_out,
+            "waits": "" if cells else waits,
+            **(_published(figure, self.evidence.data) if cells else {}),
+            "cells": cells,
+        }
+
+    def _waits(self, places: Sequence[Place]) -> str:
+        """What is still to be measured on the devices that a figure is of."""
+        nodes = list(dict.fromkeys(node.id for node, _ in places))
+        where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else count(len(nodes), "node")
+        return self.lacking or f"{several(list(self.pair.quantity.experiments))} on {where}"
+
+    def _cell(self, figure: Figure, at: Place) -> dict[str, Any]:
+        node, device = at
+        row, pair = self.at[node.id, device["id"]], self.pair
+        by = {"divide": 1 / _sockets(node), "multiply": float(_sockets(node))}.get(pair.sockets, 1.0) * pair.scale
+        values = {
+            name: None if value is None else value * by
+            for name, value in zip(("estimate", "low", "high"), value_of(self.best, row), strict=True)
+        }
+        held: dict[str, Any] = {
+            name: self.best.frame[name].iat[row] for name in ("n_rounds", "n_samples", "source_rows")
+        }
+        deviation = {name: _share(value, figure.value) for name, value in values.items()}
+        outcome, why = _outcome(pair, figure, deviation["estimate"], at, self.evidence)
+        return {
+            "node": node.id,
+            "device": device["id"],
+            "name": str(device["name"]),
+            "label": cell_labels(self.best, row),
+            **values,
+            "n_rounds": int(held["n_rounds"]),
+            "n_samples": int(held["n_samples"]),
+            "behind": spans(self.evidence.rows(pair.quantity, held["source_rows"], node.id)),
+            "deviation": deviation,
+            "outcome": outcome,
+            "explained": why,
+        }
+
+
+def _largest(cells: Estimates) -> Estimates:
+    """Of each device the cell with the largest estimate, with all its labels."""
+    known = cells.frame[cells.frame["estimate"].astype(float).notna()] if len(cells) else cells.frame
+    if not len(known):
+        return Estimates.empty()
+    order = known.assign(size=known["estimate"].astype(float)).sort_values("size", ascending=False, kind="stable")
+    return cells.at(sorted(order.drop_duplicates(["node", "device"]).index))
+
+
+def _published(figure: Figure, data: Dataset) -> dict[str, Any]:
+    """What a figure is, and its sources."""
+    held = [data.reference[name] for name in figure.entries]
+    told = [f"{entry['subject']}, {within(entry['what'])}" for entry in held]
+    return {"what": "; over ".join(told), "sources": [source(dict(entry)) for entry in held]}
+
+
+def _share(value: float | None, published: float | None) -> float | None:
+    return None if value is None or not published else value / published - 1
+
+
+def _outcome(
+    pair: Pair, figure: Figure, deviation: float | None, at: Place, evidence: QuantityCache
+) -> tuple[str, str]:
+    """What the deviation comes to, and the explanation that holds for it."""
+    least, most = _share(figure.low, figure.value), _share(figure.high, figure.value)
+    if not figure.verified or deviation is None or least is None or most is None:
+        return UNVERIFIED, ""
+    if abs(deviation) <= TOLERATED or least <= deviation <= most:
+        return AGREES, ""
+    for one in pair.explained:
+        least, most = one["between"]
+        if least <= deviation <= most and _shown(one["shown_by"], at, evidence):
+            return EXPLAINED, f"{one['says']} Shown by {one['shown_by']}."
+    return TO_EXPLAIN, ""
+
+
+def _shown(name: str, at: Place, evidence: QuantityCache) -> bool:
+    """Whether a quantity has cells on a device."""
+    try:
+        cells = evidence.cells(quantities()[name])
+    except MissingSourceError:
+        return False
+    return len(cells) > 0 and bool(((cells.frame["node"] == at[0].id) & (cells.frame["device"] == at[1]["id"])).any())
+
+
+def sentence(pairs: Sequence[Record]) -> str:
+    """What the comparison came to: how many figures have a measured counterpart, and how they compare."""
+    figures = [figure for pair in pairs for figure in pair["figures"]]
+    outcomes = [cell["outcome"] for figure in figures for cell in figure["cells"]]
+    waiting = sum(bool(figure["waits"]) for figure in figures)
+    told = []
+    if outcomes:
+        of_each = [f"{n} {_TOLD[outcome]}" for outcome in OUTCOMES if (n := outcomes.count(outcome))]
+        told.append(f"{count(len(outcomes), 'measured value')} beside a published one: {several(of_each)}.")
+    if waiting:
+        told.append(f"{count(waiting, 'figure')} {'waits' if waiting == 1 else 'wait'} for a machine to be measured.")
+    return " ".join(told)

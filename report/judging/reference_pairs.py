@@ -1,0 +1,184 @@
+"""Declared pairs of a measured quantity and the published figures that speak of it: read and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
+from report import PACKAGE
+from report.formatting import exactly
+from report.quantities import Quantity, quantities
+
+DECLARED = PACKAGE / "triangulation.yaml"
+SCHEMA = json.loads((PACKAGE / "schemas" / "triangulation.schema.json").read_text(encoding="utf-8"))
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A published figure of one kind of device, beside a host where the node needs one.
+
+    entries: ids of the reference. value, low, high: in the unit of `Pair.unit`; None where no figure is known.
+    worked_out: how it follows from the entries, where it is not one of them as it stands.
+    """
+
+    device: str
+    host: str
+    entries: tuple[str, ...]
+    value: float | None
+    low: float | None
+    high: float | None
+    verified: bool
+    worked_out: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A quantity, the cells of it that published figures speak of, and those figures."""
+
+    id: str
+    title: str
+    quantity: Quantity
+    scope: Mapping[str, Any]
+    scale: float
+    scale_why: str
+    sockets: str
+    unit: str
+    figures: tuple[Figure, ...]
+    differs: str
+    explained: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Triangulation:
+    """The pairs, and how to know the devices that their figures are of."""
+
+    devices: Mapping[str, Record]
+    pairs: tuple[Pair, ...]
+
+
+def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangulation:
+    """The declared pairs; raises StudyError with file and line for what is unknown or does not fit."""
+    raw = read_yaml(path, SCHEMA)
+    for name, device in raw["devices"].items():
+        try:
+            re.compile(device.get("name", ""))
+        except re.error as fault:
+            where = place(path, "devices", name, "name")
+            raise StudyError(f"{where}: devices.{name}: not a regular expression ({fault})") from None
+    ids = [pair["id"] for pair in raw["pairs"]]
+    for number, name in enumerate(ids):
+        if name in ids[:number]:
+            raise StudyError(f"{place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
+    pairs = [_Declared(path, number, one, raw["devices"], reference).pair() for number, one in enumerate(raw["pairs"])]
+    return Triangulation(raw["devices"], tuple(pairs))
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """One pair as it stands in the file, number `at` in it, and what it may name."""
+
+    path: Path
+    at: int
+    raw: Record
+    devices: Mapping[str, Record]
+    reference: Mapping[str, Record]
+
+    def pair(self) -> Pair:
+        raw, scale = self.raw, self.raw.get("scale", {})
+        self._known(raw["quantity"], quantities(), "quantity", "quantity")
+        quantity = quantities()[raw["quantity"]]
+        for label in raw["scope"]:
+            self._known(label, quantity.labels, f"label of {quantity.name}", "scope", label)
+        for one in raw.get("explained", []):
+            self._known(one["shown_by"], quantities(), "quantity", "explained")
+        unit = str(scale.get("unit", quantity.unit))
+        return Pair(
+            id=raw["id"],
+            title=raw["title"],
+            quantity=quantity,
+            scope=raw["scope"],
+            scale=float(scale.get("by", 1.0)),
+            scale_why=str(scale.get("why", "")),
+            sockets=str(raw.get("sockets", "")),
+            unit=unit,
+            figures=tuple(
+                figure for number, given in enumerate(raw["figures"]) for figure in self._figures(given, unit, number)
+            ),
+            differs=raw["differs"],
+            explained=tuple(raw.get("explained", [])),
+        )
+
+    def _figures(self, given: str | Record, unit: str, number: int) -> list[Figure]:
+        """The figure that is given, or those of all devices that a pattern stands for."""
+        steps = ("figures", number)
+        if not isinstance(given, str):
+            return [self._figure(given, unit, steps)]
+        kind = self.raw["scope"]["device"]
+        own = {name: given.replace("*", name) for name, device in self.devices.items() if device["kind"] == kind}
+        found = [{"device": name, "entry": entry} for name, entry in own.items() if entry in self.reference]
+        if not found:
+            raise self._fault(f"no device of this kind has an entry {given!r} in the reference", *steps)
+        return [self._figure(one, unit, steps) for one in found]
+
+    def _figure(self, given: Record, unit: str, steps: tuple[str | int, ...]) -> Figure:
+        host, below = str(given.get("host", "")), given.get("over")
+        for device in filter(None, (given["device"], host)):
+            self._known(device, self.devices, "device", *steps)
+        sides = [given, below] if below else [given]
+        for side in sides:
+            self._known(side["entry"], self.reference, "reference entry", *steps)
+        entries = [self.reference[side["entry"]] for side in sides]
+        units = list(dict.fromkeys(str(entry["unit"]) for entry in entries))
+        told = (
+            "1" if below and len(units) == 1 else "/".join([*units, *([self.raw["per"]] if "per" in self.raw else [])])
+        )
+        if told != unit:
+            raise self._fault(f"{given['entry']} is in {told}, what is measured in {unit}", *steps)
+        counts = [float(side.get("count", 1)) for side in sides]
+        value, low, high = _worth(entries, counts)
+        return Figure(
+            device=given["device"],
+            host=host,
+            entries=tuple(side["entry"] for side in sides),
+            value=value,
+            low=low,
+            high=high,
+            verified=value is not None and all(entry["status"] == "verified" for entry in entries),
+            worked_out=_worked_out(entries, counts) if value is not None and given.keys() & {"over", "count"} else "",
+        )
+
+    def _known(self, word: str, allowed: Iterable[str], kind: str, *steps: str | int) -> None:
+        if word not in allowed:
+            raise self._fault(f"there is no {kind} {word!r}.{did_you_mean(word, list(allowed))}", *steps)
+
+    def _fault(self, what: str, *steps: str | int) -> StudyError:
+        return StudyError(f"{place(self.path, 'pairs', self.at, *steps)}: {self.raw['id']}: {what}")
+
+
+def _worth(entries: Sequence[Record], counts: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Value, low and high of an entry over its count, or of that over a second one, ends crosswise; None if unknown."""
+    if any(entry.get("value") is None for entry in entries):
+        return None, None, None
+
+    def end(name: str, other: str) -> float:
+        each = [
+            float(one.get(key, one["value"])) / n for one, n, key in zip(entries, counts, (name, other), strict=False)
+        ]
+        return each[0] / each[1] if len(each) > 1 else each[0]
+
+    return end("value", "value"), end("low", "high"), end("high", "low")
+
+
+def _worked_out(entries: Sequence[Record], counts: Sequence[float]) -> str:
+    """'756,960 / 8 over 25,204.5 / 2'."""
+    pairs = zip((exactly(float(entry["value"])) for entry in entries), counts, strict=True)
+    return " over ".join(value if n == 1 else f"{value} / {exactly(n)}" for value, n in pairs)

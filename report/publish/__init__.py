@@ -1,0 +1,7 @@
+"""The study for programs: claim reviews (schema.org), tables of verdicts (Parquet), data packages (Frictionless)."""
+
+from report.publish.claimreview import as_script, claim_reviews
+from report.publish.datapackage import write_datapackage, write_published
+from report.publish.tables import write_tables
+
+__all__ = ["as_script", "claim_reviews", "write_datapackage", "write_published", "write_tables"]

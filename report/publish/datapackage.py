@@ -1,0 +1,188 @@
+"""The data as Frictionless Data Packages: which files there are, and what stands in their columns.
+
+Source: Data Package 2.0, https://datapackage.org/standard/data-package/ (and data-resource/, table-schema/).
+The property `unit` of a field is ours; the standard has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from contract.errors import StudyError
+from contract.files import write_json
+from contract.node import read_node, record_path
+from contract.tables import SAMPLES, dictionary
+from report.data.summary import SERIES
+from report.publish.study import NAME, study
+
+PROFILE = "https://datapackage.org/profiles/2.0"
+_KEYS = {"samples": ["node", *(SAMPLES.unique or [])], "summary": SERIES}
+_TITLES = {
+    "samples": "Samples: one row per timed value",
+    "summary": "Summary: one row per point and metric, with intervals",
+    "dictionary": "Data dictionary of both tables",
+    "nodes": "Machines: what each is, what ran on it, from which commit",
+    "refused": "Files that were left out, and why",
+}
+_MEDIA = {
+    ".csv": ("csv", "text/csv"),
+    ".json": ("json", "application/json"),
+    ".parquet": ("parquet", "application/vnd.apache.parquet"),
+}
+_WORDS = {"number": "number", "whole number": "integer", "text": "string"}
+_PACKAGE, _SCHEMA = "datapackage.json", "samples.schema.json"
+
+
+def write_datapackage(folder: Path) -> Path:
+    """Describe a folder that `gather` wrote in its datapackage.json; give that path.
+
+    Every file with its size and hash, every table with its columns. Raises StudyError
+    if the folder does not hold the dictionary and a table; OSError if it cannot be written.
+    """
+    described = pd.read_csv(_there(folder / "dictionary.csv"), keep_default_na=False)
+    schemas = {
+        name: _schema(parquet.read_schema(_there(folder / f"{name}.parquet")), described, name)
+        for name in ("samples", "summary")
+    }
+    schemas["dictionary"] = {"fields": [_field(name, "string") for name in described.columns]}
+    resources = []
+    for stem, title in _TITLES.items():
+        for path in sorted(folder.glob(f"{stem}.*")):
+            if path.suffix in _MEDIA:
+                resources.append(_resource(path, title, schemas.get(stem)))
+    return _write(folder, f"{NAME}-tables", "The samples of all nodes and their summary", resources)
+
+
+def write_published(folder: Path) -> Path:
+    """Describe the published nodes under `folder`/nodes in `folder`/datapackage.json; give that path.
+
+    A node's rounds are parts of one table, listed by name; their columns stand once, in
+    samples.schema.json. Raises StudyError for an unreadable node record, OSError.
+    """
+    columns = dictionary()
+    names = [str(name) for name in columns["column"]]
+    rows = {str(row["column"]): row for row in columns.to_dict("records")}
+    write_json(
+        folder / _SCHEMA,
+        {
+            "$schema": f"{PROFILE}/tableschema.json",
+            "fields": [_field(name, _WORDS[str(rows[name]["type"])], rows[name]) for name in names],
+            "primaryKey": _KEYS["samples"],
+        },
+    )
+    resources: list[dict[str, Any]] = []
+    for record in sorted(record_path(place) for place in (folder / "nodes").glob("*")):
+        if not record.is_file():
+            continue
+        read_node(record)
+        node = record.parent.name
+        rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("[!.]*.parquet"))
+        about = {
+            "name": f"{node}-record",
+            "title": f"{node}: the machine",
+            "path": f"nodes/{node}/{record.name}",
+        }
+        resources.append({**about, **_media(".json")})
+        if rounds:
+            table = {"name": node, "title": f"{node}: samples of all rounds", "type": "table", "path": rounds}
+            resources.append({**table, **_media(".parquet"), "schema": _SCHEMA})
+    return _write(folder, f"{NAME}-nodes", "Published nodes: the samples of every round", resources)
+
+
+def _write(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:
+    if not resources:
+        raise StudyError(f"{folder}: nothing to describe: no node has been published here")
+    about = study()
+    package = {
+        "$schema": f"{PROFILE}/datapackage.json",
+        "name": name,
+        "title": f"{about.title}. {title}",
+        "version": about.version,
+        "licenses": [{"name": about.licence, "path": f"https://spdx.org/licenses/{about.licence}.html"}],
+        "contributors": [{"title": about.authors}],
+        "keywords": list(about.keywords),
+        "resources": list(resources),
+    }
+    path = folder / _PACKAGE
+    write_json(path, package)
+    return path
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
+    return path
+
+
+def _resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        # CSV and Parquet of a table are two resources: their names must differ.
+        "name": f"{path.stem}-{path.suffix[1:]}",
+        "title": title,
+        "path": path.name,
+        **({"type": "table"} if schema else {}),
+        **_media(path.suffix),
+        "bytes": path.stat().st_size,
+        "hash": f"sha256:{digest}",
+        **({"schema": schema} if schema else {}),
+    }
+
+
+def _media(suffix: str) -> dict[str, str]:
+    name, media = _MEDIA[suffix]
+    return {"format": name, "mediatype": media, **({} if suffix == ".parquet" else {"encoding": "utf-8"})}
+
+
+def _schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
+    """Table schema: types as Parquet has them; meanings and units from the dictionary.
+
+    A column of the summary that the dictionary tells nothing of is the samples' column of that name.
+    """
+    told: dict[str, Mapping[str, Any]] = {}
+    for name in ("samples", table):
+        for row in described[described["table"] == name].to_dict("records"):
+            earlier = told.get(str(row["column"]), {})
+            told[str(row["column"])] = {str(key): value for key, value in {**earlier, **_said(row)}.items()}
+    required = {name for name, one in SAMPLES.columns.items() if not one.nullable} if table == "samples" else set()
+    return {
+        "fields": [
+            _field(name, _kind(columns.field(name).type), told[name], name in required) for name in columns.names
+        ],
+        "primaryKey": _KEYS[table],
+    }
+
+
+def _said(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): value for key, value in row.items() if value != ""}
+
+
+def _kind(kind: arrow.DataType) -> str:
+    if arrow.types.is_integer(kind):
+        return "integer"
+    return "number" if arrow.types.is_floating(kind) else "string"
+
+
+def _field(name: str, kind: str, told: Mapping[Any, Any] | None = None, required: bool | None = None) -> dict[str, Any]:
+    told = told or {}
+    if required is None:
+        required = told.get("may_be_empty") in (False, "False")
+    field: dict[str, Any] = {"name": name, "type": kind}
+    if told.get("meaning"):
+        field["description"] = str(told["meaning"])
+    if told.get("unit"):
+        field["unit"] = str(told["unit"])
+    if kind == "string":
+        # An empty text says that none applies; it is not a gap.
+        field["missingValues"] = []
+    elif required:
+        field["constraints"] = {"required": True}
+    return field

@@ -1,0 +1,35 @@
+"""What the study calls itself: title, version, licence and authors, as CITATION.cff has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import StudyError
+from contract.files import read_yaml
+from report import ROOT
+
+CITATION = ROOT / "CITATION.cff"
+NAME = "does-ai-need-a-gpu"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The study as it wants to be named. authors: one entity for all; licence: its SPDX identifier."""
+
+    title: str
+    version: str
+    licence: str
+    authors: str
+    keywords: tuple[str, ...]
+
+
+def study(citation: Path = CITATION) -> Study:
+    """Read the citation file. Raises StudyError if it is missing or lacks one of these."""
+    told = read_yaml(citation)
+    try:
+        return Study(
+            told["title"], told["version"], told["license"], told["authors"][0]["name"], tuple(told["keywords"])
+        )
+    except (KeyError, IndexError, TypeError) as lacking:
+        raise StudyError(f"{citation}: lacks {lacking}: see citation-file-format.github.io") from None

@@ -1,0 +1,128 @@
+"""Verdicts as typed tables: one row a claim, and one row per compared cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from contract.files import atomic
+from report import statistics
+
+_TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
+_TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
+
+# Column: type, whether it may be empty, meaning. The meaning goes into the file beside the column.
+CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
+    "id": (_TEXT, False, "The claim"),
+    "article": (_TEXT, False, "The article that makes it"),
+    "article_title": (_TEXT, False, "That article's title"),
+    "section": (_TEXT, False, "Where in the article"),
+    "says": (_TEXT, False, "What the article says, in our words"),
+    "kind": (_TEXT, False, "How it is to be decided: measured, derived, documented, judgement"),
+    "verdict": (_TEXT, False, "supported, challenged, depends, undecided, awaiting …, not testable"),
+    "reason": (_TEXT, False, "Why, in words"),
+    "boundary": (_TEXT, True, "Verdict depends: where it holds and where not"),
+    "rule": (_TEXT, False, "The rule or rules, in words"),
+    "quantity": (_TEXT, True, "The quantity of the first part that is decided; the next six columns are of that part"),
+    "unit": (_TEXT, True, "Unit of estimate, low, high and threshold; 1 for ratios and shares"),
+    "estimate": (_NUMBER, True, "Estimate of the cell that stands for all"),
+    "low": (_NUMBER, True, f"Lower end of its {100 * statistics.LEVEL:g}% interval"),
+    "high": (_NUMBER, True, f"Upper end of its {100 * statistics.LEVEL:g}% interval"),
+    "threshold": (_NUMBERS, True, "The threshold: one number, or both ends of a range"),
+    "threshold_why": (_TEXT, True, "Why that one"),
+    "cells": (_COUNT, False, "Cells that were compared, over all parts"),
+    "cells_supporting": (_COUNT, False, "Cells that support the claim"),
+    "cells_challenging": (_COUNT, False, "Cells that challenge it"),
+    "flips": (_TEXTS, False, "What would change the verdict"),
+    "see_also": (_TEXTS, False, "Claims worth seeing beside it"),
+    "sources": (_TEXTS, False, "Addresses of the published sources that it leans on"),
+    "evidence_tier": (_TEXT, False, "Weakest tier that the verdict rests on: measured, derived, documented, none"),
+    "version": (_COUNT, False, "Version of the rule"),
+}
+CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
+    "claim": (_TEXT, False, "The claim"),
+    "part": (_TEXT, False, "The claim's part; empty if it has one"),
+    "quantity": (_TEXT, False, "What was compared"),
+    "node": (_TEXT, True, "Machine; empty for published figures"),
+    "device": (_TEXT, True, "Device of that machine; empty if several or none"),
+    "label": (_TEXT, False, "The cell in words"),
+    "labels": (_TEXT, False, "The cell's other labels: a JSON object with sorted keys"),
+    "estimate": (_NUMBER, True, "Estimate, after the rule's own arithmetic (ratio, slope, crossing) and scale"),
+    "low": (_NUMBER, True, f"Lower end of its {100 * statistics.LEVEL:g}% interval"),
+    "high": (_NUMBER, True, f"Upper end of its {100 * statistics.LEVEL:g}% interval"),
+    "unit": (_TEXT, False, "Unit of estimate, low and high; 1 for ratios and shares"),
+    "n_rounds": (_COUNT, False, "Rounds behind it; 0 for published figures"),
+    "n_samples": (_COUNT, False, "Samples in those rounds"),
+    "behind": (_TEXT, True, "Rows of the summary behind it, by number from 0, as '3-5 9'"),
+    "outcome": (_TEXT, False, "supports, challenges or undecided"),
+}
+# What a cell of verdicts.json holds besides its labels.
+_HELD = frozenset(CELLS) - {"claim", "quantity", "unit", "labels"}
+
+
+def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
+    """Write both tables beside `out` (verdicts.json) as verdicts.parquet and verdict_cells.parquet; give their paths.
+
+    document: the verdicts. Raises OSError if the place cannot be written.
+    """
+    verdicts = document["verdicts"]
+    about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
+    claims, cells = out.with_suffix(".parquet"), out.with_name("verdict_cells.parquet")
+    _write(claims, CLAIMS, [_claim(one) for one in verdicts], about)
+    _write(cells, CELLS, [row for one in verdicts for row in _cells(one)], about)
+    return claims, cells
+
+
+def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
+    outcomes = [cell["outcome"] for cell in one["cells"]]
+    threshold = one["threshold"]
+    return {
+        **{name: one.get(name) for name in CLAIMS},
+        "threshold": [threshold] if isinstance(threshold, (int, float)) else threshold,
+        "cells": len(outcomes),
+        "cells_supporting": outcomes.count("supports"),
+        "cells_challenging": outcomes.count("challenges"),
+        "sources": [source["url"] for source in one["sources"]],
+    }
+
+
+def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    parts = {part["name"]: part for part in one["parts"]}
+    encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
+    for cell in one["cells"]:
+        part = parts[cell["part"]]
+        # A value that is no scalar is no label.
+        labels = {
+            name: value
+            for name, value in cell.items()
+            if name not in _HELD and not isinstance(value, (list, tuple, Mapping))
+        }
+        yield {
+            **{name: cell.get(name) for name in CELLS},
+            "claim": one["id"],
+            "quantity": part["quantity"],
+            "unit": part["unit"],
+            "labels": encoder.encode(labels),
+        }
+
+
+def _write(
+    path: Path,
+    columns: Mapping[str, tuple[arrow.DataType, bool, str]],
+    rows: Sequence[Mapping[str, Any]],
+    about: Mapping[str, Any],
+) -> None:
+    fields = [
+        arrow.field(name, kind, nullable=empty, metadata={"description": meaning})
+        for name, (kind, empty, meaning) in columns.items()
+    ]
+    schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
+    table = arrow.Table.from_pylist(list(rows), schema=schema)
+    table.validate(full=True)
+    with atomic(path) as temporary:
+        parquet.write_table(table, temporary, compression="zstd")
