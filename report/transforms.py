@@ -1,11 +1,11 @@
-"""What rules compare when it is not the cells themselves: ratios, slopes, crossings."""
+"""What rules compare when it is not the estimates themselves: ratios, slopes, crossings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,22 +15,22 @@ from contract.schema import did_you_mean
 from report import statistics
 from report.estimates import Estimates, exact, merged
 from report.formatting import exactly
+from report.model import Side
 
 # Labels that follow from the device and therefore cannot agree across devices.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
 # What a variable puts in order bears a name: a label that goes with it, and does not part a series.
 _NAMES = {"parameters": ["model"]}
 
-Settled = Literal["supports", "challenges", "undecided"] | None
 
 
 @dataclass(frozen=True)
 class ComparedEstimates:
-    """Cells to compare, their unit, and per cell an outcome that is settled without comparing."""
+    """Estimates to compare, their unit, and of each the side where that is settled without comparing."""
 
-    cells: Estimates
+    estimates: Estimates
     unit: str
-    preset: list[Settled]
+    settled: list[Side | None]
 
 
 def as_they_are(cells: Estimates, unit: str) -> ComparedEstimates:
@@ -101,7 +101,7 @@ def slopes(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
              "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
              "source_rows": merged(part["source_rows"][usable])}
         )  # fmt: skip
-    return as_they_are(_given(rows), "1")
+    return as_they_are(exact(rows), "1")
 
 
 def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
@@ -133,8 +133,8 @@ def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
         return as_they_are(cells, "1")
     _need(cells, along, "crossover")
     rows: list[dict[str, Any]] = []
-    preset: list[Settled] = []
-    compared = ratios(cells, options).cells
+    settled: list[Side | None] = []
+    compared = ratios(cells, options).estimates
     low_ends, high_ends = compared.ends(statistics.DECIDING)
     decided_by = Estimates(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
     for labels, part in _series(decided_by, along):
@@ -149,11 +149,11 @@ def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
             "source_rows": merged(part["source_rows"]),
         }
         if turn is None:
-            settled = len(decided) == len(sides)
+            surely = len(decided) == len(sides)
             first = options["of"] if (r > 1).all() else options["to"]
-            what = f"{first} is ahead at every {along} measured" if settled else "too close to tell at some values"
+            what = f"{first} is ahead at every {along} measured" if surely else "too close to tell at some values"
             rows.append({**row, "estimate": math.nan, "low": math.nan, "high": math.nan, "detail": what})
-            preset.append("challenges" if settled else "undecided")
+            settled.append(Side.CHALLENGES if surely else Side.UNDECIDED)
             continue
         a, b = decided[turn], decided[turn + 1]
         low, high = x[a], x[b]
@@ -162,8 +162,8 @@ def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
         rows.append(
             {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
         )
-        preset.append(None)
-    return ComparedEstimates(_given(rows), "1", preset)
+        settled.append(None)
+    return ComparedEstimates(exact(rows), "1", settled)
 
 
 def _between(x: Any, r: Any) -> float:
@@ -174,14 +174,3 @@ def _between(x: Any, r: Any) -> float:
     at = np.log(x[k : k + 2]) if x[k] > 0 else x[k : k + 2]
     value = at[0] + share * (at[1] - at[0])
     return float(np.exp(value) if x[k] > 0 else value)
-
-
-def _given(rows: list[dict[str, Any]]) -> Estimates:
-    """Cells whose intervals stand as computed."""
-    if not rows:
-        return Estimates.empty()
-    made = exact(rows)
-    known = pd.DataFrame(rows)
-    own = {name: known[name] for name in ("se", "df") if name in known}
-    counts = pd.DataFrame(rows)[["n_rounds", "n_samples"]]
-    return Estimates(made.frame.assign(n_rounds=counts["n_rounds"], n_samples=counts["n_samples"], **own), log=False)

@@ -13,6 +13,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
+from report.model import Threshold
 from report.quantities import quantities
 
 SCHEMA = json.loads((PACKAGE / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))
@@ -45,14 +46,36 @@ class Part:
     name: str
     quantity: str
     rule: str
-    threshold: float | list[float]
+    threshold: Threshold
     why: str
     scope: dict[str, Any] = field(default_factory=dict)
     scale: float = 1.0
     scale_why: str = ""
-    sensitivity: list[Any] = field(default_factory=list)
+    sensitivity: tuple[Threshold, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     awaits: dict[str, str] | None = None
+
+    @property
+    def entries(self) -> list[str]:
+        """Entries of the reference that the scope names."""
+        named = self.scope.get("entry", [])
+        return [str(name) for name in (named if isinstance(named, list) else [named])]
+
+    @property
+    def compare(self) -> str:
+        """How one estimate is compared: at_least, at_most or within."""
+        own = self.rule in ("at_least", "at_most", "within")
+        return self.rule if own else str(self.options.get("compare", "at_least"))
+
+    @property
+    def share(self) -> float:
+        """Share of the estimates that has to support the claim, where the rule asks for one."""
+        return float(self.options.get("share", 1.0))
+
+    @property
+    def thresholds(self) -> list[Threshold]:
+        """Those of the declared range in order, the one that decides among them."""
+        return sorted({*self.sensitivity, self.threshold})
 
 
 @dataclass(frozen=True)
@@ -134,8 +157,10 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
         for key, bounds in (("threshold", [part.threshold]), ("sensitivity", part.sensitivity)):
             for bound in bounds:
-                if isinstance(bound, list) and bound[0] > bound[1]:
-                    raise StudyError(f"{place(path, *within, key)}: {key}: the range {bound} ends before it begins")
+                if bound.high is not None and bound.low > bound.high:
+                    raise StudyError(
+                        f"{place(path, *within, key)}: {key}: the range {bound.json} ends before it begins"
+                    )
     names = [part.name for part in parts]
     twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
     if twice is not None:
@@ -168,12 +193,12 @@ def _part(raw: dict[str, Any]) -> Part:
         name=raw.get("name", ""),
         quantity=raw["quantity"],
         rule=raw["rule"],
-        threshold=raw["threshold"]["value"],
+        threshold=Threshold.of(raw["threshold"]["value"]),
         why=raw["threshold"]["why"],
         scope=raw.get("scope", {}),
         scale=float(scale["by"]),
         scale_why=scale["why"],
-        sensitivity=raw.get("sensitivity", []),
+        sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
         awaits=raw.get("awaits"),
     )
@@ -186,9 +211,8 @@ def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[st
     _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
     for number, part in enumerate(claim.parts):
         if part.quantity == "reference.value" and not part.awaits:
-            named = part.scope.get("entry", [])
             steps = ("all_of", number, "scope", "entry") if part.name else ("scope", "entry")
-            _all_known(claim, steps, named if isinstance(named, list) else [named], reference, "reference entry")
+            _all_known(claim, steps, part.entries, reference, "reference entry")
 
 
 def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str) -> None:

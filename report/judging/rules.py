@@ -1,7 +1,7 @@
 """Rules: the closed vocabulary by which a claim is decided, and nothing beyond it.
 
-A rule turns a quantity's cells into the cells that are compared (ratios, slopes,
-crossings), compares each cell's interval with the threshold, and draws one
+A rule turns a quantity's estimates into those that are compared (ratios, slopes,
+crossings), compares each one's interval with the threshold, and draws one
 outcome from all of them.
 """
 
@@ -10,205 +10,147 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from report import statistics
 from report.estimates import Estimates
-from report.formatting import YES_NO, exactly, side_name, threshold_text
-from report.judging.boundary import boundary
+from report.judging.boundary import Boundary, find_boundary
+from report.judging.claims import Part
+from report.model import Side, Threshold, Verdict
+from report.statistics import Floats
 from report.transforms import ComparedEstimates, as_they_are, crossings, ratios, slopes
-
-Outcome = Literal["supports", "challenges", "undecided"]
-Verdict = Literal["supported", "challenged", "depends", "undecided"]
-Threshold = float | Sequence[float]
-Floats = NDArray[np.float64]
 
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
 
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What a rule says of its cells.
+    """What a rule says of its estimates.
 
-    cells: those that were compared; outcomes: one each. decisive: position of
-    the cell that stands for all (see `_decisive`), None without cells.
+    estimates: those that were compared; sides: one each. representative: position of
+    the one that stands for all (see `_representative`), None without estimates.
     """
 
     outcome: Verdict
-    cells: Estimates
-    outcomes: list[Outcome]
+    estimates: Estimates
+    sides: list[Side]
     representative: int | None
-    boundary: str | None
+    boundary: Boundary | None
     unit: str
 
 
-def side(low: float, high: float, threshold: Threshold, how: str) -> Outcome:
-    """Where an interval lies: the whole of it on one side decides; an unknown one never does."""
-    (outcome,) = sides(np.array([low]), np.array([high]), threshold, how)
-    return outcome
+def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
+    """Where each interval lies: the whole of it on one side decides; an unknown one never does.
 
-
-def sides(low: Floats, high: Floats, threshold: Threshold, how: str) -> list[Outcome]:
-    """Where each interval lies, as `side` says of one. low, high: of shape (cells,)."""
-    if isinstance(threshold, (int, float)):
-        above, below = low >= threshold, high < threshold
-        if how == "at_most":
-            above, below = high <= threshold, low > threshold
+    low, high: of shape (estimates,).
+    """
+    if threshold.high is not None:
+        inside = (threshold.low <= low) & (high <= threshold.high)
+        outside = (high < threshold.low) | (low > threshold.high)
+    elif compare == "at_most":
+        inside, outside = high <= threshold.low, low > threshold.low
     else:
-        above, below = (threshold[0] <= low) & (high <= threshold[1]), (high < threshold[0]) | (low > threshold[1])
+        inside, outside = low >= threshold.low, high < threshold.low
     known = ~(np.isnan(low) | np.isnan(high))
-    found: list[Outcome] = np.select([known & above, known & below], ["supports", "challenges"], "undecided").tolist()
-    return found
+    places = np.select([known & inside, known & outside], [0, 1], 2)
+    return [list(Side)[place] for place in places.tolist()]
 
 
-def level(rule: str, cells: int) -> float:
-    """Level of the intervals by which a rule decides its cells.
+def level(rule: str, estimates: int) -> float:
+    """Level of the intervals by which a rule decides each estimate.
 
-    Where one of many cells is enough, each has a chance to be wrong: the chances of all are kept to that of one
+    Where one of many is enough, each has a chance to be wrong: the chances of all are kept to that of one
     (Bonferroni). Where all must agree, that is so without doing anything.
     """
-    many = max(1, cells) if rule in ("exists", "for_share_of") else 1
+    many = max(1, estimates) if rule in ("exists", "for_share_of") else 1
     return 1 - (1 - statistics.DECIDING) / many
 
 
-def direction(rule: str, options: Mapping[str, Any]) -> str:
-    """How single cells are compared under a rule: at_least, at_most or within."""
-    return rule if rule in ("at_least", "at_most", "within") else str(options.get("compare", "at_least"))
-
-
-def transform(rule: str, cells: Estimates, unit: str, options: Mapping[str, Any]) -> ComparedEstimates:
-    """The cells that a rule compares."""
-    if rule == "ratio":
-        return ratios(cells, options)
-    if rule == "trend":
-        return slopes(cells, options)
-    if rule == "crossover":
-        return crossings(cells, options)
-    return as_they_are(cells, unit)
+def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
+    """The estimates that a part's rule compares. Raises StudyError if its options do not fit them."""
+    transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
+    if part.rule in transforms:
+        return transforms[part.rule](estimates, part.options)
+    return as_they_are(estimates, unit)
 
 
 def decide(
-    rule: str,
-    cells: Estimates,
-    threshold: Threshold,
-    unit: str = "1",
-    options: Mapping[str, Any] | None = None,
-    node_labels: Mapping[str, str] | None = None,
+    part: Part, estimates: Estimates, unit: str = "1", node_labels: Mapping[str, str] | None = None
 ) -> RuleResult:
-    """Apply a rule to cells. Raises StudyError if its options do not fit the cells."""
-    options = options or {}
-    compared = transform(rule, cells, unit, options)
-    how = direction(rule, options)
-    outcomes = _outcomes(rule, compared, threshold, how)
-    share = float(options.get("share", 1.0))
-    outcome = combine(rule, outcomes, share)
-    representative = _decisive(rule, compared.cells, outcomes, outcome, threshold, how, share)
-    where = boundary(compared.cells, outcomes, node_labels or {}) if outcome == "depends" else None
-    if where is None and rule == "crossover" and representative is not None:
-        where = str(compared.cells.frame["detail"].iloc[representative]) or None
-    return RuleResult(outcome, compared.cells, outcomes, representative, where, compared.unit)
+    """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them."""
+    compared = transform(part, estimates, unit)
+    sides = _sides(part, compared)
+    outcome = outcome_of(part, sides)
+    where = None
+    if outcome is Verdict.DEPENDS:
+        where = find_boundary(compared.estimates, sides, node_labels or {})
+    representative = _representative(part, compared.estimates, sides, outcome)
+    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit)
 
 
-def outcome_of(
-    rule: str, cells: Estimates, threshold: Threshold, unit: str = "1", options: Mapping[str, Any] | None = None
-) -> Verdict | None:
-    """The outcome alone of what `decide` says; None if nothing can be compared."""
-    options = options or {}
-    outcomes = _outcomes(rule, transform(rule, cells, unit, options), threshold, direction(rule, options))
-    return combine(rule, outcomes, float(options.get("share", 1.0))) if outcomes else None
+def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
+    """The outcome of what `decide` says; None if nothing can be compared."""
+    sides = _sides(part, transform(part, estimates, unit))
+    return outcome_of(part, sides) if sides else None
 
 
-def _outcomes(rule: str, compared: ComparedEstimates, threshold: Threshold, how: str) -> list[Outcome]:
-    low, high = compared.cells.ends(level(rule, len(compared.cells)))
-    found = sides(low, high, threshold, how)
-    return [preset or outcome for preset, outcome in zip(compared.preset, found, strict=True)]
+def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
+    low, high = compared.estimates.ends(level(part.rule, len(compared.estimates)))
+    found = sides_of(low, high, part.threshold, part.compare)
+    return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
-def combine(rule: str, outcomes: Sequence[Outcome], share: float = 1.0) -> Verdict:
-    """One outcome from those of all cells, which it draws from their numbers alone: see `of_counts`."""
-    return of_counts(rule, len(outcomes), outcomes.count("supports"), outcomes.count("challenges"), share)
+def outcome_of(part: Part, sides: Sequence[Side]) -> Verdict:
+    """One outcome from the sides of all estimates, which it draws from their numbers alone."""
+    return of_counts(part.rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES), part.share)
 
 
-def of_counts(rule: str, n: int, pro: int, contra: int, share: float = 1.0) -> Verdict:
-    """One outcome of n cells, of which so many support and so many challenge.
+def of_counts(rule: str, n: int, supporting: int, challenging: int, share: float = 1.0) -> Verdict:
+    """One outcome of n estimates, of which so many support and so many challenge.
 
-    exists: one supporting cell is enough. for_share_of: so many of the cells must
+    exists: one that supports is enough. for_share_of: so many of them must
     support. Otherwise all must agree; a mixture depends.
     """
-    if n == 0 or pro + contra == 0:
-        return "undecided"
+    if n == 0 or supporting + challenging == 0:
+        return Verdict.UNDECIDED
     if rule == "exists":
-        return "supported" if pro else "challenged" if contra == n else "undecided"
+        if supporting:
+            return Verdict.SUPPORTED
+        return Verdict.CHALLENGED if challenging == n else Verdict.UNDECIDED
     if rule == "for_share_of":
         # The tolerance keeps 3 of 10 from missing a share of 0.3 by rounding.
-        if pro >= share * n - 1e-9:
-            return "supported"
-        return "challenged" if n - contra < share * n - 1e-9 else "undecided"
-    return "supported" if pro == n else "challenged" if contra == n else "depends"
+        if supporting >= share * n - 1e-9:
+            return Verdict.SUPPORTED
+        return Verdict.CHALLENGED if n - challenging < share * n - 1e-9 else Verdict.UNDECIDED
+    if supporting == n:
+        return Verdict.SUPPORTED
+    return Verdict.CHALLENGED if challenging == n else Verdict.DEPENDS
 
 
-def _decisive(
-    rule: str, cells: Estimates, outcomes: list[Outcome], outcome: Verdict, threshold: Threshold, how: str, share: float
-) -> int | None:
-    """The cell that stands for all.
+def _representative(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
+    """Position of the estimate that stands for all.
 
     exists: the most favourable. for_share_of: the one that the share just
     reaches. Otherwise the one nearest to the threshold: the weakest link.
     """
-    estimates = cells.frame["estimate"].astype(float).tolist()
-    known = [i for i, value in enumerate(estimates) if not math.isnan(value)]
+    values = estimates.numbers("estimate").tolist()
+    known = [at for at, value in enumerate(values) if not math.isnan(value)]
     if not known:
-        return 0 if estimates else None
-    favour = sorted(known, key=lambda i: estimates[i], reverse=how != "at_most")
-    if rule == "exists":
+        return 0 if values else None
+    favour = sorted(known, key=lambda at: values[at], reverse=part.compare != "at_most")
+    if part.rule == "exists":
         return favour[0]
-    if rule == "for_share_of":
-        return favour[max(0, min(len(favour), math.ceil(share * len(estimates) - 1e-9)) - 1)]
-    if outcome == "depends":
-        undecided = [i for i in known if outcomes[i] == "undecided"]
-        known = [i for i in known if outcomes[i] != "undecided"] or undecided
-    return min(known, key=lambda i: (distance(estimates[i], threshold), i))
+    if part.rule == "for_share_of":
+        return favour[max(0, min(len(favour), math.ceil(part.share * len(values) - 1e-9)) - 1)]
+    if outcome is Verdict.DEPENDS:
+        undecided = [at for at in known if sides[at] is Side.UNDECIDED]
+        known = [at for at in known if sides[at] is not Side.UNDECIDED] or undecided
+    return min(known, key=lambda at: (part.threshold.distance(values[at]), at))
 
 
-def distance(value: float, threshold: Threshold) -> float:
-    """How far a value is from a threshold, or the nearer end of a range: in logarithms where both are positive."""
-    ends = [threshold] if isinstance(threshold, (int, float)) else list(threshold)
-    if value > 0 and all(end > 0 for end in ends):
-        return min(abs(math.log(value / end)) for end in ends)
-    return min(abs(value - end) for end in ends)
-
-
-def signed(rule: str, threshold: Threshold, sensitivity: Sequence[Threshold]) -> bool:
+def may_be_negative(part: Part) -> bool:
     """Whether a threshold below zero makes sense: for exponents, and where such a one is declared. Times, counts, rates
     and ratios are never negative."""
-    ends = [end for one in (threshold, *sensitivity) for end in ([one] if isinstance(one, (int, float)) else one)]
-    return rule == "trend" or min(ends) < 0
-
-
-def describe(rule: str, threshold: Threshold, unit: str, options: Mapping[str, Any]) -> str:
-    """A rule and its threshold in plain words: 'supported if … is at most 1,000 MAC/cycle in every cell'."""
-    how = direction(rule, options)
-    words = {"at_least": "at least", "at_most": "at most", "within": "within"}[how]
-    if not isinstance(threshold, (int, float)) and threshold[0] == threshold[1]:
-        words = "exactly"
-    bound = threshold_text(threshold, unit)
-    if unit == YES_NO:
-        return f"supported if the answer is {bound}"
-    if rule == "ratio":
-        pair = f"{side_name(options['of'])} over {side_name(options['to'])}"
-        return f"supported if the ratio {pair} is {words} {threshold_text(threshold, '1')} in every cell"
-    if rule == "trend":
-        bound = threshold_text(threshold, "1")
-        return f"supported if it grows as {options['along']} to the power of {words} {bound} in every series"
-    if rule == "crossover":
-        bound = threshold_text(threshold, "1")
-        pair = f"{side_name(options['of'])} and {side_name(options['to'])}"
-        return f"supported if {pair} change places along {options['along']}, at a value of {words} {bound}"
-    if rule == "exists":
-        return f"supported if some cell is {words} {bound}"
-    if rule == "for_share_of":
-        return f"supported if at least {exactly(100 * float(options['share']))}% of the cells are {words} {bound}"
-    return f"supported if {words} {bound} in every cell"
+    return part.rule == "trend" or min(end for one in (part.threshold, *part.sensitivity) for end in one.ends) < 0

@@ -12,6 +12,7 @@ import gzip
 import json
 import math
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
+from report import PACKAGE
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.reference import REFERENCE, read_reference
@@ -47,11 +50,10 @@ def said(name: str, folder: Path) -> dict[str, Any]:
     """What the study says of a set of nodes: summary, verdicts, page (lines), figures (digests)."""
     data = folder / "data"
     gather(SETS[name], data, allow_synthetic=True)
-    document = judge(
-        read_dataset(data, read_reference(REFERENCE) if name == "published" else every_figure()),
-        folder / "verdicts.json",
-        allow_synthetic=True,
-    )
+    if name == "published":
+        judge(read_dataset(data, read_reference(REFERENCE)), folder / "verdicts.json")
+    else:
+        judge(read_dataset(data, every_figure()), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
@@ -74,6 +76,19 @@ def every_figure() -> dict[str, dict[str, Any]]:
         name: {**entry, "value": 1000.0 if entry.get("value") is None else entry["value"], "status": "verified"}
         for name, entry in known.items()
     }
+
+
+def every_claim(folder: Path) -> Path:
+    """The claims, none of which says that its source is still to be found."""
+    claims = folder / "claims"
+    claims.mkdir()
+    for path in (PACKAGE / "claims").glob("*.yaml"):
+        claim = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claim.pop("awaits", None)
+        (claims / path.name).write_text(yaml.safe_dump(claim, sort_keys=False), encoding="utf-8")
+    for name in ("contradictions.yaml", "triangulation.yaml"):
+        shutil.copyfile(PACKAGE / name, folder / name)
+    return claims
 
 
 def _summary(table: pd.DataFrame) -> dict[str, Any]:

@@ -1,0 +1,211 @@
+"""What judging a claim can come to: verdicts, the side of one estimate, thresholds, what is missing.
+
+No data libraries: what only reads verdicts starts at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.formatting import threshold_text
+
+
+class Verdict(StrEnum):
+    """On a claim, or on one part of it."""
+
+    SUPPORTED = "supported"
+    CHALLENGED = "challenged"
+    DEPENDS = "depends"
+    UNDECIDED = "undecided"
+    AWAITING_HARDWARE = "awaiting hardware"
+    AWAITING_EXPERIMENT = "awaiting experiment"
+    AWAITING_SOURCE = "awaiting source"
+    NOT_TESTABLE = "not testable"
+
+    @property
+    def decided(self) -> bool:
+        """Whether something was found: too close to call is none."""
+        return self in DECIDED
+
+    @property
+    def judged(self) -> bool:
+        """Whether a rule could be applied."""
+        return self in JUDGED
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something is missing."""
+        return self in AWAITING
+
+
+DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS)
+JUDGED = (*DECIDED, Verdict.UNDECIDED)
+# What takes longest to come stands for a claim that lacks several things.
+AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
+
+
+class Side(StrEnum):
+    """Where one estimate lies beside the threshold."""
+
+    SUPPORTS = "supports"
+    CHALLENGES = "challenges"
+    UNDECIDED = "undecided"
+
+
+class Tier(StrEnum):
+    """Kinds of evidence, the strongest first. The weakest that a verdict rests on is the one it bears."""
+
+    MEASURED = "measured"
+    DERIVED = "derived"
+    DOCUMENTED = "documented"
+    NONE = "none"
+
+    @classmethod
+    def weakest(cls, tiers: Sequence[str]) -> Tier:
+        """The weakest of several; none of none."""
+        return max(map(cls, tiers), key=list(cls).index, default=cls.NONE)
+
+
+def combined(outcomes: Sequence[str]) -> Verdict:
+    """The verdict on a claim from those on its parts.
+
+    What is awaited comes first. All alike: that. Otherwise it depends, if something is shown
+    to differ; parts that merely could not decide leave the whole undecided.
+    """
+    kinds = {Verdict(one) for one in outcomes}
+    awaited = [one for one in kinds if one.awaits]
+    if awaited:
+        return min(awaited, key=AWAITING.index)
+    if len(kinds) == 1:
+        return kinds.pop()
+    differ = Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= kinds
+    return Verdict.DEPENDS if differ else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, order=True)
+class Threshold:
+    """One number, or both ends of a range."""
+
+    low: float
+    high: float | None = None
+
+    @classmethod
+    def of(cls, value: float | Sequence[float]) -> Threshold:
+        """From JSON or YAML: a number, or a list of two."""
+        return cls(value) if isinstance(value, (int, float)) else cls(*value)
+
+    @property
+    def json(self) -> float | list[float]:
+        return self.low if self.high is None else [self.low, self.high]
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The number, or both ends."""
+        return (self.low,) if self.high is None else (self.low, self.high)
+
+    @property
+    def is_range(self) -> bool:
+        return self.high is not None
+
+    @property
+    def is_exact(self) -> bool:
+        """A range whose ends are equal is one number."""
+        return self.low == self.high
+
+    def distance(self, value: float) -> float:
+        """How far a value is from the number, or the nearer end: in logarithms where both are positive."""
+        if value > 0 and all(end > 0 for end in self.ends):
+            return min(abs(math.log(value / end)) for end in self.ends)
+        return min(abs(value - end) for end in self.ends)
+
+    def text(self, unit: str) -> str:
+        """In words, with its unit."""
+        return threshold_text(self.json, unit)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What an experiment came to on one kind of device; status: '' where it was not run."""
+
+    device: str
+    nodes: tuple[str, ...]
+    status: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a part waits for.
+
+    machine: which kind no node is. experiments: that it needs. failures: what they came to. label: of
+    the scope, which nothing was measured with: wanted and measured values in words. rule: which has
+    nothing to compare in so many estimates. source: the published figure, why: for what reason it is not there.
+    """
+
+    verdict: Verdict
+    experiments: tuple[str, ...] = ()
+    machine: str = ""
+    device: str = ""
+    failures: tuple[Failure, ...] = ()
+    label: str = ""
+    wanted: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    rule: str = ""
+    estimates: int = 0
+    source: str = ""
+    why: str = ""
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What is not empty."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", (), 0)}
+
+
+def number_of(parts: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, Any]:
+    """The part whose number a claim is told with, of parts as `verdicts.json` has them.
+
+    The first with a number that came out as the whole did, else the first with a number; {} if there are no parts.
+    """
+    known = [part for part in parts if part.get("estimate") is not None]
+    return next((part for part in known if part.get("outcome") == verdict), [*known, *parts, {}][0])
+
+
+def read_verdicts(path: Path) -> dict[str, Any]:
+    """Read `verdicts.json`. Raises StudyError if it is missing or something else."""
+    if not path.exists():
+        raise StudyError(f"{path}: no such file. `make study` writes it; --verdicts FILE names another")
+    document = read_json(path)
+    if not isinstance(document, dict) or "verdicts" not in document:
+        raise StudyError(f"{path}: holds no verdicts. Make it with: python -m report judge --data DIR --out {path}")
+    return document
+
+
+def tally(document: Mapping[str, Any]) -> str:
+    """A table of verdict counts by article, and which nodes they rest on."""
+    articles = list(dict.fromkeys(one["article"] for one in document["verdicts"]))
+    width = max(map(len, Verdict))
+    head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all"])
+
+    def line(name: str, given: Sequence[str]) -> str:
+        counts = [*(given.count(article) for article in articles), len(given)]
+        return name.ljust(width) + "".join(str(n).rjust(11) for n in counts)
+
+    return "\n".join(
+        [
+            head,
+            "-" * len(head),
+            *(line(name, [one["article"] for one in document["verdicts"] if one["verdict"] == name]) for name in Verdict),
+            "-" * len(head),
+            line("claims", [one["article"] for one in document["verdicts"]]),
+            "",
+            *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
+            *(f"left out: {one['file']}: {one['reason']}" for one in document["refused"]),
+        ]
+    )
