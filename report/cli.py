@@ -90,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--prices", type=Path, metavar="FILE", help="prices of your own, as data/reference/prices.yaml")
     ask.add_argument("--baseline", metavar="NAME", help="what GPUs are held against: core, socket, node or fleet")
     ask.add_argument("--dtype", metavar="NAME", help="another number format")
-    ask.add_argument("--gpu", metavar="NAME", help="foretell a GPU that no node has measured, by its datasheet")
     ask.add_argument("--json", type=Path, metavar="FILE", help="write the whole answer")
     ask.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
     ask.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
@@ -236,16 +235,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "explain":
         from report.commands.explain import explain, find, sources_of
         from report.data.reference import REFERENCE
-        from report.verdicts import read_verdicts
+        from report.model import read_verdicts
 
         document = read_verdicts(given.verdicts)
         claim = find(document, given.claim)
         sources = sources_of(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
         print(explain(document, given.claim, sources))
     else:
-        from report.verdicts import read_verdicts, summary
+        from report.model import read_verdicts, tally
 
-        print(summary(read_verdicts(given.verdicts)))
+        print(tally(read_verdicts(given.verdicts)))
     return 0
 
 

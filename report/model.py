@@ -50,6 +50,9 @@ JUDGED = (*DECIDED, Verdict.UNDECIDED)
 # What takes longest to come stands for a claim that lacks several things.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
+# Why nothing decides a judgement.
+OPINION = "An opinion or advice: no measurement decides it."
+
 
 class Side(StrEnum):
     """Where one estimate lies beside the threshold."""

@@ -14,13 +14,14 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.data.dataset import Dataset, MissingSourceError
 from report.formatting import count, several
+from report.judging import describe
 from report.judging.claims import Claim, Part
 from report.judging.client_evaluation import single_socket
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
-from report.judging.judge import refuse_synthetic
-from report.judging.judge import whole_verdict as whole
+from report.judging.judge import refuse_synthetic, whole_verdict
 from report.judging.overrides import SWAPS, Changes, check_dtype, swapped
+from report.model import OPINION
 from report.quantities import quantities
 
 
@@ -56,9 +57,9 @@ def what_if(
     refuse_synthetic(data, allow_synthetic)
     if "dtype" in changes.swaps:
         check_dtype(changes.swaps["dtype"], map(str, data.table["dtype"].unique()))
-    court = _Court(data, changes)
+    evaluator = Evaluator(data, changes)
     told = _published(published) if published else {}
-    uses = _recorded_uses(published) if published else court.uses
+    uses = _recorded_uses(published) if published else evaluator.uses
     rest_on = {claim.id: uses(claim) & set(changes.entries) for claim in claims} if changes.entries else {}
     after = {claim.id: claim for claim in changes.claims}
     notes = [f"{name}: moves nothing, for no claim rests on it" for name in changes.entries if not _held(name, rest_on)]
@@ -67,15 +68,15 @@ def what_if(
     records = []
     for claim in claims:
         now = after[claim.id]
-        swaps = _swapped(now, changes.swaps, court)
+        swaps = _swapped(now, changes.swaps, evaluator)
         notes += swaps.notes
         touched = bool(claim.id in changes.set_in or rest_on.get(claim.id) or swaps.parts != now.parts)
-        was = told.get(claim.id) or (court.before(claim) if touched or every else _NOT_JUDGED)
-        is_ = court.after(replace(now, parts=swaps.parts)) if touched else was
+        was = told.get(claim.id) or (evaluator.before(claim) if touched or every else _NOT_JUDGED)
+        is_ = evaluator.after(replace(now, parts=swaps.parts)) if touched else was
         if claim.id in changes.set_in:
             notes += [
                 f"{claim.id}: its threshold decides nothing yet: {reason}"
-                for reason in dict.fromkeys(_waiting(now, claim, court))
+                for reason in dict.fromkeys(_waiting(now, claim, evaluator))
             ]
         records.append(
             {
@@ -103,14 +104,14 @@ def _held(name: str, rest_on: Mapping[str, set[str]]) -> bool:
     return any(name in held for held in rest_on.values())
 
 
-def _waiting(now: Claim, claim: Claim, court: _Court) -> list[str]:
+def _waiting(now: Claim, claim: Claim, evaluator: Evaluator) -> list[str]:
     """Why the parts whose threshold was set are not judged."""
     pairs = zip(now.parts, claim.parts, strict=True)
-    weighed = [court.evaluate(part, now) for part, before in pairs if part.threshold != before.threshold]
-    return [one.reason for one in weighed if not one.judged]
+    found = [evaluator.evaluate(part, now) for part, before in pairs if part.threshold != before.threshold]
+    return [describe.missing(one.missing) for one in found if one.missing]
 
 
-class _Court:
+class Evaluator:
     """Weighs claims before and after the changes; quantities that no change touches are computed once."""
 
     def __init__(self, data: Dataset, changes: Changes) -> None:
@@ -122,10 +123,10 @@ class _Court:
         self.labels = {node.id: data.label(node.id) for node in data.nodes.nodes}
 
     def before(self, claim: Claim) -> Outcome:
-        return _outcome(claim, [evaluate(part, claim, self.old) for part in claim.parts])
+        return _outcome(claim, [evaluate(part, claim, self.old) for part in claim.parts], self.old.data)
 
     def after(self, claim: Claim) -> Outcome:
-        return _outcome(claim, [self.evaluate(part, claim) for part in claim.parts])
+        return _outcome(claim, [self.evaluate(part, claim) for part in claim.parts], self.new.data)
 
     def evaluate(self, part: Part, claim: Claim) -> PartResult:
         """A part with what was set."""
@@ -148,16 +149,15 @@ class _Court:
     def cells(self, part: Part) -> Any:
         """All cells of a part's quantity; None where a published figure is missing."""
         try:
-            return self.old.cells(quantities()[part.quantity])
+            return self.old.estimates(quantities()[part.quantity])
         except MissingSourceError:
             return None
 
 
-def _outcome(claim: Claim, weighed: Sequence[PartResult]) -> Outcome:
-    if claim.kind == "judgement":
-        return Outcome("not testable", "an opinion or advice: no measurement decides it")
-    verdict, reason = whole(weighed)
-    return Outcome(verdict, reason, {one.part.name: one.outcome for one in weighed})
+def _outcome(claim: Claim, found: Sequence[PartResult], data: Dataset) -> Outcome:
+    verdict = whole_verdict(claim, found)
+    reason = describe.whole_reason(found, verdict, data)[1] if found else OPINION
+    return Outcome(verdict, reason, {one.part.name: one.outcome for one in found})
 
 
 def _published(document: Mapping[str, Any]) -> dict[str, Outcome]:
@@ -180,14 +180,14 @@ class _Swapped:
     notes: list[str] = field(default_factory=list)
 
 
-def _swapped(claim: Claim, swaps: Mapping[str, str], court: _Court) -> _Swapped:
+def _swapped(claim: Claim, swaps: Mapping[str, str], evaluator: Evaluator) -> _Swapped:
     """The parts of a claim in which a label is swapped wherever its quantity was measured so."""
     found = _Swapped(claim.parts)
     for label, value in swaps.items():
         parts = []
         for part in found.parts:
-            other = swapped(part, label, value, court.single)
-            cells = court.cells(part) if other is not None else None
+            other = swapped(part, label, value, evaluator.single)
+            cells = evaluator.cells(part) if other is not None else None
             if other is None or cells is None or not len(select(cells, part.scope)):
                 parts.append(part)
             elif len(select(cells, other.scope)):
@@ -197,7 +197,7 @@ def _swapped(claim: Claim, swaps: Mapping[str, str], court: _Court) -> _Swapped:
                 found.notes.append(f"{claim.id}: not measured with {label} {value}: judged as it stands")
         found.parts = tuple(parts)
     if swaps.get("baseline") == "socket":
-        more = [name for node, name in court.labels.items() if node not in court.single]
+        more = [name for node, name in evaluator.labels.items() if node not in evaluator.single]
         if more:
             found.notes.append(
                 f"baseline socket: {several(more)} has more than one socket, or does not say how many, and no point "

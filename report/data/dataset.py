@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -64,15 +65,21 @@ class Dataset:
     def __post_init__(self, summarised: pd.DataFrame | None) -> None:
         self.table = coded(summarise(self.nodes.samples()) if summarised is None else summarised)
 
+    @contextmanager
+    def following(self) -> Iterator[Used]:
+        """Note what is asked meanwhile by itself, and with what was asked before."""
+        before, self.used = self.used, Used()
+        try:
+            yield self.used
+        finally:
+            before.add(self.used)
+            self.used = before
+
     def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What `make` makes of the evidence, the first time; later that again, with what it asked for noted again."""
         if key not in self._made:
-            before, self.used = self.used, Used()
-            try:
-                self._made[key] = make(), self.used
-            finally:
-                before.add(self.used)
-                self.used = before
+            with self.following() as used:
+                self._made[key] = make(), used
         made, used = self._made[key]
         self.used.add(used)
         return made

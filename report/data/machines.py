@@ -25,10 +25,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of machine: what the report calls it, and whether the machine of a node's record is one."""
+    """A kind of machine: what the report calls it, whether the machine of a node's record is one, and the kind of
+    device that is the point of it, if there is one."""
 
     called: str
     is_one: Callable[[Record], bool]
+    device: str = ""
 
 
 def _processor(record: Record) -> str:
@@ -43,7 +45,7 @@ def _server(record: Record) -> bool:
 KINDS = {
     "laptop": Kind("laptop", lambda record: bool(LAPTOP.search(_processor(record)))),
     "desktop": Kind("desktop with DDR5 memory", lambda record: bool(DESKTOP.search(_processor(record)))),
-    "server": Kind(f"server with {SERVER_CORES} cores beside a GPU", _server),
+    "server": Kind(f"server with {SERVER_CORES} cores beside a GPU", _server, "gpu"),
 }
 
 

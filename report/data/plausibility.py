@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from contract.errors import StudyError
 from contract.work import FLOP
+from report.data.gpu_specs import find, gpu_specs
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import number
 
@@ -204,13 +205,10 @@ def _per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
 
 def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> tuple[Numbers, Numbers, str, str]:
     """As `_cpu_limits`, from what the chip is rated for, or the quickest one where it is not known."""
-    # Imported here: it reads nodes itself.
-    from report.predicted.chips import chips, find
-
     rated, memory, name, of_memory = _figure(GPU), _figure(GPU_MEMORY), GPU, GPU_MEMORY
     called = next((one["name"] for one in record["devices"] if one["id"] == device), "")
     with suppress(StudyError):
-        chip = find(called, chips(_reference()))
+        chip = find(called, gpu_specs(_reference()))
         if (peak := chip.peak("bfloat16")) is not None:
             rated, name = peak, f"{chip.id}.bf16_flops"
         if "memory_bytes_per_s" in chip.figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def spans(numbers: Sequence[int]) -> str:
+def format_ranges(numbers: Sequence[int]) -> str:
     """Row numbers in short and in order: '3-5 9'."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -17,6 +17,6 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """The numbers that `spans` put in short."""
+    """The numbers that `format_ranges` put in short."""
     ends = [[int(end) for end in run.split("-")] for run in text.split()]
     return [number for run in ends for number in range(run[0], run[-1] + 1)]

@@ -13,34 +13,36 @@ from typing import Any
 import numpy as np
 
 from report.data.dataset import Dataset, MissingSourceError
+from report.judging import describe
 from report.judging.claims import Claim
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
 from report.judging.overrides import BASELINES, swapped
-from report.judging.reasons import in_words
-from report.judging.rules import RuleResult, direction, level
-from report.judging.threshold_sensitivity import SIDES
+from report.judging.rules import RuleResult, level, may_be_negative
+from report.model import Side
 from report.quantities import quantities
 
-# Cells of which there are more than this bear no names: they are counted.
+_FIELD = {"at_least": "at least", "at_most": "at most", "within": "within"}
+# Where there are more estimates than this they bear no names: they are counted.
 MOST_NAMED = 200
 
 
-def again(weighed: PartResult, claim: Claim, evidence: QuantityCache) -> dict[str, Any]:
+def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     """A part as it can be judged again: the record `rejudge` of a part in `verdicts.json`.
 
-    how: how one cell is compared. share: of the cells that must support it, where the rule asks for one. cells,
-    settled: see `_compared`. baselines: for each other baseline that was measured the same, and its `outcome` with
+    how: how one estimate is compared. share: of those that must support it, where the rule asks for one. before,
+    after: what stands around the threshold in its rule; negative: whether that may be below zero. cells, settled: see `_compared`. baselines: for each other baseline that was measured the same, and its `outcome` with
     the declared threshold.
     """
-    part = weighed.part
     return {
-        "how": direction(part.rule, part.options),
-        "share": float(part.options.get("share", 1.0)),
-        **_compared(weighed, evidence.data),
+        "how": found.part.compare,
+        "share": found.part.share,
+        **dict(zip(("before", "after"), describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare]), strict=True)),
+        "negative": may_be_negative(found.part),
+        **_compared(found, cache.data),
         "baselines": {
-            name: {"outcome": other.outcome, **_compared(other, evidence.data)}
-            for name, other in _baselines(weighed, claim, evidence)
+            name: {"outcome": other.outcome, **_compared(other, cache.data)}
+            for name, other in _baselines(found, claim, cache)
         },
     }
 
@@ -50,21 +52,21 @@ def single_socket(data: Dataset) -> list[str]:
     return [node.id for node in data.nodes.nodes if (node.record["hardware"].get("cpu") or {}).get("sockets") == 1]
 
 
-def _compared(weighed: PartResult, data: Dataset) -> dict[str, Any]:
-    """The compared cells of a part.
+def _compared(found: PartResult, data: Dataset) -> dict[str, Any]:
+    """The compared estimates of a part.
 
-    cells: the low and the high end of the interval that decides each, and the cell in words. settled: how many
+    cells: the low and the high end of the interval that decides each, and its labels in words. settled: how many
     others support, challenge and stay undecided whatever the threshold, for they have no interval.
     """
-    ruling = weighed.ruling
-    if ruling is None:
+    result = found.result
+    if result is None:
         return {"settled": [0, 0, 0], "cells": []}
-    low, high = ruling.cells.ends(level(weighed.part.rule, len(ruling.cells)))
+    low, high = result.estimates.ends(level(found.part.rule, len(result.estimates)))
     known = ~(np.isnan(low) | np.isnan(high))
-    settled = [one for one, is_known in zip(ruling.outcomes, known, strict=True) if not is_known]
-    rows = zip(low.tolist(), high.tolist(), _named(ruling, data), known, strict=True)
+    settled = [side for side, is_known in zip(result.sides, known, strict=True) if not is_known]
+    rows = zip(low.tolist(), high.tolist(), _named(result, data), known, strict=True)
     return {
-        "settled": [settled.count(side) for side in SIDES],
+        "settled": [settled.count(side) for side in Side],
         "cells": [[_end(one), _end(other), name] for one, other, name, is_known in rows if is_known],
     }
 
@@ -74,31 +76,33 @@ def _end(value: float) -> float | str:
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _named(ruling: RuleResult, data: Dataset) -> list[str]:
-    """Each compared cell in words, with its node where there are several; '' where nobody would read them."""
-    n = len(ruling.cells)
+def _named(result: RuleResult, data: Dataset) -> list[str]:
+    """Each compared estimate in words, with its node where there are several; '' where nobody would read them."""
+    n = len(result.estimates)
     if not 1 < n <= MOST_NAMED:
         return [""] * n
-    told = [
-        (labels.get("node"), in_words(labels, str(detail)))
-        for labels, detail in zip(ruling.cells.all_label_values(), ruling.cells.frame["detail"], strict=True)
+    labels = result.estimates.all_label_values()
+    words = [describe.labels(one, str(detail)) for one, (detail,) in zip(labels, result.estimates.rows("detail"), strict=True)]
+    nodes = [one.get("node") for one in labels]
+    many = len(set(nodes)) > 1
+    return [
+        "; ".join(filter(None, (data.label(str(node)) if node and many else "", text)))
+        for node, text in zip(nodes, words, strict=True)
     ]
-    many = len({node for node, _ in told}) > 1
-    return ["; ".join(filter(None, (data.label(str(node)) if node and many else "", text))) for node, text in told]
 
 
-def _baselines(weighed: PartResult, claim: Claim, evidence: QuantityCache) -> Iterator[tuple[str, PartResult]]:
-    """The part against each other baseline that it was measured against, as `whatif` swaps it."""
-    part, single = weighed.part, single_socket(evidence.data)
+def _baselines(found: PartResult, claim: Claim, cache: QuantityCache) -> Iterator[tuple[str, PartResult]]:
+    """The part against each other baseline that it was measured against, as `what-if` swaps it."""
+    part, single = found.part, single_socket(cache.data)
     others = {name: swapped(part, "baseline", name, single) for name in BASELINES}
     if not any(others.values()):
         return
     try:
-        cells = evidence.cells(quantities()[part.quantity])
+        estimates = cache.estimates(quantities()[part.quantity])
     except MissingSourceError:
         return
-    if not len(select(cells, part.scope)):
+    if not len(select(estimates, part.scope)):
         return
     for name, other in others.items():
-        if other is not None and other != part and len(select(cells, other.scope)):
-            yield name, evaluate(other, claim, evidence)
+        if other is not None and other != part and len(select(estimates, other.scope)):
+            yield name, evaluate(other, claim, cache)

@@ -116,9 +116,10 @@ def _check(
 
 def _rules(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, dict[str, Any]]]:
     """The rules of a claim, or of one part of it, in the shape that the verdicts have."""
-    keys = ("quantity", "scope", "rule", "threshold", "scale")
+    keys = ("quantity", "scope", "rule", "scale")
     judged = [one for one in known[claim].parts if part in ("", one.name)]
-    return [(claim, {key: getattr(one, key) for key in keys} | {"unit": ""}) for one in judged]
+    given = [{key: getattr(one, key) for key in keys} | {"threshold": one.threshold.json, "unit": ""} for one in judged]
+    return [(claim, one) for one in given]
 
 
 def _fault(path: Path, name: str, word: str, what: str) -> StudyError:

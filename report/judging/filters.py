@@ -80,7 +80,7 @@ def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset)
             return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
     machine = str(part.scope.get("baseline"))
     if machine in KINDS and not of_kind(data, machine):
-        return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine)
+        return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
         failures = [_failure(experiment, kind, data) for kind in there]

@@ -15,26 +15,24 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
-from report import PACKAGE
+from report import PACKAGE, ROOT
 from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
-from report.formatting import capital
+from report.judging import describe
 from report.judging.claims import ARTICLES, Claim, read_claims
-from report.judging.client_evaluation import again
+from report.judging.client_evaluation import client_evaluation
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterfactuals import of_claim
-from report.judging.evaluate import AWAITING, PartResult, QuantityCache, cell_records, evaluate, part_record
-from report.judging.reasons import combined, of_parts
+from report.judging.evaluate import PartResult, QuantityCache, evaluate
+from report.judging.records import cell_records, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
+from report.model import Tier, Verdict, combined, number_of
 from report.publish import write_tables
-from report.verdicts import VERDICTS, deciding
 
 CLAIMS = PACKAGE / "claims"
-# The weakest tier that a verdict rests on is the one it bears.
-_TIERS = ("measured", "derived", "documented")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "quantity", "estimate", "low", "high", "unit", "threshold",
     "boundary", "reason", "evidence_tier", "version",
@@ -63,7 +61,7 @@ def judge(
 ) -> dict[str, Any]:
     """Judge all claims on `data`, write `out` (JSON) and the tables beside it (CSV, Parquet), and return the document.
 
-    digest: of what the verdicts are made from (`report.judging.provenance`), to tell later whether they are still of that.
+    digest: of what the verdicts are made from (`provenance`), to know later whether they are still of that.
     Raises StudyError for a fault in a claim file, and for synthetic data unless
     `allow_synthetic`, which tests alone may set; OSError if the place cannot be written.
     """
@@ -72,9 +70,9 @@ def judge(
     declared = read_contradictions(claims.parent / "contradictions.yaml", wanted, data.reference)
     beside = claims.parent / "triangulation.yaml"
     pairs = read_triangulation(beside, data.reference) if beside.exists() else None
-    evidence = QuantityCache(data)
-    verdicts = [_verdict(claim, evidence) for claim in wanted]
-    _judgements(verdicts, wanted)
+    cache = QuantityCache(data)
+    verdicts = [_verdict(claim, cache) for claim in wanted]
+    _opinions(verdicts)
     document = {
         "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": _commit(),
@@ -83,11 +81,11 @@ def judge(
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
-        "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in VERDICTS},
+        "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in Verdict},
         "verdicts": verdicts,
         "contradictions": decide({one["id"]: one for one in verdicts}, declared),
-        "triangulation": compare(data, beside, evidence),
-        "references": listed(data.reference, uses(evidence, wanted, declared, pairs)),
+        "triangulation": compare(data, beside, cache),
+        "references": listed(data.reference, uses(cache, wanted, declared, pairs)),
     }
     write_json(out, document, in_lines="cells")
     _write_csv(out.with_suffix(".csv"), verdicts)
@@ -102,21 +100,21 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
         raise StudyError(f"{made_up}: its data are synthetic, which are for tests only. Remove it or measure the node")
 
 
-def _verdict(claim: Claim, evidence: QuantityCache) -> dict[str, Any]:
-    weighed = [evaluate(part, claim, evidence) for part in claim.parts]
-    verdict, reason = ("not testable", "") if claim.kind == "judgement" else whole_verdict(weighed)
+def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
+    found = [evaluate(part, claim, cache) for part in claim.parts]
+    verdict = whole_verdict(claim, found)
     parts = []
-    for place, one in enumerate(weighed):
+    for at, one in enumerate(found):
 
-        def whole(outcome: str, place: int = place) -> str:
-            outcomes = [outcome if i == place else other.outcome for i, other in enumerate(weighed)]
-            awaited = [name for name in outcomes if name.startswith("awaiting")]
-            return min(awaited, key=AWAITING.index) if awaited else combined(outcomes)
+        def whole(outcome: Verdict, at: int = at) -> Verdict:
+            """The claim's verdict if this part came out as given."""
+            return combined([outcome if place == at else other.outcome for place, other in enumerate(found)])
 
-        parts.append({**part_record(one, evidence, whole), "rejudge": again(one, claim, evidence)})
-    first = deciding(parts, verdict)
-    several = len(parts) > 1
-    tiers = [one.quantity.tier for one in weighed if one.ruling is not None and one.quantity is not None]
+        record = part_record(one, cache, whole)
+        parts.append({**record, "rejudge": client_evaluation(one, claim, cache)})
+    first = number_of(parts, verdict)
+    head, reason = describe.whole_reason(found, verdict, cache.data) if found else ("", "")
+    heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
     return {
         "id": claim.id,
         "article": claim.article,
@@ -126,61 +124,38 @@ def _verdict(claim: Claim, evidence: QuantityCache) -> dict[str, Any]:
         "kind": claim.kind,
         "verdict": verdict,
         "reason": reason,
-        "rule": "; ".join(f"{part['name']}: {part['rule_text']}" if several else part["rule_text"] for part in parts),
+        "reason_of_whole": head,
+        "rule": "; ".join(f"{head}{part['rule_text']}" for head, part in zip(heads, parts, strict=True)),
         **{name: first.get(name) for name in ("quantity", "unit", "estimate", "low", "high")},
         "threshold": first.get("threshold"),
         "threshold_why": first.get("threshold_why"),
-        "boundary": _boundary(verdict, weighed),
-        "cells": [cell for one in weighed for cell in cell_records(one, evidence)],
+        "boundary": describe.whole_boundary(found, verdict),
+        "cells": [cell for one in found for cell in cell_records(one, cache)],
         "parts": parts,
-        "flips": [f"{part['name']}: {flip}" if several else flip for part in parts for flip in part["flips"]],
+        "flips": [f"{head}{flip}" for head, part in zip(heads, parts, strict=True) for flip in part["flips"]],
         **of_claim(parts, verdict),
-        "evidence_tier": max(tiers, key=_TIERS.index) if tiers else "none",
+        "evidence_tier": Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
         "see_also": list(claim.see_also),
         "same_as": claim.same_as,
         "bears_on": list(claim.bears_on),
         "note": claim.note,
-        "sources": _sources(claim, evidence.data),
+        "sources": _sources(claim, cache.data),
         "version": claim.version,
         "changes": list(claim.changes),
     }
 
 
-def whole_verdict(weighed: Sequence[PartResult]) -> tuple[str, str]:
-    """The verdict on a claim and its reason, from those on its parts."""
-    if len(weighed) == 1:
-        return weighed[0].outcome, weighed[0].reason
-    outcomes = {one.part.name: one.outcome for one in weighed}
-    said = [f"{capital(one.part.name)} ({one.outcome}): {one.reason}" for one in weighed if one.judged]
-    waiting = [one for one in weighed if not one.judged]
-    if waiting:
-        verdict = min((one.outcome for one in waiting), key=AWAITING.index)
-        texts = list(dict.fromkeys(one.reason for one in sorted(waiting, key=lambda one: one.outcome != verdict)))
-        return verdict, ". ".join(["; ".join(texts), *(["Judged already", " ".join(said)] if said else [])])
-    verdict = combined(list(outcomes.values()))
-    head = [] if len(set(outcomes.values())) == 1 else [f"Its parts differ. {capital(of_parts(outcomes))}."]
-    return verdict, " ".join([*head, *said])
+def whole_verdict(claim: Claim, found: Sequence[PartResult]) -> Verdict:
+    """The verdict on a claim from those on its parts; a judgement has none."""
+    return combined([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
 
 
-def _boundary(verdict: str, weighed: Sequence[PartResult]) -> str | None:
-    named = [(one.part.name, one.ruling.boundary) for one in weighed if one.ruling and one.ruling.boundary]
-    if len(weighed) == 1:
-        return named[0][1] if named else None
-    if verdict != "depends":
-        return None
-    whole = of_parts({one.part.name: one.outcome for one in weighed})
-    return "; ".join([whole, *(f"{name}: {text}" for name, text in named)])
-
-
-def _judgements(verdicts: Sequence[dict[str, Any]], claims: Sequence[Claim]) -> None:
+def _opinions(verdicts: Sequence[dict[str, Any]]) -> None:
     """Give judgements the verdicts of the claims that bear on them as their reason."""
     found = {one["id"]: one["verdict"] for one in verdicts}
-    for one, claim in zip(verdicts, claims, strict=True):
-        if claim.kind == "judgement":
-            bearing = ", ".join(f"{other} {found[other]}" for other in claim.bears_on)
-            one["reason"] = (
-                f"An opinion or advice: no measurement decides it. What bears on it: {bearing or 'nothing'}."
-            )
+    for one in verdicts:
+        if one["kind"] == "judgement":
+            one["reason"] = describe.opinion({other: found[other] for other in one["bears_on"]})
             one["rule"] = "not decided by a rule"
 
 
@@ -188,8 +163,8 @@ def _sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
     """The sources that a claim names, and those of its published figures, each once."""
     names = list(claim.sources)
     for part in claim.parts:
-        entry = part.scope.get("entry", []) if part.quantity == "reference.value" else []
-        names += [name for name in (entry if isinstance(entry, list) else [entry]) if name in data.reference]
+        entries = part.entries if part.quantity == "reference.value" else []
+        names += [name for name in entries if name in data.reference]
     listed = [source(dict(data.reference[name])) for name in dict.fromkeys(names)]
     return [one for place, one in enumerate(listed) if one not in listed[:place]]
 
@@ -240,6 +215,6 @@ def _commit() -> str:
 
 def _study_version() -> str:
     try:
-        return str(tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+        return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
     except OSError:
         return metadata.version("does-ai-need-a-gpu")

@@ -14,9 +14,10 @@ from typing import Any, TypeGuard
 from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.data.reference import read_entries
-from report.formatting import exactly, several, threshold_text
+from report.formatting import exactly, several
 from report.judging.claims import Claim, Part
-from report.judging.rules import Threshold, direction, signed
+from report.judging.rules import may_be_negative
+from report.model import Threshold
 from report.quantities import quantities
 
 BASELINES = ("core", "socket", "node", "fleet")
@@ -63,7 +64,7 @@ def changes(
         parts = (*claim.parts[:place], replace(part, threshold=value), *claim.parts[place + 1 :])
         for other in _alike(claim, changed):
             changed[other.id] = replace(other, parts=parts)
-        said.append(f"{_named(claim, part)}.threshold: {_told(part.threshold)} -> {_told(value)}")
+        said.append(f"{_named(claim, part)}.threshold: {part.threshold.text('1')} -> {value.text('1')}")
     figures = _from_file(file, reference) if file else {}
     figures |= dict(_price(text, reference) for text in prices)
     entries = {name: figure for name, figure in figures.items() if _differs(figure, reference[name])}
@@ -93,11 +94,9 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def _told(value: Threshold) -> str:
-    return threshold_text(value, "1")
 
 
-def _setting(text: str, claims: Mapping[str, Claim]) -> tuple[Claim, int, float | list[float]]:
+def _setting(text: str, claims: Mapping[str, Claim]) -> tuple[Claim, int, Threshold]:
     """The claim, the place of its part, and the threshold that one setting names. Raises StudyError."""
     left, equals, right = text.partition("=")
     names = left.strip().split(".")
@@ -130,31 +129,31 @@ def _place(text: str, claim: Claim, part: str) -> int:
     raise StudyError(f"--set {text!r}: {claim.id}: {asked} Parts: {', '.join(known)}")
 
 
-def _threshold(text: str, given: str, part: Part) -> float | list[float]:
+def _threshold(text: str, given: str, part: Part) -> Threshold:
     """A threshold of the kind that the part's rule compares with. Raises StudyError."""
     try:
         value = json.loads(given)
     except json.JSONDecodeError:
         value = None
-    ranged = direction(part.rule, part.options) == "within"
+    ranged = part.compare == "within"
     kind = f"the rule {part.rule}{' within' if ranged and part.rule != 'within' else ''} compares with"
     if not ranged:
         if not _number(value):
-            raise StudyError(f"--set {text!r}: {kind} a number, such as {_told(part.threshold)}, not {given!r}")
+            raise StudyError(f"--set {text!r}: {kind} a number, such as {part.threshold.text('1')}, not {given!r}")
         _not_below_zero(text, value, part)
-        return float(value)
+        return Threshold(float(value))
     if not isinstance(value, list) or len(value) != 2 or not all(map(_number, value)):
-        example = json.dumps(part.threshold)
+        example = json.dumps(part.threshold.json)
         raise StudyError(f"--set {text!r}: {kind} a range of two numbers, such as {example}, not {given!r}")
     _not_below_zero(text, value[0], part)
     if value[0] > value[1]:
         raise StudyError(f"--set {text!r}: the range {given} ends before it begins: write [{value[1]}, {value[0]}]")
-    return [float(end) for end in value]
+    return Threshold(*map(float, value))
 
 
 def _not_below_zero(text: str, value: float, part: Part) -> None:
-    if value < 0 and not signed(part.rule, part.threshold, part.sensitivity):
-        raise StudyError(f"--set {text!r}: {_told(value)} is below zero: what is counted here never is")
+    if value < 0 and not may_be_negative(part):
+        raise StudyError(f"--set {text!r}: {exactly(value)} is below zero: what is counted here never is")
 
 
 def _number(value: Any) -> TypeGuard[float]:

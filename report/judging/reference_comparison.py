@@ -10,12 +10,14 @@ from typing import Any
 
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.nodes import Node
+from report.data.ranges import format_ranges
 from report.data.reference import source
 from report.estimates import Estimates
 from report.formatting import count, exactly, several, short_processor, within
-from report.judging.evaluate import QuantityCache, spans
+from report.judging import describe
+from report.judging.evaluate import QuantityCache
 from report.judging.filters import select
-from report.judging.reasons import cell_labels, value_of
+from report.judging.records import ends_of
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
 from report.quantities import quantities
 
@@ -128,7 +130,7 @@ class _Compared:
         self.best = Estimates.empty()
         if any(machines.of(figure) for figure in pair.figures):
             try:
-                self.best = _largest(select(evidence.cells(pair.quantity), pair.scope))
+                self.best = _largest(select(evidence.estimates(pair.quantity), pair.scope))
             except MissingSourceError as missing:
                 self.lacking = missing.what
         known = self.best.frame[["node", "device"]].itertuples(index=False, name=None) if len(self.best) else ()
@@ -165,10 +167,7 @@ class _Compared:
         node, device = at
         row, pair = self.at[node.id, device["id"]], self.pair
         by = {"divide": 1 / _sockets(node), "multiply": float(_sockets(node))}.get(pair.sockets, 1.0) * pair.scale
-        values = {
-            name: None if value is None else value * by
-            for name, value in zip(("estimate", "low", "high"), value_of(self.best, row), strict=True)
-        }
+        values = {name: None if end is None else end * by for name, end in ends_of(self.best, row).items()}
         held: dict[str, Any] = {
             name: self.best.frame[name].iat[row] for name in ("n_rounds", "n_samples", "source_rows")
         }
@@ -178,11 +177,11 @@ class _Compared:
             "node": node.id,
             "device": device["id"],
             "name": str(device["name"]),
-            "label": cell_labels(self.best, row),
+            "label": describe.row_labels(self.best, row),
             **values,
             "n_rounds": int(held["n_rounds"]),
             "n_samples": int(held["n_samples"]),
-            "behind": spans(self.evidence.rows(pair.quantity, held["source_rows"], node.id)),
+            "behind": format_ranges(self.evidence.source_rows(pair.quantity, held["source_rows"], node.id)),
             "deviation": deviation,
             "outcome": outcome,
             "explained": why,
@@ -228,7 +227,7 @@ def _outcome(
 def _shown(name: str, at: Place, evidence: QuantityCache) -> bool:
     """Whether a quantity has cells on a device."""
     try:
-        cells = evidence.cells(quantities()[name])
+        cells = evidence.estimates(quantities()[name])
     except MissingSourceError:
         return False
     return len(cells) > 0 and bool(((cells.frame["node"] == at[0].id) & (cells.frame["device"] == at[1]["id"])).any())

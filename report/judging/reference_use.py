@@ -15,6 +15,7 @@ from report import PACKAGE
 from report.data import plausibility
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gathered import read_dataset
+from report.data.gpu_specs import gpu_specs
 from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference, source, stated
 from report.formatting import count
@@ -22,7 +23,6 @@ from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import Contradiction, read_contradictions
 from report.judging.evaluate import QuantityCache
 from report.judging.reference_pairs import DECLARED, Triangulation, read_triangulation
-from report.predicted.chips import chips
 from report.quantities import MODULES, quantities
 
 Record = Mapping[str, Any]
@@ -70,7 +70,7 @@ def uses(
         note((name for name in found if _named(module, name)), f"quantities of {module}")
     for pair in triangulation.pairs if triangulation else ():
         note((name for figure in pair.figures for name in figure.entries), f"comparison {pair.id}")
-    for chip in chips(evidence.data.reference):
+    for chip in gpu_specs(evidence.data.reference):
         note([*chip.entries, *chip.lacking], f"prediction {chip.id}")
     note(plausibility.ENTRIES, "what a node may claim")
     return {name: list(users) for name, users in found.items()}
@@ -81,7 +81,7 @@ def _asked(name: str, evidence: QuantityCache, run: bool) -> list[str]:
     quantity = quantities()[name]
     if run:
         with suppress(MissingSourceError):
-            evidence.cells(quantity)
+            evidence.estimates(quantity)
     return evidence.entries(quantity)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,8 @@ class RuleResult:
     """What a rule says of its estimates.
 
     estimates: those that were compared; sides: one each. representative: position of
-    the one that stands for all (see `_representative`), None without estimates.
+    the one that stands for all (see `_representative`), None without estimates. boundary: of a
+    verdict that depends. crossover: of two sides that change places, which is ahead from where on.
     """
 
     outcome: Verdict
@@ -39,6 +39,7 @@ class RuleResult:
     representative: int | None
     boundary: Boundary | None
     unit: str
+    crossover: str = ""
 
 
 def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
@@ -87,7 +88,10 @@ def decide(
     if outcome is Verdict.DEPENDS:
         where = find_boundary(compared.estimates, sides, node_labels or {})
     representative = _representative(part, compared.estimates, sides, outcome)
-    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit)
+    crossover = ""
+    if part.rule == "crossover" and representative is not None:
+        crossover = str(compared.estimates.value("detail", representative))
+    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit, crossover)
 
 
 def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from report.formatting import capital, several
+from report.model import OPINION, Verdict
 
 # In the order in which a sentence tells them.
 STANDINGS = ("holds", "in part", "fails", "undecided", "open", "opinion")
@@ -25,6 +26,11 @@ _OF_CLAIMS = {
     "depends": ("holds in part", "hold in part"),
     "undecided": ("is undecided", "are undecided"),
     "not testable": ("is an opinion", "are opinions"),
+}
+_LACKS = {
+    "awaiting hardware": "hardware",
+    "awaiting experiment": "an experiment",
+    "awaiting source": "a source",
 }
 _BY_DENIAL = {
     "holds": "What refutes the other side carries this one.",
@@ -48,9 +54,9 @@ class Carried:
         """`verdict`: a record of `verdicts.json`; `part`: the name of one of its parts, or '' for all of it."""
         judged = tuple(one for one in verdict["parts"] if part in ("", one["name"]))
         whole = judged[0] if part else verdict
-        told = str(whole["outcome"] if part else whole["verdict"])
+        told = Verdict(whole["outcome"] if part else whole["verdict"])
         # The tier is the claim's: its weakest. A part that waits has none yet.
-        tier = "none" if told.startswith("awaiting") else str(verdict["evidence_tier"])
+        tier = "none" if told.awaits else str(verdict["evidence_tier"])
         return cls(str(verdict["id"]), part, told, tier, _evidence(told, whole, judged), judged)
 
     def record(self) -> dict[str, Any]:
@@ -58,14 +64,16 @@ class Carried:
         return {key: getattr(self, key) for key in ("id", "part", "verdict", "tier", "evidence")}
 
 
-def _evidence(verdict: str, whole: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> str:
+def _evidence(verdict: Verdict, whole: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> str:
     """What decided a claim, or what it lacks."""
-    if verdict.startswith("awaiting"):
-        lacks = str(whole["reason"]).partition(". Judged already")[0]
-        return lacks.removeprefix(f"{verdict}: ").removeprefix("awaiting ")
-    if verdict == "not testable":
-        return str(whole["reason"]).partition(" What bears on it")[0]
-    if verdict == "depends" and whole["boundary"]:
+    if verdict.awaits:
+        waiting = [part for part in judged if part["missing"]]
+        waiting.sort(key=lambda part: bool(part["outcome"] != verdict))
+        texts = [waiting[0]["missing"]["says"], *(part["reason"] for part in waiting[1:] if part["reason"] != waiting[0]["reason"])]
+        return "; ".join(dict.fromkeys(texts))
+    if verdict is Verdict.NOT_TESTABLE:
+        return OPINION
+    if verdict is Verdict.DEPENDS and whole["boundary"]:
         return str(whole["boundary"])
     # Where all parts agree, the first speaks for them: the claim's own reason would repeat every one.
     return str((judged[0] if len(judged) > 1 else whole)["reason"])
@@ -82,7 +90,7 @@ def standing(verdicts: Sequence[str]) -> str:
         return "opinion"
     if "depends" in testable or {"supported", "challenged"} <= testable:
         return "in part"
-    if any(verdict.startswith("awaiting") for verdict in testable):
+    if any(Verdict(verdict).awaits for verdict in testable):
         return "open"
     if "undecided" in testable:
         return "undecided"
@@ -152,14 +160,9 @@ def _verdicts(claims: Sequence[Carried]) -> str:
     told = []
     for (verdict, tier), ids in groups.items():
         many = len(ids) > 1
-        if verdict.startswith("awaiting "):
-            told.append(f"{several(ids)} {'await' if many else 'awaits'} {_lacks(verdict)}")
+        if verdict in _LACKS:
+            told.append(f"{several(ids)} {'await' if many else 'awaits'} {_LACKS[verdict]}")
         else:
             on = "" if tier == "none" else f" ({tier})"
             told.append(f"{several(ids)} {_OF_CLAIMS[verdict][many]}{on}")
     return "; ".join(told)
-
-
-def _lacks(verdict: str) -> str:
-    what = verdict.removeprefix("awaiting ")
-    return {"experiment": "an experiment", "source": "a source"}.get(what, what)

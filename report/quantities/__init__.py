@@ -80,8 +80,8 @@ class Quantity:
     ceiling: float | None = None
     formulas: tuple[Formula, ...] = ()
 
-    def cells(self, data: Dataset) -> Estimates:
-        """The quantity's cells; those that cannot be are left without an interval. Raises MissingSourceError."""
+    def estimates(self, data: Dataset) -> Estimates:
+        """The quantity's estimates; those that cannot be are left without an interval. Raises MissingSourceError."""
         cells = self.compute(data)
         if self.ceiling is None or not len(cells):
             return cells

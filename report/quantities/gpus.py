@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from report.data.dataset import Dataset
+from report.data.gpu_specs import GpuSpecs, gpu_specs
 from report.derivations import Formula, Input, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.formatting import several
-from report.predicted.chips import Chip, chips
-from report.predicted.roofline import STATE_TRAFFIC
 from report.quantities import quantity
 from report.quantities.several_devices import BATCH, by_model, needed_bytes
 
 # Seconds that a kernel takes to begin on any GPU, however fast; and kernels of a step for each operator of a forward
 # pass: one forward, about two backward.
 LAUNCH_S, LAUNCHES = 3e-6, 3.0
+# Adam reads the weight and two moments of each parameter and writes them, in float32 whatever the products are in.
+STATE_TRAFFIC = 6 * 4
 _NEEDED = ("bf16_flops", "memory_bytes_per_s", "memory_bytes")
 
 _STEP = {
@@ -62,7 +63,7 @@ class Step:
     kernels: float
     memory: float
 
-    def seconds(self, chip: Chip, launch: float = LAUNCH_S) -> tuple[float, str]:
+    def seconds(self, chip: GpuSpecs, launch: float = LAUNCH_S) -> tuple[float, str]:
         """Time on a GPU by the roofline and its kernels' beginnings, and which ceiling limits it.
 
         Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM 52(4):65.
@@ -73,9 +74,9 @@ class Step:
         return max(arithmetic, memory) + self.kernels * launch, limit
 
 
-def rated(data: Dataset) -> list[Chip]:
+def rated(data: Dataset) -> list[GpuSpecs]:
     """GPUs whose arithmetic, bandwidth and memory are all verified."""
-    return [chip for chip in chips(data.reference) if all(name in chip.figures for name in _NEEDED)]
+    return [chip for chip in gpu_specs(data.reference) if all(name in chip.figures for name in _NEEDED)]
 
 
 def steps(data: Dataset) -> list[Step]:
@@ -133,7 +134,7 @@ def spread_over_gpus(data: Dataset) -> DerivedEstimates:
     return derive(works)
 
 
-def _work(labels: dict[str, Any], step: Step, slow: Chip, fast: Chip, data: Dataset) -> Work:
+def _work(labels: dict[str, Any], step: Step, slow: GpuSpecs, fast: GpuSpecs, data: Dataset) -> Work:
     limits = (step.seconds(slow)[1], step.seconds(fast)[1])
     formula = SPREAD[limits]
     counted = "counted by this study"

@@ -13,9 +13,8 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import formatting
-from report.judging.rules import distance
+from report.model import DECIDED, Threshold, Verdict
 from report.render import words
-from report.verdicts import DECIDED
 
 REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "answer.yaml"
@@ -146,7 +145,7 @@ class _Evidence:
         waiting = [
             one
             for one in self.document["verdicts"]
-            if one["verdict"] == "awaiting hardware" and "GPU" in str(one.get("reason"))
+            if one["verdict"] == Verdict.AWAITING_HARDWARE and any(map(_lacks_gpu, one["parts"]))
         ]
         return f"{formatting.count(len(waiting), 'claim')} wait{'s' if len(waiting) == 1 else ''}" if waiting else None
 
@@ -213,7 +212,7 @@ def _cell(verdict: Mapping[str, Any], part: str, which: str | None) -> Mapping[s
 
     def far(cell: Mapping[str, Any]) -> float:
         threshold = (_part(verdict, str(cell.get("part") or "")) or verdict).get("threshold")
-        return distance(float(cell["estimate"]), threshold) if threshold is not None else 0.0
+        return Threshold.of(threshold).distance(float(cell["estimate"])) if threshold is not None else 0.0
 
     return min((cell for cell in cells if cell.get("outcome") == which), key=far, default=None)
 
@@ -252,3 +251,8 @@ def _pieces(split: Sequence[str], evidence: _Evidence) -> Iterator[Piece | None]
             yield evidence.fill(text)
         elif text:
             yield Piece(text)
+
+
+def _lacks_gpu(part: Mapping[str, Any]) -> bool:
+    """Whether a part waits for a GPU."""
+    return (part.get("missing") or {}).get("device") == "gpu"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from report.judging.rules import distance
+from report.model import Threshold
 
 # A claim's table of cells is read to its end by nobody beyond this; the tables beside the page hold every cell.
 MOST_CELLS = 16
@@ -36,10 +36,7 @@ def nearness(estimate: float | None, threshold: Any) -> float:
     """How far an estimate is from a threshold, or the nearer end of a range; 0 where there is none to be near."""
     if estimate is None:
         return math.inf
-    if isinstance(threshold, int | float) and not isinstance(threshold, bool):
-        return distance(float(estimate), float(threshold))
-    ends = [float(end) for end in threshold if isinstance(end, int | float)] if isinstance(threshold, list) else []
-    return distance(float(estimate), ends) if ends else 0.0
+    return 0.0 if threshold is None else Threshold.of(threshold).distance(float(estimate))
 
 
 def place(cell: Mapping[str, Any]) -> str:

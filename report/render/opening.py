@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.judging.rules import direction
 from report.render import words
 from report.render.answer import Sentence, answer, plain
 from report.render.markdown import Markdown, escape, identifier
@@ -98,7 +97,7 @@ def _surprise(result: Result, names: Mapping[str, str]) -> dict[str, Any]:
     """A result in words: what the article says, what was found against what its words ask for, and where."""
     verdict, part, cell = result.verdict, result.part, result.cell
     unit, status = str(part.get("unit") or "1"), str(verdict["verdict"])
-    asks = _ASKS[direction(str(part.get("rule")), part.get("options") or {})]
+    asks = _ASKS[part["rejudge"]["how"]]
     return {
         "id": identifier(str(verdict["id"])),
         "says": str(verdict["says"]),

@@ -10,6 +10,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json
 from report import formatting
+from report.model import JUDGED
 from report.render import words
 from report.render.arithmetic import awaited, worked_parts
 from report.render.bases import bases
@@ -189,16 +190,20 @@ def _claim(
 
 
 def _reasons(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a verdict is what it is: what is said of the whole, and where parts differ each of them for itself."""
-    whole, told = str(verdict.get("reason") or ""), []
-    for part in verdict.get("parts") or []:
-        name, outcome, text = (str(part.get(key) or "") for key in ("name", "outcome", "reason"))
-        said = f"{formatting.capital(name)} ({outcome}): {text}"
-        if name and said in whole:
-            whole = whole.replace(said, "", 1)
-            head = words.sentence(name)
-            told.append({"name": head, "outcome": outcome, "class": words.verdict_class(outcome), "text": text})
-    return {"reason": words.sentence(" ".join(whole.split())), "reasons": told}
+    """Why a verdict is what it is: what is said of the whole, and where there are parts each of them for itself."""
+    parts = verdict.get("parts") or []
+    judged = [part for part in parts if part["name"] and part["outcome"] in JUDGED]
+    reasons = [
+        {
+            "name": words.sentence(part["name"]),
+            "outcome": part["outcome"],
+            "class": words.verdict_class(part["outcome"]),
+            "text": part["reason"],
+        }
+        for part in judged
+    ]
+    head = verdict.get("reason_of_whole") if len(parts) > 1 else verdict.get("reason")
+    return {"reason": words.sentence(str(head or "")), "reasons": reasons}
 
 
 def _names(
@@ -219,13 +224,8 @@ def _names(
 
 def _also(part: Mapping[str, Any], unit: str) -> str:
     """The other thresholds that were tried, the unit said once."""
-    told = [
-        formatting.threshold_text(one, unit) for one in part.get("sensitivity") or [] if one != part.get("threshold")
-    ]
-    endings = {text.rpartition(" ")[2] for text in told}
-    if len(endings) == 1 and all(" " in text for text in told):
-        told[:-1] = [text.rpartition(" ")[0] for text in told[:-1]]
-    return formatting.several(told)
+    others = [one for one in part.get("sensitivity") or [] if one != part.get("threshold")]
+    return formatting.thresholds_text(others, unit) if others else ""
 
 
 def _flips(verdict: Mapping[str, Any]) -> list[str]:

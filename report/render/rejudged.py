@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.judging.evaluate import AWAITING
 from report.judging.overrides import slug
-from report.judging.rules import describe, signed
+from report.model import AWAITING, JUDGED, Threshold
 from report.render import words
-from report.verdicts import JUDGED
 
 # Of the nodes of a whole fleet there are too many cells for a page; the claims with the fewest go first.
 MOST_BYTES = 400_000
@@ -129,33 +127,25 @@ def _form(part: Mapping[str, Any]) -> dict[str, Any]:
     prefix; needs: how many cells must support it; tries: the declared range, each threshold with its words;
     signed: whether a number below zero may be typed.
     """
-    unit, bound = str(part["unit"] or "1"), part["threshold"]
-    rule = describe(part["rule"], bound, unit, part["options"])
-    before, _, rest = rule.rpartition(formatting.threshold_text(bound, unit))
-    # There is a field for either end of a range, even where both are the same now.
-    before = before.replace("exactly ", "within ")
-    scale, name = formatting.prefix(float(max(bound) if isinstance(bound, list) else bound), unit)
+    unit, bound, record = str(part["unit"] or "1"), part["threshold"], part["rejudge"]
+    scale, name = formatting.prefix(max(Threshold.of(bound).ends), unit)
     counted = words.counted(part)
-    told = str(part["rule_text"])
-    scaled = told.removeprefix(rule) if told.startswith(rule) else ""
-    after = f"{name}{rest}{scaled}{f' ({counted})' if counted else ''}".strip()
-    values = [*part["sensitivity"], *([bound] if bound not in part["sensitivity"] else [])]
-    values.sort(key=lambda value: value if isinstance(value, list) else [value])
-    tries = [[one, _told(one, scale) + (" (declared)" if one == bound else "")] for one in values]
+    after = f"{name}{record['after']}{f' ({counted})' if counted else ''}".strip()
+    values = sorted({Threshold.of(one) for one in [*part["sensitivity"], bound]})
+    tries = [[one.json, _told(one, scale) + (" (declared)" if one.json == bound else "")] for one in values]
     return {
-        "before": words.sentence(before.strip()),
+        "before": words.sentence(record["before"]),
         "after": after,
         "power": round(math.log10(scale)),
         "needs": _needs(part),
         "tries": tries if len(tries) > 1 else [],
-        "signed": signed(part["rule"], bound, part["sensitivity"]),
+        "signed": record["negative"],
     }
 
 
-def _told(threshold: float | Sequence[float], scale: float) -> str:
+def _told(threshold: Threshold, scale: float) -> str:
     """A threshold, or the two ends of a range, in the unit of the field."""
-    ends = [threshold] if isinstance(threshold, (int, float)) else threshold
-    return " to ".join(dict.fromkeys(formatting.exactly(end / scale) for end in ends))
+    return " to ".join(dict.fromkeys(formatting.exactly(end / scale) for end in threshold.ends))
 
 
 def _needs(part: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from report.formatting import count, label_value, number, several, threshold_text
 from report.judging.counterfactuals import ROBUST, SENSITIVE, given
-from report.judging.robustness import CLEAR_WIDTHS, NEAR_FACTOR
+from report.judging.sensitivity import CLEAR_WIDTHS, NEAR_FACTOR
 from report.render import words
 from report.render.markdown import identifier
 

@@ -9,8 +9,8 @@ from typing import Any
 from report.data.ranges import parse_ranges
 from report.data.rows import read_rows
 from report.formatting import count, several, with_unit
+from report.model import number_of
 from report.render.markdown import Markdown, attribute, escape
-from report.verdicts import deciding
 
 # Rows beyond so many are told by their number; entries beyond so many stand among the claim's sources alone.
 _MOST_ROWS, _MOST_ENTRIES = 3, 4
@@ -33,7 +33,7 @@ def stands_for(verdict: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[s
     """The cell whose number a verdict is told with, and its part; None if there is none."""
     if verdict.get("estimate") is None:
         return None
-    names, part = ("estimate", "low", "high"), deciding(verdict.get("parts") or [], str(verdict["verdict"]))
+    names, part = ("estimate", "low", "high"), number_of(verdict.get("parts") or [], str(verdict["verdict"]))
     same = [cell for cell in verdict.get("cells") or [] if all(cell.get(name) == verdict[name] for name in names)]
     own = [cell for cell in same if cell.get("part") == part.get("name")]
     return next(((cell, part) for cell in own or same), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.data.ranges import spans
+from report.data.ranges import format_ranges
 from report.formatting import several
 from report.render.words import VERDICTS
 
@@ -32,7 +32,7 @@ def in_table(verdicts: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str,
         few = several([labels[number - 1] for number in found])
         shown[claim] = {
             "from_nodes": few if len(found) <= _MOST_NODES else f"{len(found)} nodes",
-            "node_numbers": spans(found),
+            "node_numbers": format_ranges(found),
             "verdict_place": _verdict_place(str(verdict["verdict"])),
             "number_place": order.index(key) if (key := told[claim]) else None,
         }

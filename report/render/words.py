@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report import formatting, statistics
-from report.verdicts import DECIDED
+from report.model import DECIDED
 
 # The level of the intervals that are drawn and told, as captions say it.
 LEVEL = f"{100 * statistics.LEVEL:g}%"

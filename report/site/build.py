@@ -10,6 +10,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json, write_text
+from report.model import read_verdicts
 from report.render.head import TITLE, told
 from report.site import paths
 from report.site.data import write_data
@@ -17,7 +18,6 @@ from report.site.editions import before, edition, read_editions, write_editions
 from report.site.feed import feed
 from report.site.picture import write_picture
 from report.site.sitemap import address, robots, sitemap
-from report.verdicts import read_verdicts
 
 # GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
 _NO_TEMPLATES = ".nojekyll"

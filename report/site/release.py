@@ -26,11 +26,11 @@ from report.commands.lint import Study, lint
 from report.data.nodes import find_nodes
 from report.data.reference import REFERENCE
 from report.formatting import capital
+from report.model import read_verdicts
 from report.render.head import told
 from report.site import paths
 from report.site.build import RECORD as SITE
 from report.site.build import rendered
-from report.verdicts import read_verdicts
 
 ROOT = Path(__file__).parents[2]
 EDITIONS = ROOT / "data" / "editions"

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from report.commands.lint.study import Study, check
+from report.model import JUDGED
 from report.render.cells import shown as listed
 from report.render.counted import counted
 from report.render.page import sources
 from report.render.words import with_interval
-from report.verdicts import JUDGED
 
 Found = Iterator[tuple[str, str, str]]
 _RENDER = "Render again"

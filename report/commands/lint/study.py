@@ -17,7 +17,7 @@ from contract.files import read_yaml
 from report import PACKAGE
 from report.data.gathered import read_summary
 from report.data.reference import REFERENCE, read_reference
-from report.verdicts import JUDGED, read_verdicts
+from report.model import JUDGED, read_verdicts
 
 _SETTINGS = json.loads((PACKAGE / "schemas" / "quarto.schema.json").read_text(encoding="utf-8"))
 

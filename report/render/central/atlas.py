@@ -16,7 +16,6 @@ from report.render.central.races import against_one_core as among_cores
 from report.render.figures import AMBER, BLUE, GREEN, Drawing
 from report.render.measurements.base import Table, View
 from report.render.measurements.offload import OPS
-from report.render.measurements.predicted import foretold
 from report.render.words import LEVEL
 
 MOST_MACHINES = 2
@@ -53,11 +52,10 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     machines = named(shown, list(dict.fromkeys((one.node, one.device) for one in races)))
     known = any(accelerators(view) for view in views)
     left_out = sum(bool(accelerators(view)) for view in views) - len(shown) if known else len(views) - len(shown)
-    predicted = _predicted(shown[0], races) if sides is _GPU else {}
     return Shown(
         _title(races, sides, machines),
         _reading(races, sides, known),
-        _drawing(races, sides, machines, predicted, left_out),
+        _drawing(races, sides, machines, left_out),
         _table(races, sides, machines),
         deciding(document, "inference.latency_s", "tabular.gpu_gain", "offload.speedup_over_100_cores"),
     )
@@ -71,26 +69,6 @@ def _few_models(races: Sequence[Race]) -> list[Race]:
     fields = list(_FIELDS)
     works = list(dict.fromkeys(one.work for one in kept))
     return sorted(kept, key=lambda one: (fields.index(one.field), works.index(one.work)))
-
-
-def _predicted(view: View, races: Sequence[Race]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Where GPUs that no node has would overtake in training, by node and model: from the least batch to the most."""
-    found: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
-    for gpu in foretold(view.data)["gpus"]:
-        for one in gpu["crossover"]:
-            if one["estimate"] is not None:
-                ends = float(one["low"]), float(one["high"])
-                found.setdefault((str(one["node"]), str(one["model"])), []).append((*ends, str(gpu["name"])))
-    return {
-        key: {
-            "low": min(low for low, *_ in ends),
-            "high": max(high for _, high, _ in ends),
-            "words": f"Predicted, not measured, for {several([name for *_, name in ends])}: {key[1]} turns between "
-            f"batch {exactly(min(low for low, *_ in ends))} and {exactly(max(high for _, high, _ in ends))}",
-        }
-        for key, ends in found.items()
-        if any(one.field == BATCH and (one.node, one.work) == key for one in races)
-    }
 
 
 def _outcome(one: Race, sides: Any) -> str:
@@ -169,12 +147,12 @@ def _said(one: Race) -> str:
 
 
 def _drawing(
-    races: Sequence[Race], sides: Any, machines: Mapping[Machine, str], predicted: Mapping[Any, Any], left_out: int
+    races: Sequence[Race], sides: Any, machines: Mapping[Machine, str], left_out: int
 ) -> Drawing:
     panels = []
     for field, group in groupby(races, key=lambda one: one.field):
         title, axis, unit = _FIELDS[field]
-        rows = [_row(one, sides, machines, predicted) for one in group]
+        rows = [_row(one, sides, machines) for one in group]
         panels.append({"title": title, "x": axis, "unit": unit, "rows": rows})
     (challenger, colour), (holder, other) = sides
     shows = {
@@ -182,7 +160,6 @@ def _drawing(
         "colours": {"1": colour, "-1": other},
         "names": {"1": f"{challenger} ahead", "-1": f"{holder} ahead", "0": "too close to call"},
         "turn": "where it turns",
-        "predicted": bool(predicted),
     }
     against = (
         "a GPU, from and to host memory, against all cores of its host, each side by its fastest library and, in "
@@ -195,8 +172,6 @@ def _drawing(
         f"{LEVEL} interval of the ratio leaves no doubt who is ahead; the diamond is where it turns, the line beside "
         "it the neighbouring sizes that are sure"
     )
-    if predicted:
-        caption += "; hatched: predicted, not measured, from the least to the largest batch at which other GPUs turn"
     if len(machines) == 1:
         caption += f"; {next(iter(machines.values()))}"
     if left_out > 0:
@@ -208,7 +183,7 @@ def _drawing(
     return territory.drawing(FIGURE.name, shows, f"{caption}.", about)
 
 
-def _row(one: Race, sides: Any, machines: Mapping[Machine, str], predicted: Mapping[Any, Any]) -> dict[str, Any]:
+def _row(one: Race, sides: Any, machines: Mapping[Machine, str]) -> dict[str, Any]:
     (challenger, _), (holder, _) = sides
     machine = machines[one.node, one.device]
     several_machines = len(machines) > 1
@@ -227,7 +202,6 @@ def _row(one: Race, sides: Any, machines: Mapping[Machine, str], predicted: Mapp
         "turn_words": f"{who}: {_outcome(one, sides)}" if one.turn else "",
         "told": _outcome(one, sides),
         "ends": " to ".join(dict.fromkeys(f"{one.ratios[at]} at {_size(one.sizes[at], one.field)}" for at in (0, -1))),
-        "predicted": predicted.get((one.node, one.work)) if one.field == BATCH else None,
     }
 
 

@@ -30,8 +30,8 @@ def drawing(name: str, shows: Mapping[str, Any], caption: str, about: str) -> Dr
 
     `shows`: panels of {title, x, unit, rows}, each with an axis of its own; a row of {label, machine (where there are
     several), sizes, sides (1, -1 or 0 at each size), words (of each size), turn (estimate, low and high, or None),
-    turn_words, told, ends (for who hears the figure), predicted ({low, high, words} or None)}; colours and names by
-    side, as text; turn: the name of such a place; predicted: whether any row has that.
+    turn_words, told, ends (for who hears the figure)}; colours and names by side, as text; turn: the name of such a
+    place.
     """
     told = []
     for panel in shows["panels"]:
@@ -102,8 +102,6 @@ def _panel(
 def _ends(rows: Sequence[Mapping[str, Any]]) -> Iterator[float]:
     for row in rows:
         yield from row["sizes"]
-        if row["predicted"]:
-            yield from (row["predicted"]["low"], row["predicted"]["high"])
 
 
 def _bars(axes: Axes, row: Mapping[str, Any], middle: float, beyond: float, colours: Mapping[str, str]) -> None:
@@ -119,11 +117,6 @@ def _bars(axes: Axes, row: Mapping[str, Any], middle: float, beyond: float, colo
         strokes.interval(axes, low, high, middle, color=INK, linewidth=1.3, solid_capstyle="butt")
         strokes.points(axes, [estimate], [middle], told=[row["turn_words"]], marker="D", markersize=4.2, color=INK,
                        markeredgewidth=0.8, markeredgecolor=PLATE)  # fmt: skip
-    if row["predicted"]:
-        one = row["predicted"]
-        # Under the bar, so that nothing measured is hidden.
-        strokes.predicted(axes, one["low"], one["high"], middle + 1.6 * _BAR, 0.9 * _BAR, told=[one["words"]],
-                          facecolor=PLATE, edgecolor=PURPLE, hatch="/////", linestyle="--", linewidth=0.8)  # fmt: skip
 
 
 def _words(axes: Axes, row: Mapping[str, Any], middle: float, left: float, right: float, label: str) -> None:
@@ -144,7 +137,7 @@ def _tick(value: float, unit: str) -> str:
 
 
 def _legend(shows: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What occurs of: who is ahead, nobody, where it turns, and what is predicted."""
+    """What occurs of: who is ahead, nobody, and where it turns."""
     rows = [row for panel in shows["panels"] for row in panel["rows"]]
     seen = {str(side) for row in rows for side in row["sides"]}
     entries: list[dict[str, Any]] = [
@@ -154,8 +147,6 @@ def _legend(shows: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     if any(row["turn"] for row in rows):
         entries.append({"label": shows["turn"], "marker": "D"})
-    if shows["predicted"]:
-        entries.append({"label": "predicted, not measured", "hatched": True})
     return entries
 
 

@@ -25,7 +25,6 @@ from report.render.measurements import (
     offload,
     orchestration,
     parallelism,
-    predicted,
     roofline,
     scaling,
     sequential,
@@ -71,7 +70,6 @@ FAMILIES: tuple[Family, ...] = (
     tabular.FAMILY,
     without_cuda.FAMILY,
     numerics.FAMILY,
-    predicted.FAMILY,
 )
 
 

@@ -121,7 +121,7 @@ class View:
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """The cells of a quantity on this node; none if the quantity is not known."""
         known = quantities().get(name)
-        return self.pick(known.cells(self.data), **wanted) if known else Estimates.empty()
+        return self.pick(known.estimates(self.data), **wanted) if known else Estimates.empty()
 
     def pick(self, cells: Estimates, **wanted: Any) -> Estimates:
         """The cells of this node with these labels; none if they are not labelled so."""

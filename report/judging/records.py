@@ -1,0 +1,110 @@
+"""A part of a claim as `verdicts.json` has it: fields of what was found, and the sentences of `describe`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from report.data.ranges import format_ranges
+from report.estimates import Estimates
+from report.judging import describe
+from report.judging.arithmetic import arithmetic
+from report.judging.counterfactuals import nearest, sentences
+from report.judging.evaluate import PartResult, QuantityCache
+from report.judging.sensitivity import robustness
+from report.model import Verdict
+
+_ENDS = ("estimate", "low", "high")
+
+
+def known(value: float) -> float | None:
+    """The value; None for what JSON has no number for: nan, and what is without end."""
+    return value if math.isfinite(value) else None
+
+
+def ends_of(estimates: Estimates, row: int) -> dict[str, float | None]:
+    """Estimate, low and high of one row; None where unknown."""
+    return {name: known(float(estimates.value(name, row))) for name in _ENDS}
+
+
+def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> dict[str, Any]:
+    """A part. whole: the claim's verdict if this part came out as given."""
+    part, result = found.part, found.result
+    number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
+    tried: dict[str, Any] | None = None
+    turning: list[str] = []
+    if result is not None and result.representative is not None:
+        number = ends_of(result.estimates, result.representative)
+        tried = robustness(part, found.estimates, result, found.unit, cache.data, whole)
+        turning = sentences(part, result, tried)
+        tried |= nearest(part, result, tried)
+    return {
+        "name": part.name,
+        "quantity": part.quantity,
+        "unit": found.unit,
+        "rule": part.rule,
+        "options": part.options,
+        "rule_text": describe.rule(part, found.unit),
+        "threshold": part.threshold.json,
+        "threshold_why": part.why,
+        "sensitivity": [one.json for one in part.sensitivity],
+        "scope": part.scope,
+        "scale": part.scale,
+        "how": inspect.getdoc(found.quantity.compute) if found.quantity else None,
+        "entries": _entries(found, cache),
+        "followed": result is None or _followed(result.estimates),
+        "outcome": found.outcome,
+        "missing": {**found.missing.json, "says": describe.lacks(found.missing)} if found.missing else None,
+        "reason": describe.part_reason(found, cache.data),
+        "boundary": describe.boundary(result),
+        **number,
+        "robustness": tried,
+        "flips": turning,
+        "arithmetic": arithmetic(part, found.quantity, found.estimates, result, whole),
+    }
+
+
+def _followed(estimates: Estimates) -> bool:
+    """Whether the source rows of every estimate are known that has a node: published figures have none."""
+    nodes = estimates["node"] if "node" in estimates.labels else [None] * len(estimates)
+    return all(rows or not isinstance(node, str) for rows, node in zip(estimates["source_rows"], nodes, strict=True))
+
+
+def _entries(found: PartResult, cache: QuantityCache) -> list[str]:
+    """Entries of the reference that a part rests on."""
+    if found.quantity is None:
+        return []
+    named = found.part.entries if found.quantity.tier == "documented" else []
+    return sorted({*named, *cache.entries(found.quantity)})
+
+
+def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]]:
+    """The compared estimates of a part."""
+    if found.result is None or found.quantity is None:
+        return []
+    estimates = found.result.estimates
+    # Whole columns at once: there may be a hundred thousand rows.
+    values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
+    records = []
+    for labels, side, (*ends, n_rounds, n_samples, detail, rows) in zip(
+        estimates.all_label_values(), found.result.sides, values, strict=True
+    ):
+        words = describe.labels(labels, str(detail))
+        node = labels.pop("node", None)
+        records.append(
+            {
+                "part": found.part.name,
+                "node": node,
+                "device": labels.pop("device", None),
+                "label": words,
+                **labels,
+                **dict(zip(_ENDS, (known(float(end)) for end in ends), strict=True)),
+                "n_rounds": int(n_rounds),
+                "n_samples": int(n_samples),
+                "outcome": side,
+                "behind": format_ranges(cache.source_rows(found.quantity, rows, node)),
+            }
+        )
+    return records
