@@ -29,8 +29,8 @@ check: .venv/test.stamp
 # The measuring core against its peers, and a thousand nodes gathered and judged, for the pages in docs/. Half an hour,
 # on a machine that is otherwise idle.
 bench: .venv/bench.stamp
-	@python -m tests.bench
-	@python -m tests.bench.scale
+	@python -m studies.bench
+	@python -m studies.bench.scale
 
 # The report of the published nodes, kept as the next edition; the README's words and picture are then of it.
 edition: .venv/test.stamp

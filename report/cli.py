@@ -101,19 +101,13 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     listed.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
 
-    linter = commands.add_parser("lint", help="check a report: every number with source, unit and interval")
+    linter = commands.add_parser("lint", help="check the verdicts: every number with source, unit and interval")
     linter.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
     linter.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
-    linter.add_argument("--report", type=Path, default=Path("results/report"), metavar="DIR", help="what render wrote")
     linter.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
 
     package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
     package.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
-
-    again = commands.add_parser("repeat", help="two runs of the same machine: at which points they agree")
-    again.add_argument("first", type=Path, metavar="DIR", help="the node's folder of one run")
-    again.add_argument("second", type=Path, metavar="DIR", help="the same of the other")
-    again.add_argument("--out", type=Path, metavar="FILE", help="write the table that the report prints")
 
     new = commands.add_parser("new-claim", help="a claim file that reads, to be completed")
     new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
@@ -199,19 +193,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.commands.lint import run
         from report.data.reference import REFERENCE
 
-        return run(given.verdicts, given.data, given.report, given.reference or REFERENCE)
+        return run(given.verdicts, given.data, given.reference or REFERENCE)
     elif given.command == "datapackage":
         from report.publish import write_published
 
         print(write_published(given.data))
-    elif given.command == "repeat":
-        from contract.files import write_json
-        from report.repeat import compare_runs, lines
-
-        table = compare_runs(given.first, given.second)
-        if given.out:
-            write_json(given.out, table)
-        print("\n".join(lines(table)))
     elif given.command == "new-claim":
         from report.commands.new_claim import new_claim, next_steps
         from report.judging.judge import CLAIMS

@@ -204,7 +204,10 @@ def tally(document: Mapping[str, Any]) -> str:
         [
             head,
             "-" * len(head),
-            *(line(name, [one["article"] for one in document["verdicts"] if one["verdict"] == name]) for name in Verdict),
+            *(
+                line(name, [one["article"] for one in document["verdicts"] if one["verdict"] == name])
+                for name in Verdict
+            ),
             "-" * len(head),
             line("claims", [one["article"] for one in document["verdicts"]]),
             "",

@@ -39,7 +39,7 @@ lowest with 3 rounds and unequal variances, the highest with 3 rounds and heavy 
   of each other than as many independent ones; a group of P points whose rounds
   correlate by r counts as P / (1 + (P - 1) r^2) points.
 
-**The level** is 99%, not 95%: see DECIDING. `tests/calibration` shows how often the
+**The level** is 99%, not 95%: see DECIDING. `studies/calibration` shows how often the
 rules err at it; `tests/report/test_stats.py` repeats the simulation of both levels.
 """
 
@@ -55,7 +55,7 @@ from scipy import special, stats
 Floats = NDArray[np.float64]
 
 # Rules decide at DECIDING: with the truth on the threshold, each way of being wrong is to be rarer than 1% on machines
-# of every kind simulated (`tests/calibration`), which the 2.5% a side of the usual level is not. Intervals are drawn at
+# of every kind simulated (`studies/calibration`), which the 2.5% a side of the usual level is not. Intervals are drawn at
 # the same level, so that none that lies clear of a threshold is called undecided.
 DECIDING = 0.99
 LEVEL = DECIDING

@@ -23,7 +23,6 @@ _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
 _NAMES = {"parameters": ["model"]}
 
 
-
 @dataclass(frozen=True)
 class ComparedEstimates:
     """Estimates to compare, their unit, and of each the side where that is settled without comparing."""

@@ -37,7 +37,13 @@ def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> 
     return {
         "how": found.part.compare,
         "share": found.part.share,
-        **dict(zip(("before", "after"), describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare]), strict=True)),
+        **dict(
+            zip(
+                ("before", "after"),
+                describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare]),
+                strict=True,
+            )
+        ),
         "negative": may_be_negative(found.part),
         **_compared(found, cache.data),
         "baselines": {
@@ -82,7 +88,10 @@ def _named(result: RuleResult, data: Dataset) -> list[str]:
     if not 1 < n <= MOST_NAMED:
         return [""] * n
     labels = result.estimates.all_label_values()
-    words = [describe.labels(one, str(detail)) for one, (detail,) in zip(labels, result.estimates.rows("detail"), strict=True)]
+    words = [
+        describe.labels(one, str(detail))
+        for one, (detail,) in zip(labels, result.estimates.rows("detail"), strict=True)
+    ]
     nodes = [one.get("node") for one in labels]
     many = len(set(nodes)) > 1
     return [

@@ -191,7 +191,8 @@ def comparison(side: Side, low: float | None, high: float | None, part: Part, un
     if unit == YES_NO:
         return "as the claim has it" if side is Side.SUPPORTS else "not as the claim has it"
     bound = threshold.text(unit)
-    shown = sides_of(*(np.array([math.nan if end is None else end]) for end in (low, high)), threshold, part.compare)[0]
+    drawn = [np.array([math.nan if end is None else end]) for end in (low, high)]
+    (shown,) = sides_of(drawn[0], drawn[1], threshold, part.compare)
     if side is Side.UNDECIDED and shown is not Side.UNDECIDED:
         near = comparison(shown, low, high, part, unit, many)
         return f"{near}, though not by the wider interval that one of {many:,} cells has to clear"
@@ -222,7 +223,8 @@ def one_estimate(row: int, result: RuleResult, part: Part, quantity: Quantity, d
         return f"{where}{_side(part, 'of', data)} over {_side(part, 'to', data)} is {value}{of_all}, {against}"
     if part.rule == "trend":
         return f"{where}{quantity.name} grows as {part.options['along']} to the power of {value} ({words}), {against}"
-    unscaled = interval(*(None if one is None else one / part.scale for one in shown), result.unit)
+    estimate, low, high = (None if one is None else one / part.scale for one in shown)
+    unscaled = interval(estimate, low, high, result.unit)
     if quantity.tier == "documented":
         text = f"{detail}: {unscaled}"
     else:

@@ -94,8 +94,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-
-
 def _setting(text: str, claims: Mapping[str, Claim]) -> tuple[Claim, int, Threshold]:
     """The claim, the place of its part, and the threshold that one setting names. Raises StudyError."""
     left, equals, right = text.partition("=")

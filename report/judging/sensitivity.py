@@ -38,9 +38,7 @@ class Trial:
         self.sides = np.array(result.sides)
         # An estimate without an interval stays on its side, whatever the threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
-        self.decides = any(
-            whole(other) != whole(self.now) for other in Verdict if other.judged
-        )
+        self.decides = any(whole(other) != whole(self.now) for other in Verdict if other.judged)
 
     def turned(self, outcome: Verdict) -> bool:
         """Whether that outcome of the part would turn the verdict, or where none can, its own."""

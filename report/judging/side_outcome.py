@@ -69,7 +69,10 @@ def _evidence(verdict: Verdict, whole: Mapping[str, Any], judged: Sequence[Mappi
     if verdict.awaits:
         waiting = [part for part in judged if part["missing"]]
         waiting.sort(key=lambda part: bool(part["outcome"] != verdict))
-        texts = [waiting[0]["missing"]["says"], *(part["reason"] for part in waiting[1:] if part["reason"] != waiting[0]["reason"])]
+        texts = [
+            waiting[0]["missing"]["says"],
+            *(part["reason"] for part in waiting[1:] if part["reason"] != waiting[0]["reason"]),
+        ]
         return "; ".join(dict.fromkeys(texts))
     if verdict is Verdict.NOT_TESTABLE:
         return OPINION

@@ -266,6 +266,6 @@ def crossover(data: Dataset) -> Estimates:
     gain = gain.without("m", "n", "k")
     even = Estimates(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf))
     sides = concat([gain.label(side="the GPU"), even.label(side="the CPU")])
-    found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).cells
+    found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     back = found.frame["detail"].str.startswith("the CPU").to_numpy(bool)
     return found.label(**{name: found.frame[name].mask(back) for name in ("estimate", "low", "high")})

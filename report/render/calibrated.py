@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import calibration, formatting
+from contract.errors import StudyError
+from contract.files import read_json
+from contract.schema import check
+from report import PACKAGE, ROOT, formatting, statistics
+
+TABLE = ROOT / "data" / "calibration.json"
+SCHEMA = PACKAGE / "schemas" / "calibration.schema.json"
+_AGAIN = "make it again: python -m studies.calibration --out data/calibration.json"
+
 
 # What each of the two ways of being wrong is meant to stay below.
 RARE = 0.01
@@ -14,7 +22,7 @@ RARE = 0.01
 
 def calibrated(path: Path | None = None) -> dict[str, Any]:
     """The table of calibration in words. path: the table; that of the study unless given. Raises StudyError."""
-    table = calibration.read_calibration(path or calibration.TABLE)
+    table = read_calibration(path or TABLE)
     rows = table["rows"]
     return {
         "level": _percent(table["level"], 0),
@@ -72,3 +80,31 @@ def _share(one: Mapping[str, float]) -> str:
 
 def _percent(share: float, digits: int) -> str:
     return f"{100 * share:.{digits}f}%"
+
+
+def read_calibration(path: Path = TABLE) -> dict[str, Any]:
+    """The table.
+
+    Raises StudyError if it is missing, not of the schema, not marked synthetic, of another level than the engine's,
+    or not consistent in itself.
+    """
+    table = read_json(path)
+    check(table, read_json(SCHEMA), path)
+    if table["level"] != statistics.DECIDING:
+        raise StudyError(
+            f"{path}: level: was made for rules that decide by {table['level']:.0%} intervals, these decide by "
+            f"{statistics.DECIDING:.0%} ones: {_AGAIN}"
+        )
+    for number, row in enumerate(table["rows"]):
+        _consistent(row, f"{path}: rows.{number} ({row['question']}, {row['noise']})")
+    return dict(table)
+
+
+def _consistent(row: dict[str, Any], where: str) -> None:
+    total = sum(row[answer]["share"] for answer in ("supported", "challenged", "depends", "undecided"))
+    if abs(total - 1) > 1e-6:
+        raise StudyError(f"{where}: the answers' shares add up to {total:g}, not 1: {_AGAIN}")
+    for name, one in [*((answer, row[answer]) for answer in ("supported", "challenged", "depends", "undecided")),
+                      *((f"right at {one['widths']} widths", one) for one in row["right"])]:  # fmt: skip
+        if not one["low"] <= one["share"] <= one["high"]:
+            raise StudyError(f"{where}: {name}: the share {one['share']:g} lies outside of its interval: {_AGAIN}")

@@ -6,19 +6,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from report import formatting, repeat
+from scipy.stats import binom
+
+from contract.files import read_table
+from report import PACKAGE, ROOT, formatting
+
+TABLE = ROOT / "data" / "json"
+SCHEMA = PACKAGE / "schemas" / "schema.json"
+# What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
+LEVEL = 0.95
+# An experiment of which fewer points agree is to be explained.
+ENOUGH = 0.9
 
 
 def repeated(path: Path | None = None) -> dict[str, Any] | None:
     """The table of two runs of one machine in words; None if it was never made. Raises StudyError."""
-    table = repeat.read_repeat(path or repeat.TABLE)
+    table = read_table(path or TABLE, SCHEMA)
     if table is None:
         return None
-    rows, few = repeat.by_agreement(table)
+    rows, few = by_agreement(table)
     return {
         "node": str(table["node"]),
         "level": f"{table['level']:.0%}",
-        "enough": f"{repeat.ENOUGH:.0%}",
+        "enough": f"{ENOUGH:.0%}",
         "days": formatting.several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]]),
         "all": f"{table['all']['agree']:,} of {table['all']['points']:,} ({_share(table['all'])})",
         "few": formatting.several([_few(one, table["level"]) for one in rows if one["experiment"] in few]),
@@ -29,7 +39,7 @@ def repeated(path: Path | None = None) -> dict[str, Any] | None:
 
 def _few(one: Mapping[str, Any], level: float) -> str:
     """An experiment of which few points agree, and how often chance alone makes them so few."""
-    chance = formatting.number(100 * repeat.by_chance(one, level))
+    chance = formatting.number(100 * by_chance(one, level))
     return f"{one['experiment']} ({_share(one)}; chance alone makes it so few in {chance}% of such tables)"
 
 
@@ -47,3 +57,14 @@ def _row(one: Mapping[str, Any]) -> dict[str, str]:
         "beside": f"{100 * one['agree_beside'] / one['points']:.0f}%",
         "worst": f"×{one['worst']['ratio']:.2f}",
     }
+
+
+def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The experiments, the least repeatable first, and the names of those of which too few points agree."""
+    rows = sorted(table["experiments"], key=lambda one: (one["agree"] / one["points"], one["experiment"]))
+    return rows, [one["experiment"] for one in rows if one["agree"] < ENOUGH * one["points"]]
+
+
+def by_chance(one: Mapping[str, Any], level: float = LEVEL) -> float:
+    """How often as few points of an experiment, or fewer, agree where nothing drifts and each interval is right."""
+    return float(binom.cdf(one["agree"], one["points"], level))

@@ -1,6 +1,6 @@
 """Surprising results that were measured a second time by other means, beside the first, as the method section has them.
 
-`python -m tests.second` measures and writes them; what they are held against here is what the page itself says.
+`python -m studies.replication` measures and writes them; what they are held against here is what the page itself says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from report.render.markdown import identifier
 Record = Mapping[str, Any]
 TABLE = Path(__file__).parents[2] / "data" / "second.json"
 SCHEMA = Path(__file__).parent.parent / "schemas" / "second.schema.json"
-# Of the interval that `tests.second` writes.
+# Of the interval that `studies.replication` writes.
 LEVEL = 0.95
 
 

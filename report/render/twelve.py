@@ -19,13 +19,13 @@ RULES = (
         "A speed-up names its base case and gives the absolute performance of one side.",
         "Each quantity that is a multiple says of what; a claim's number names the rows it is made from with their "
         "values; a section that tells ratios tells rates or times beside them.",
-        ("ratio-base", "ratio-absolute", "ratio-interval"),
+        ("ratio-base",),
     ),
     Rule(
         "If a part of the cases is shown, say why.",
         "What was left out is listed with its reason, point by point; figures and tables that show the cells nearest "
         "to the threshold say so.",
-        ("page-cells",),
+        (),
     ),
     Rule(
         "Costs are averaged arithmetically, rates harmonically.",
@@ -36,12 +36,12 @@ RULES = (
     Rule(
         "Ratios are not averaged.",
         "A ratio is the difference of two estimates on the log scale, never a mean of ratios over cells.",
-        ("ratio-interval",),
+        (),
     ),
     Rule(
         "Say whether a value is exact; give intervals for what varies.",
         "Counted and published figures are exact; all else has an interval, or the reason why none is known.",
-        ("interval", "figure-intervals"),
+        ("interval",),
     ),
     Rule(
         "Do not take values for normal without a look.",
@@ -68,16 +68,16 @@ RULES = (
         "In parallel work, say how it was timed, synchronised and summarised.",
         "Devices are synchronised before a host clock is read; the number of rounds and of samples is told with each "
         "cell, and for all points together.",
-        ("counts", "page-counts"),
+        ("counts",),
     ),
     Rule(
         "Show bounds beside the results.",
         "Measured peaks, bandwidths and the roofline are drawn as ceilings in the figures of rates.",
-        ("figure-strokes",),
+        (),
     ),
     Rule(
         "Join points only where values between them mean something.",
         "Lines run along sizes, numbers of threads, loads and time, never from one category to the next.",
-        ("figure-strokes", "own-strokes"),
+        (),
     ),
 )

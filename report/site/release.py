@@ -22,7 +22,7 @@ from urllib.parse import quote
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
 from contract.schema import check
-from report.commands.lint import Study, lint
+from report.commands.lint import Study, faults
 from report.data.nodes import find_nodes
 from report.data.reference import REFERENCE
 from report.formatting import capital
@@ -64,9 +64,9 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
         raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
     _of_the_commit(str(document["commit"]), verdicts)
     names = _site(report, document)
-    faults = lint(Study(verdicts, data, report, REFERENCE))
-    if faults:
-        raise StudyError(f"{report}: the linter finds {len(faults)} fault(s), first: {faults[0]}")
+    found = faults(Study(verdicts, data, REFERENCE))
+    if found:
+        raise StudyError(f"{report}: the linter finds {len(found)} fault(s), first: {found[0]}")
     into.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
     try:

@@ -32,8 +32,8 @@ from contract.tables import read_samples
 from experiments.jobs import Plan, read_plan
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.judging.judge import judge
 from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
 from tests.workflow.conftest import ROOT, Clone
 
 EDITION = ROOT / "data/editions/1/verdicts.json"

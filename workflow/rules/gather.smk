@@ -5,7 +5,7 @@ rule gather:
     input:
         this=lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
         published=published(),
-        code=code("*.py", "metadata/*.py"),
+        code=code("*.py", "data/*.py", "publish/*.py"),
     output:
         samples=f"{RESULTS}/data/samples.parquet",
         samples_csv=f"{RESULTS}/data/samples.csv",

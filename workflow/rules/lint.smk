@@ -1,4 +1,4 @@
-# Every number of the report has a source, a unit and an interval. What lacks one is told and kept in lint.txt, and does
+# Every number of the verdicts has a source, a unit and an interval. What lacks one is told and kept in lint.txt, and does
 # not cost the study: where load left a point a single round, there is no interval to show. `report lint` itself fails.
 
 
@@ -6,10 +6,8 @@ rule lint:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
-        html=f"{RESULTS}/report/index.html",
-        source=f"{RESULTS}/report/index.qmd",
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
-        code=code("lint/*.py"),
+        code=code("commands/lint.py"),
     output:
         f"{RESULTS}/lint.txt",
     log:
@@ -18,7 +16,6 @@ rule lint:
         "../envs/study.yaml"
     params:
         data=subpath(input.summary, parent=True),
-        report=subpath(input.html, parent=True),
     shell:
-        "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
+        "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} "
         "> {output:q} 2> {log:q} || test -s {output:q}; test -s {log:q} || cp {output:q} {log:q}"

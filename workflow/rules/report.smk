@@ -11,10 +11,9 @@ rule report:
         ),
         code=code(
             "render/**/*.py",
-            "metadata/*.py",
+            "publish/*.py",
             "site/*.py",
-            "wording.py",
-            "calibration.py",
+            "formatting.py",
             "*.yaml",
         ),
         citation="CITATION.cff",

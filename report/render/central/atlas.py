@@ -146,9 +146,7 @@ def _said(one: Race) -> str:
     return f"{name} (between {low} and {high}{of})"
 
 
-def _drawing(
-    races: Sequence[Race], sides: Any, machines: Mapping[Machine, str], left_out: int
-) -> Drawing:
+def _drawing(races: Sequence[Race], sides: Any, machines: Mapping[Machine, str], left_out: int) -> Drawing:
     panels = []
     for field, group in groupby(races, key=lambda one: one.field):
         title, axis, unit = _FIELDS[field]

@@ -72,7 +72,7 @@ def of_all(views: Sequence[View], name: str) -> Estimates:
     known = quantities().get(name)
     if known is None or not views:
         return Estimates.empty()
-    cells = known.cells(views[0].data)
+    cells = known.estimates(views[0].data)
     if not len(cells) or "node" not in cells.labels:
         return Estimates.empty()
     return cells.only(node=[view.node for view in views])

@@ -89,7 +89,7 @@ def _turn(gain: Estimates, along: str) -> tuple[float, float, float] | None:
     """Where the ratio passes 1, as the rule `crossover` finds it."""
     even = Estimates(gain.frame.assign(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf), gain.log)
     both = concat([gain.label(side="challenger"), even.label(side="holder")])
-    found = crossings(both, {"over": "side", "of": "challenger", "to": "holder", "along": along}).cells
+    found = crossings(both, {"over": "side", "of": "challenger", "to": "holder", "along": along}).estimates
     ends = [known(found.frame[name].iloc[0]) for name in ("estimate", "low", "high")] if len(found) else []
     at = [end for end in ends if end is not None]
     return (at[0], at[1], at[2]) if len(at) == 3 else None

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from report.calibration import deciding, read_calibration
 from report.render import TEMPLATES
-from report.render.calibrated import RARE, calibrated
+from report.render.calibrated import RARE, calibrated, read_calibration
 from report.render.markdown import environment
 from report.render.page import context
+from report.statistics import DECIDING
 
 
 def share(value: float) -> dict[str, float]:
@@ -27,7 +27,7 @@ def simulated(question: str, wrong: float, depends: float = 0.0, rounds: int = 3
 
 def written(folder: Path, *rows: dict[str, Any]) -> Path:
     path = folder / "calibration.json"
-    about = {"origin": "synthetic", "level": deciding(), "drawn": 0.95, "seed": 1, "samples_per_round": 5}
+    about = {"origin": "synthetic", "level": DECIDING, "drawn": 0.95, "seed": 1, "samples_per_round": 5}
     path.write_text(json.dumps({**about, "rows": rows}))
     return path
 

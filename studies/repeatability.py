@@ -1,0 +1,166 @@
+"""How well a run repeats: two runs of the same machine, point by point (an A/A test).
+
+Nothing differs between them but the time. If the intervals mean what they say, the ratio of the two runs is 1 within
+its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show. What
+drifts is looked for in the data: a shift that all points of an experiment share is told, with the agreement that is
+left when it is taken out, beside the clocks of both runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contract.arguments import Parser
+from contract.errors import StudyError, run_command
+from contract.files import write_json
+from report import statistics
+from report.data.dataset import Dataset
+from report.data.nodes import Node, Nodes, read_nodes
+from report.data.summary import SERIES
+from report.render.repeated import ENOUGH, LEVEL, by_agreement
+from report.statistics import Floats
+
+_NUMBERS = ["estimate", "low", "high", "log_se", "df"]
+
+
+def compare_runs(first: Path, second: Path) -> dict[str, Any]:
+    """The table of two runs' folders of the same node, ready to be written: the report prints it.
+
+    Raises StudyError if a folder is none of a node, if the nodes differ, or if no point was measured in both.
+    """
+    runs = [_run_of(folder) for folder in (first, second)]
+    one, other = (run.nodes[0] for run in runs)
+    if one.id != other.id:
+        raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
+    points = compared(*(Dataset(run).table for run in runs))
+    if not len(points):
+        raise StudyError(f"{first} and {second}: no point was measured in both")
+    return {
+        "origin": "measured",
+        "level": LEVEL,
+        "node": one.id,
+        "runs": [_run(node) for node in (one, other)],
+        "clock": _clock(points),
+        "experiments": [_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)],
+        "all": _shares(points),
+    }
+
+
+def _run_of(folder: Path) -> Nodes:
+    found = read_nodes([folder])
+    if len(found.nodes) != 1:
+        raise StudyError(f"{folder}: holds {len(found.nodes)} nodes: give the folder of one run of one node")
+    return found
+
+
+def _run(node: Node) -> dict[str, Any]:
+    return {
+        "started_utc": node.record["started_utc"],
+        "ended_utc": node.record.get("ended_utc"),
+        "commit": node.record["study"]["commit"],
+        "preset": node.record.get("options", {}).get("preset"),
+    }
+
+
+def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Every series of two summaries that has an interval in both.
+
+    Columns SERIES, ratio (second over first; of shares 1 and their difference), low and high at LEVEL, agrees (whether
+    they hold 1; what is exact on both sides agrees if it is equal), timed (whether the ratio is one of what varies on
+    the log scale) and agrees_beside (whether it agrees but for what all timed points of its experiment share).
+    """
+    ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
+    both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
+    a, b = ({name: both[f"{name}_{side}"].to_numpy(float) for name in _NUMBERS} for side in "ab")
+    log = _on_log_scale(a) & _on_log_scale(b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
+    se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
+    half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
+    # A share's distance is told as it is, a number's (of steps, of passes) by what it was.
+    of = np.maximum(np.abs(a["estimate"]), 1.0)
+    ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
+    timed = log & (half > 0)
+    table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half, timed=timed)
+    shared = pd.Series(np.where(timed, apart, np.nan)).groupby(table["experiment"]).transform("median").fillna(0)
+    beside = np.where(timed, np.abs(apart - shared) <= half, table["agrees"])
+    return table.assign(agrees_beside=beside)[~np.isnan(half)].reset_index(drop=True)
+
+
+def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
+    """Whether an interval was made on the log scale: its upper end then lies a factor away, not a distance."""
+    half = np.where(side["log_se"] == 0, 0.0, statistics.half_width(side["log_se"], side["df"]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
+
+
+def _clock(points: pd.DataFrame) -> float | None:
+    """The clock of the second run over that of the first, in the middle; None if it was not measured in both."""
+    found = points.loc[(points["experiment"] == "clock") & (points["metric"] == "clock"), "ratio"]
+    return float(found.median()) if len(found) else None
+
+
+def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
+    ratio = points["ratio"].to_numpy(float)
+    apart = np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))
+    worst = points.iloc[int(np.argmax(apart))]
+    said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
+    timed = points.loc[points["timed"], "ratio"]
+    shift = float(timed.median()) if len(timed) else 1.0
+    beside = int(points["agrees_beside"].sum())
+    return {
+        "experiment": name,
+        **_shares(points),
+        "shift": shift,
+        "agree_beside": beside,
+        "worst": {**said, "ratio": float(worst["ratio"])},
+    }
+
+
+def _shares(points: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "points": len(points),
+        "agree": int(points["agrees"].sum()),
+        "median_apart": float((points["ratio"] - 1).abs().median()),
+    }
+
+
+def lines(table: dict[str, Any]) -> Iterator[str]:
+    """The table in plain text, the least repeatable experiment first."""
+    yield f"{'experiment':<18}{'points':>8}{'agree':>8}{'share':>8}{'apart':>9}{'shift':>8}{'beside':>8}  worst"
+    rows, few = by_agreement(table)
+    for one in [*rows, {"experiment": "all", **table["all"]}]:
+        worst = one.get("worst")
+        point = f"{worst.get('backend', '')} {worst.get('params', '')}".strip() if worst else ""
+        told = f"  x{worst['ratio']:.3g} {point}" if worst else ""
+        shares = f"{one['agree'] / one['points']:>8.1%}{one['median_apart']:>9.2%}"
+        drift = f"{one['shift']:>8.3f}{one['agree_beside']:>8,}" if worst else ""
+        yield f"{one['experiment']:<18}{one['points']:>8,}{one['agree']:>8,}{shares}{drift}{told}"
+    if table["clock"] is not None:
+        yield f"clock of the second run over the first: x{table['clock']:.3f}"
+    yield f"below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare two runs, print the table, and write it if that is asked for."""
+    parser = Parser(prog="python -m studies.repeatability", description=__doc__)
+    parser.add_argument("first", type=Path, metavar="DIR", help="the node's folder of one run")
+    parser.add_argument("second", type=Path, metavar="DIR", help="the same of the other")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table that the report prints")
+    given = parser.parse_args(argv)
+    table = compare_runs(given.first, given.second)
+    if given.out:
+        write_json(given.out, table)
+    print("\n".join(lines(table)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
