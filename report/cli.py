@@ -182,13 +182,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         ask(given)
     elif given.command == "references":
+        from report.commands.references import references
         from report.data.reference import REFERENCE
         from report.judging.judge import CLAIMS
-        from report.judging.reference_use import list_references
 
-        text, lost = list_references(given.data, given.claims or CLAIMS, given.reference or REFERENCE)
+        text, unused = references(given.data, given.claims or CLAIMS, given.reference or REFERENCE)
         print(text)
-        return 1 if lost else 0
+        return 1 if unused else 0
     elif given.command == "lint":
         from report.commands.lint import run
         from report.data.reference import REFERENCE

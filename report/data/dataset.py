@@ -12,10 +12,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from contract.tables import SAMPLES
-from report.data import groups
-from report.data.categorical import coded, keys
 from report.data.nodes import Nodes
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, device_kind
@@ -63,7 +62,7 @@ class Dataset:
     _made: dict[tuple[Any, ...], tuple[Any, Used]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self, summarised: pd.DataFrame | None) -> None:
-        self.table = coded(summarise(self.nodes.samples()) if summarised is None else summarised)
+        self.table = categorical(summarise(self.nodes.samples()) if summarised is None else summarised)
 
     @contextmanager
     def following(self) -> Iterator[Used]:
@@ -111,7 +110,7 @@ class Dataset:
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES` (or in these)."""
         self.used.rows.update((name, "") for name in experiments)
-        return coded(self.nodes.samples(*experiments, columns=columns))
+        return categorical(self.nodes.samples(*experiments, columns=columns))
 
     def of_samples(self, samples: pd.DataFrame) -> Estimates:
         """Cells of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""
@@ -126,11 +125,9 @@ class Dataset:
         if not places:
             return [()] * len(made)
         own = self.table.take(np.sort(np.concatenate(places)))
-        mine, asked = keys(own, made, POINT)
-        order = np.argsort(mine, kind="stable")
-        first, last = (np.searchsorted(mine[order], asked, side).tolist() for side in ("left", "right"))
-        numbers = own.index.to_numpy()[order].tolist()
-        return [tuple(numbers[start:end]) for start, end in zip(first, last, strict=True)]
+        rows = _points(own).with_columns(number=pl.Series(own.index.to_numpy())).group_by(POINT).agg("number")
+        found = _points(made).join(rows, on=POINT, how="left", maintain_order="left")["number"].to_list()
+        return [tuple(numbers or ()) for numbers in found]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
         """Cells of what a counter showed beside an experiment's samples, in the unit of that column of the samples.
@@ -159,13 +156,14 @@ class Dataset:
         samples = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
         if not len(samples):
             return Estimates.empty()
-        values, of = samples["value"].to_numpy(float), samples.groupby([*POINT, "round"]).ngroup().to_numpy()
-        order = np.lexsort((values, of))
-        runs = groups.Runs.of(of[order])
+        rounds = samples.groupby([*POINT, "round"], observed=True)["value"]
+        number, place = rounds.transform("size"), rounds.rank(method="first")
         # As numpy's method "inverted_cdf" has it.
-        rank = np.maximum(np.ceil(runs.length * share - 1), 0).astype(np.intp)
-        ranked = values[order][runs.start + rank]
-        return self.of_samples(samples.assign(value=ranked[of])[(runs.length >= least)[of]])
+        ranked = samples["value"].where(place == np.maximum(np.ceil(number * share), 1))
+        keys = [samples[name] for name in [*POINT, "round"]]
+        return self.of_samples(
+            samples.assign(value=ranked.groupby(keys, observed=True).transform("max"))[number >= least]
+        )
 
     def rows_read(self, used: Used) -> dict[str, tuple[int, ...]]:
         """By node, numbers of the ok rows of the experiments and metrics that were asked for."""
@@ -237,6 +235,25 @@ class Dataset:
         marks = {one.id: apart_from_kind(one.record) for one in self.nodes.nodes}
         number = Counter(marks.values())
         return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
+
+
+def categorical(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its text as categories in alphabetical order, which compare, group and sort as the texts do."""
+    found: dict[str, pd.Series] = {}
+    for name, column in table.items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            words = list(column.cat.categories)
+            if words != sorted(words):
+                found[str(name)] = column.cat.set_categories(sorted(words))
+        elif isinstance(column.dtype, pd.StringDtype):
+            found[str(name)] = column.astype("category")
+    return table.assign(**found) if found else table
+
+
+def _points(table: pd.DataFrame) -> pl.DataFrame:
+    """The points of a table's rows, their text as strings."""
+    text = [name for name in POINT if name != "threads"]
+    return pl.from_pandas(table[POINT]).with_columns(pl.col(text).cast(pl.String), pl.col("threads").cast(pl.Int64))
 
 
 P = ParamSpec("P")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pandas as pd
+import polars as pl
 
 from contract.flags import FLAGS, Flag, parse, worst
-from report.data import groups
 
 # What a summary row may say besides its samples' flags.
 UNSTABLE, EXACT = "unstable", "exact"
@@ -25,8 +23,7 @@ MEANING = {
 CONTENT = 0.05
 # Old data has bare names; these columns hold the figure.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
-# The columns of the samples that are read.
-COLUMNS = ["flags", *(column for column, _ in _FIGURES.values())]
+FIGURES = [column for column, _ in _FIGURES.values()]
 _SAID = re.compile(
     r"(?P<name>\w+)(?: in (?P<n>\d+) of (?P<of>\d+) samples?)?(?: \((?:most: )?(?P<most>.*)\)|: (?P<what>.*))?"
 )
@@ -71,81 +68,59 @@ def text(flags: Iterable[Seen]) -> str:
     return "; ".join(map(str, flags))
 
 
-def of_samples(samples: pd.DataFrame) -> list[Seen]:
-    """Each flag of some samples of one point and metric, with how many of them bear it and the worst that was seen."""
-    return of_points(samples, np.zeros(len(samples), dtype=np.int64)).get(0, [])
+def of_series(samples: pl.DataFrame) -> dict[int, list[Seen]]:
+    """Each flag of every series that has one, with how many samples bear it and the worst that was seen.
 
-
-def of_points(samples: pd.DataFrame, point: groups.Ints) -> dict[int, list[Seen]]:
-    """What `of_samples` says of every point that has a flag.
-
-    samples: the columns COLUMNS; point: of shape (samples,), the number of each sample's point, from 0.
+    samples: series (a number), flags and the columns FIGURES.
     """
-    told = groups.text(samples["flags"])
-    flagged = np.flatnonzero(told.codes)
-    if not len(flagged):
-        return {}
-    of = np.bincount(point)
-    pairs, _ = groups.fold([(point[flagged], len(of)), (told.codes[flagged], len(told.words))])
-    order = np.argsort(pairs, kind="stable")
-    runs = groups.Runs.of(pairs[order])
-    flagged = flagged[order]
-    most = {
-        column: np.fmax.reduceat(samples[column].to_numpy(float)[flagged], runs.start).tolist()
-        for column, _ in _FIGURES.values()
-    }
-    heads = flagged[runs.start]
-    parsed = [parse(str(words)) for words in told.words]
-    borne: dict[int, Counter[str]] = defaultdict(Counter)
-    seen: dict[int, list[Flag]] = defaultdict(list)
-    for run, (number, code, count) in enumerate(
-        zip(point[heads].tolist(), told.codes[heads].tolist(), runs.length.tolist(), strict=True)
+    of = dict(samples.group_by("series").len().iter_rows())
+    found: dict[int, list[tuple[Flag, int]]] = {}
+    borne = samples.filter(pl.col("flags") != "").group_by("series", "flags")
+    for row in borne.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES)).iter_rows(
+        named=True
     ):
-        for flag in parsed[code]:
-            borne[number][flag.name] += count
-            seen[number].append(flag if flag.detail or flag.name not in _FIGURES else _with_figure(flag, most, run))
+        found.setdefault(row["series"], []).extend((_with_figure(flag, row), row["n"]) for flag in parse(row["flags"]))
     return {
-        number: [Seen(flag.name, borne[number][flag.name], int(of[number]), flag.detail) for flag in worst(flags)]
-        for number, flags in seen.items()
+        series: [
+            Seen(one.name, sum(n for flag, n in seen if flag.name == one.name), of[series], one.detail)
+            for one in worst(flag for flag, _ in seen)
+        ]
+        for series, seen in found.items()
     }
 
 
-def _with_figure(flag: Flag, most: dict[str, list[float]], run: int) -> Flag:
+def of_samples(samples: pd.DataFrame) -> list[Seen]:
+    """The same of some samples of one point and metric."""
+    table = pl.from_pandas(samples[["flags", *FIGURES]]).with_columns(pl.col("flags").cast(pl.String), series=0)
+    return of_series(table).get(0, [])
+
+
+def _with_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
+    """A flag of old data, which is a bare name, with the largest figure of its column."""
+    if flag.detail or flag.name not in _FIGURES:
+        return flag
     column, words = _FIGURES[flag.name]
-    figure = most[column][run]
-    return flag if math.isnan(figure) else Flag(flag.name, f"{figure:.0%}{words}")
+    return flag if row[column] is None else Flag(flag.name, f"{row[column]:.0%}{words}")
 
 
-def of_rounds(medians: groups.Floats, half_widths: groups.Floats, points: groups.Runs) -> dict[int, Seen]:
-    """`unstable`, by the point's place, where the medians of a point's rounds lie further apart than chance puts them.
+def unstable(rounds: pl.DataFrame) -> dict[int, Seen]:
+    """`unstable`, by series, where the medians of its rounds lie further apart than chance puts them.
 
     Two medians that are each known to within h may differ by 2 h with nothing having changed between them. h is the
     half-width that the rounds' own samples give, but no less than what the study is content with, at which it stops
     sampling. What lies beyond came with the process or with the time of day; the interval, which rests on the rounds,
     holds it. Not for shares, which have no scale of their own.
 
-    medians, half_widths: of shape (rounds,), the latter relative. points: the rounds of each point, one after another.
+    rounds: series, median, half_width (relative).
     """
-    if not len(medians):
-        return {}
-    least, largest = np.minimum.reduceat(medians, points.start), np.maximum.reduceat(medians, points.start)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spread = largest / least - 1
-    explained = 2 * np.maximum(CONTENT, np.maximum.reduceat(half_widths, points.start))
-    unstable = np.flatnonzero((points.length > 1) & (least > 0) & (spread > explained))
-    return {int(at): Seen(UNSTABLE, most=f"rounds differ by {spread[at]:.0%}") for at in unstable}
-
-
-def half_widths(ordered: groups.Floats, rounds: groups.Runs) -> groups.Floats:
-    """Relative half-widths of the 95% intervals of positive medians, by order statistics; 0 from fewer than 6 values.
-
-    ordered: of shape (samples,), the values of one round after another, which ascend within each.
-    Source: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
-    """
-    n = rounds.length
-    reach = 1.96 * np.sqrt(n)
-    low = np.maximum(0, np.floor((n - reach) / 2)).astype(np.int64)
-    high = np.minimum(n - 1, np.ceil((n + reach) / 2)).astype(np.int64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = (ordered[rounds.start + high] - ordered[rounds.start + low]) / 2 / groups.medians(ordered, rounds)
-    return np.where(n < 6, 0.0, found)
+    spread = pl.col("median").max() / pl.col("median").min() - 1
+    found = rounds.group_by("series").agg(
+        spread=spread,
+        differ=(pl.len() > 1)
+        & (pl.col("median").min() > 0)
+        & (spread > 2 * pl.max_horizontal(pl.lit(CONTENT), pl.col("half_width").max())),
+    )
+    return {
+        series: Seen(UNSTABLE, most=f"rounds differ by {by:.0%}")
+        for series, by in found.filter("differ").select("series", "spread").iter_rows()
+    }

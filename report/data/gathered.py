@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.data.categorical import read_coded
-from report.data.dataset import Dataset
+from report.data.dataset import Dataset, categorical
 from report.data.nodes import Node, Nodes, empty_samples
 
 # What gather adds to a node's record.
@@ -55,9 +55,15 @@ def read_summary(folder: Path) -> pd.DataFrame:
 
 
 def _read(path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A table, or its rows of these experiments in these columns; groups of rows without any are passed by."""
+    if not path.is_file():
+        raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     try:
-        return read_coded(path, experiments, columns)
-    except FileNotFoundError:
-        raise StudyError(f"{path}: no such file: write it with `python -m report gather`") from None
-    except (OSError, ValueError) as broken:
+        table = pl.scan_parquet(path)
+        if experiments:
+            table = table.filter(pl.col("experiment").is_in(list(experiments)))
+        if columns:
+            table = table.select(columns)
+        return categorical(table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect().to_pandas())
+    except (OSError, pl.exceptions.PolarsError) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None

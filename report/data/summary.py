@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
-
 import numpy as np
 import pandas as pd
+import polars as pl
 from numpy.typing import NDArray
 
+from contract.errors import StudyError
 from report import statistics
-from report.data import flags, groups
+from report.data import flags
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
@@ -24,9 +23,6 @@ COUNTED = {
     *(f"{names}operators" for names in ("", "public_")),
     *(f"{names}kernels_{key}" for names in ("", "public_") for key in ("cpu", "cuda", "mps", "xpu")),
 }  # fmt: skip
-
-_TEXT = [*(name for name in SERIES if name != "threads"), "unit", "status", "reason", "stop_reason", "origin"]
-Array = NDArray[Any]
 
 COLUMNS = {
     "metric": "What was measured",
@@ -51,6 +47,9 @@ COLUMNS = {
     "than their own samples explain; exact: counted and equal in all rounds",
     "origin": "measured, or synthetic (tests only)",
 }
+_TEXT = [*(name for name in SERIES if name != "threads"), "unit", "status", "reason", "stop_reason", "flags", "origin"]
+_WORDS = ["unit", "stop_reason", "origin", "status", "reason"]
+_NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", *flags.FIGURES]
 
 
 def summarise(samples: pd.DataFrame) -> pd.DataFrame:
@@ -61,153 +60,127 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     columns = [*POINT, *COLUMNS]
     if not len(samples):
         return pd.DataFrame(columns=columns)
-    rows = _ordered(samples)
-    ok = rows.holds("status", "ok")
-    n_samples = np.bincount(rows.series[ok], minlength=rows.count)
-    good, failed = rows.where(ok), rows.where(~ok)
-    # A series of which no round is ok is told from those that failed.
-    used = rows.where(ok | (n_samples == 0)[rows.series])
-    n_rounds, n_failed, n_every = (some.rounds_each() for some in (good, failed, rows))
-    status, reason = failed.commonest("status"), failed.commonest("reason")
-    for at in np.flatnonzero((n_rounds > 0) & (n_failed > 0)):
-        reason[at] = f"{n_failed[at]} of {n_every[at]} rounds {status[at]}: {reason[at]}"
-    unit = used.commonest("unit")
-    rounds = _rounds(good)
-    estimates, exact = _estimates(good, rounds, unit)
-    table = {
-        **{name: rows.key(name) for name in SERIES},
-        "unit": unit,
-        "status": np.where(n_rounds > 0, "ok", status),
-        "reason": reason,
-        "stop_reason": used.commonest("stop_reason"),
-        "n_rounds": n_rounds,
-        "n_samples": n_samples,
-        **estimates,
-        **{name: used.median(name) for name in ("flop", "bytes")},
-        **{name: used.largest(name) for name in ("error", "tolerance")},
-        "flags": _said(used, _of_rounds(good, rounds, exact)),
-        "origin": used.commonest("origin"),
-    }
-    seconds = np.where(unit == "s", table["estimate"], np.nan)
-    for name in ("flop", "bytes"):
-        table[f"{name}_per_s"] = table[name] / seconds
-    return pd.DataFrame({name: table[name] for name in columns})
+    rows = _rows(samples)
+    ok = pl.col("status") == "ok"
+    series = (
+        rows.group_by("series")
+        .agg(
+            *(pl.col(name).first() for name in SERIES),
+            n_samples=ok.sum(),
+            n_rounds=pl.col("round").filter(ok).n_unique(),
+            n_failed=pl.col("round").filter(~ok).n_unique(),
+            n_every=pl.col("round").n_unique(),
+        )
+        .sort("series")
+    )
+    # A series of which no round is ok is known from those that failed.
+    used = rows.filter(ok | (pl.col("n_ok") == 0))
+    numbers = used.group_by("series").agg(
+        *(pl.col(name).drop_nans().median() for name in ("flop", "bytes")),
+        *(pl.col(name).drop_nans().max() for name in ("error", "tolerance")),
+    )
+    failed = rows.filter(~ok)
+    for name in _WORDS:
+        of = failed if name in ("status", "reason") else used
+        series = series.join(_commonest(of, name), on="series", how="left")
+    series = series.join(numbers, on="series", how="left").sort("series").with_columns(pl.col(_WORDS).fill_null(""))
+    rounds = _rounds(rows.filter(ok))
+    estimates, exact = _estimates(series, rounds)
+    of_rounds = _of_rounds(series, rounds, exact)
+    of_samples = flags.of_series(used)
+    seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
+    befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
+    some_ok = pl.col("n_rounds") > 0
+    table = series.with_columns(
+        reason=pl.when(some_ok & (pl.col("n_failed") > 0)).then(befell).otherwise(pl.col("reason")),
+        status=pl.when(some_ok).then(pl.lit("ok")).otherwise(pl.col("status")),
+        **{name: pl.Series(column) for name, column in estimates.items()},
+        **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
+        flags=pl.Series(
+            [flags.text([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
+            dtype=pl.String,
+        ),
+    )
+    return table.select(columns).with_columns(pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Samples, or some of them, in the order of their series, rounds and values. Arrays are of shape (rows,)."""
-
-    samples: pd.DataFrame
-    text: dict[str, groups.Text]
-    first: NDArray[np.intp]  # of shape (series,): the place of one of each series' samples
-    at: NDArray[np.intp]  # each row's place among the samples
-    series: groups.Ints  # its series, numbered from 0
-    rounds: groups.Ints  # a number of its series and round, ascending
-
-    @property
-    def count(self) -> int:
-        return len(self.first)
-
-    def where(self, wanted: NDArray[np.bool_]) -> _Rows:
-        return replace(self, at=self.at[wanted], series=self.series[wanted], rounds=self.rounds[wanted])
-
-    def key(self, name: str) -> Array:
-        """What all samples of a series have in common, of shape (series,)."""
-        column = self.text.get(name)
-        return self.samples[name].to_numpy()[self.first] if column is None else column.words[column.codes[self.first]]
-
-    def holds(self, name: str, word: str) -> NDArray[np.bool_]:
-        column = self.text[name]
-        return np.asarray(column.words == word)[column.codes[self.at]]
-
-    def numbers(self, name: str) -> groups.Floats:
-        return self.samples[name].to_numpy(float)[self.at]
-
-    def rounds_each(self) -> groups.Ints:
-        """In how many rounds each series is, of shape (series,)."""
-        return np.bincount(self.series[groups.Runs.of(self.rounds).start], minlength=self.count)
-
-    def commonest(self, name: str) -> Array:
-        """The commonest text of each series; of equally common ones the first in alphabetical order."""
-        column = self.text[name]
-        return column.words[groups.commonest(column.codes[self.at], self.series, self.count)]
-
-    def median(self, name: str) -> groups.Floats:
-        return groups.median_of_known(self.numbers(name), self.series, self.count)
-
-    def largest(self, name: str) -> groups.Floats:
-        """The largest known number of each series, all of which must have rows."""
-        found: groups.Floats = np.fmax.reduceat(self.numbers(name), groups.Runs.of(self.series).start)
-        return found
+def _rows(samples: pd.DataFrame) -> pl.DataFrame:
+    """The samples with the number of their series, from 0 in the order of SERIES, and how many of that are ok."""
+    for name in _TEXT:
+        gone = samples[name].isna().to_numpy()
+        if gone.any():
+            row = int(np.argmax(gone))
+            raise StudyError(f"column {name!r}, row {row}: there is no text. Write '' where nothing is to be said")
+    table = pl.from_pandas(samples[[*_TEXT, *_NUMBERS]], nan_to_null=False)
+    table = table.with_columns(pl.col(*_TEXT).cast(pl.String), pl.col("threads").cast(pl.Int64))
+    order = table.select(SERIES).unique().sort(SERIES).with_row_index("series")
+    return table.join(order, on=SERIES, how="left").with_columns(
+        n_ok=(pl.col("status") == "ok").sum().over("series"), series=pl.col("series").cast(pl.Int64)
+    )
 
 
-def _ordered(samples: pd.DataFrame) -> _Rows:
-    text = {name: groups.text(samples[name]) for name in _TEXT}
-    series = groups.fold(text[name].coded if name in text else groups.ranks(samples[name]) for name in SERIES)
-    rounds, _ = groups.fold([series, groups.ranks(samples["round"])])
-    at = np.lexsort((samples["value"].to_numpy(float), rounds))
-    runs = groups.Runs.of(series[0][at])
-    return _Rows(samples, text, at[runs.start], at, np.repeat(np.arange(len(runs.start)), runs.length), rounds[at])
+def _commonest(table: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The commonest text of each series, the empty one aside; of equally common ones the first in the alphabet."""
+    return (
+        table.filter(pl.col(name) != "")
+        .group_by("series", name)
+        .len()
+        .sort("series", "len", name, descending=[False, True, False])
+        .group_by("series", maintain_order=True)
+        .agg(pl.col(name).first())
+    )
 
 
-@dataclass(frozen=True)
-class _Rounds:
-    """Rounds that are ok, one series after another. Arrays are of shape (rounds,)."""
+def _rounds(good: pl.DataFrame) -> pl.DataFrame:
+    """Rounds that are ok, one series after another: series, median, its relative half-width, unit."""
+    values, n = pl.col("value").sort(), pl.len()
+    reach = 1.96 * n.cast(pl.Float64).sqrt()
+    low = ((n - reach) / 2).floor().clip(0).cast(pl.Int64)
+    high = pl.min_horizontal(n - 1, ((n + reach) / 2).ceil().cast(pl.Int64))
+    # By order statistics: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
+    half = (values.get(high) - values.get(low)) / 2 / pl.col("value").median()
+    return (
+        good.group_by("series", "round")
+        .agg(median=pl.col("value").median(), half_width=pl.when(n < 6).then(0.0).otherwise(half))
+        .sort("series", "round")
+    )
 
-    medians: groups.Floats
-    half_widths: groups.Floats  # of those medians, relative
-    series: groups.Runs  # the series that have such rounds, and where theirs lie
 
-
-def _rounds(good: _Rows) -> _Rounds:
-    rounds, values = groups.Runs.of(good.rounds), good.numbers("value")
-    series = groups.Runs.of(good.series[rounds.start])
-    return _Rounds(groups.medians(values, rounds), flags.half_widths(values, rounds), series)
-
-
-def _estimates(good: _Rows, rounds: _Rounds, unit: Array) -> tuple[dict[str, groups.Floats], NDArray[np.bool_]]:
-    """Estimates and intervals of every series, and whether they are exact; unit, as all that is returned: (series,)."""
-    # From here on per series that has rounds, which are fewer; `at` says where they belong.
-    at, n = rounds.series.value, rounds.series.length
-    group = groups.ranks(groups.fold(good.text[name].only(good.first[at]) for name in GROUP)[0])[0]
-    share = np.bincount(group, unit[at] != "1")[group] == 0
-    lowest = np.minimum.reduceat(rounds.medians, rounds.series.start) if len(at) else rounds.medians
-    # A whole group is on one scale: the linear one if it holds shares, or a round that has no logarithm.
-    linear = share | (np.bincount(group, lowest <= 0)[group] > 0)
-    metric = good.key("metric")[at]
-    clipped = share & np.array([name.endswith("share") for name in metric], dtype=bool)
-    counted = np.array([name in COUNTED for name in metric], dtype=bool)
+def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, NDArray[np.float64]], set[int]]:
+    """Estimates and intervals of every series, and those that are exact."""
+    counted = rounds.group_by("series", maintain_order=True).len()
+    at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
+    medians = rounds["median"].to_numpy()
+    here = series.select(*GROUP, "unit")[at]
+    _, group = np.unique(here.select(pl.concat_str(GROUP, separator="\0")).to_series().to_numpy(), return_inverse=True)
+    shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
+    if len(at):
+        positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
+    # A whole group is on one scale: the linear one if it holds shares alone, or a round that has no logarithm.
+    share = np.bincount(group, ~shares)[group] == 0
+    linear = share | (np.bincount(group, ~positive)[group] > 0)
+    metrics = here["metric"].to_list()
+    clipped = share & np.array([name.endswith("share") for name in metrics], dtype=bool)
+    is_counted = np.array([name in COUNTED for name in metrics], dtype=bool)
     inside = np.repeat(linear, n)
-    table = {name: np.full(good.count, np.nan) for name in ("estimate", "low", "high", "log_se", "df")}
-    exact = np.zeros(good.count, dtype=bool)
+    table = {name: np.full(len(series), np.nan) for name in ("estimate", "low", "high", "log_se", "df")}
+    exact: set[int] = set()
     for which, found in (
-        (linear, statistics.linear_estimates(rounds.medians[inside], n[linear], counted[linear], clipped[linear])),
-        (~linear, statistics.log_estimates(rounds.medians[~inside], n[~linear], group[~linear])),
+        (linear, statistics.linear_estimates(medians[inside], n[linear], is_counted[linear], clipped[linear])),
+        (~linear, statistics.log_estimates(medians[~inside], n[~linear], group[~linear])),
     ):
-        exact[at[which]] = found.exact
+        exact |= set(at[which][found.exact].tolist())
         for name, column in zip(table, (found.estimate, found.low, found.high, found.se, found.df), strict=True):
             table[name][at[which]] = column
     return table, exact
 
 
-def _of_rounds(good: _Rows, rounds: _Rounds, exact: NDArray[np.bool_]) -> dict[int, list[flags.Seen]]:
-    """What is to be said of the rounds of each series, by its number."""
-    without_scale = np.bincount(good.series, good.holds("unit", "1"), good.count) > 0
-    seen: dict[int, list[flags.Seen]] = {}
-    for place, unstable in flags.of_rounds(rounds.medians, rounds.half_widths, rounds.series).items():
-        series = int(rounds.series.value[place])
-        if not without_scale[series]:
-            seen[series] = [unstable]
-    for series in np.flatnonzero(exact).tolist():
-        seen.setdefault(series, []).append(flags.Seen(flags.EXACT))
-    return seen
-
-
-def _said(used: _Rows, of_rounds: dict[int, list[flags.Seen]]) -> Array:
-    """The flags of every series, as text: first what befell its samples, then what is to be said of its rounds."""
-    of_samples = flags.of_points(used.samples[flags.COLUMNS].iloc[used.at], used.series)
-    said = np.full(used.count, "", dtype=object)
-    for series in {*of_samples, *of_rounds}:
-        said[series] = flags.text([*of_samples.get(series, []), *of_rounds.get(series, [])])
-    return said
+def _of_rounds(series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]) -> dict[int, list[flags.Seen]]:
+    """What is to be said of the rounds of each series: unstable, exact."""
+    scaled = series.filter(pl.col("unit") != "1").select("series")
+    found: dict[int, list[flags.Seen]] = {
+        at: [seen] for at, seen in flags.unstable(rounds.join(scaled, on="series", how="semi")).items()
+    }
+    for at in sorted(exact):
+        found.setdefault(at, []).append(flags.Seen(flags.EXACT))
+    return found

@@ -1,4 +1,4 @@
-"""How robust a verdict is: margins, other thresholds, other scopes, one estimate or node less. Linear in the estimates."""
+"""How robust a verdict is: margins, other thresholds and scopes, one estimate or node less. Linear in the estimates."""
 
 from __future__ import annotations
 

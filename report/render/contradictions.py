@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.formatting import count, several, threshold_text, with_unit
-from report.judging.side_outcome import OUTCOMES
+from report.judging.contradictions import OUTCOMES
 from report.render import words
 from report.render.markdown import identifier
 

@@ -118,8 +118,8 @@ def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
     within = noise.within * 1.2 / np.sqrt(5)
     assert medians.std() == pytest.approx(np.hypot(noise.between, within), rel=0.05)
     assert np.mean(medians) == pytest.approx(0, abs=0.001)
-    mean_round_correlation = np.corrcoef(medians[:, 0, 0].ravel(), medians[:, 0, 1].ravel())[0, 1]
-    assert mean_round_correlation == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
+    correlation = np.corrcoef(medians[:, 0, 0].ravel(), medians[:, 0, 1].ravel())[0, 1]
+    assert correlation == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
 
 
 def test_outliers_slow_rounds_and_drift_are_there() -> None:

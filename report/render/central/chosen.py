@@ -22,13 +22,13 @@ def accelerators(view: View) -> list[str]:
 def nodes(views: Sequence[View], most: int = MOST_MACHINES) -> list[View]:
     """At most so many nodes, in their order: those with GPUs before others, unlike ones before those that are alike."""
     first: dict[str, View] = {}
-    mean_round_correlation = []
+    similar = []
     for view in sorted(views, key=lambda view: not accelerators(view)):
         if view.make in first:
-            mean_round_correlation.append(view)
+            similar.append(view)
         else:
             first[view.make] = view
-    chosen = {view.node for view in [*first.values(), *mean_round_correlation][:most]}
+    chosen = {view.node for view in [*first.values(), *similar][:most]}
     return [view for view in views if view.node in chosen]
 
 

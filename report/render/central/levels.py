@@ -126,9 +126,9 @@ def _plateau(cells: Estimates, lower: float, upper: float) -> dict[str, Any] | N
     each = records(held.best(["node", "device", "footprint"], of=["backend", "dtype"]))
     each.sort(key=lambda one: (abs(math.log(float(one["footprint"]) / middle)), float(one["footprint"])))
     first, *others = each
-    mean_round_correlation = 1 + sum(one["low"] <= first["high"] and first["low"] <= one["high"] for one in others)
+    similar = 1 + sum(one["low"] <= first["high"] and first["low"] <= one["high"] for one in others)
     where = f"arrays of {size(float(first['footprint']))}"
-    where += f"; {mean_round_correlation} of {count(len(each), 'size')} that lie there agree" if others else ""
+    where += f"; {similar} of {count(len(each), 'size')} that lie there agree" if others else ""
     return {**first, "where": where}
 
 

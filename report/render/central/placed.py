@@ -157,12 +157,10 @@ def _on_slope(axes: Axes, roof: Mapping[str, Any], scale: float, inches: _Inches
 def _marks(axes: Axes, points: Sequence[Mapping[str, Any]], scale: float) -> None:
     """One stroke for the marks of a kind with a ring, and one for those without."""
 
-    def mean_round_correlation(point: Mapping[str, Any]) -> tuple[str, str, bool]:
+    def similar(point: Mapping[str, Any]) -> tuple[str, str, bool]:
         return point["look"][0], point["look"][1], bool(point["ring"])
 
-    for (colour, marker, ring), found in groupby(
-        sorted(points, key=mean_round_correlation), key=mean_round_correlation
-    ):
+    for (colour, marker, ring), found in groupby(sorted(points, key=similar), key=similar):
         group = list(found)
         held = [one for one in group if one["low"] is not None and one["high"] is not None]
         if held:

@@ -316,8 +316,8 @@ def test_measured_comes_first_then_the_furthest_and_one_of_an_article() -> None:
 
 def test_no_two_ask_the_same_or_count_the_same() -> None:
     assert ids(against("W01", 1.0), against("N01", 2.0, same_as="W01"), against("G01", 3.0)) == ["W01", "G01"]
-    mean_round_correlation = {"quantity": "gemm.rate"}
-    assert ids(against("W01", 1.0, **mean_round_correlation), against("N01", 2.0, **mean_round_correlation)) == ["W01"]
+    similar = {"quantity": "gemm.rate"}
+    assert ids(against("W01", 1.0, **similar), against("N01", 2.0, **similar)) == ["W01"]
     published = {"quantity": "reference.value"}
     assert ids(against("W01", 1.0, **published), against("N01", 2.0, **published)) == ["W01", "N01"]
 
