@@ -1,23 +1,18 @@
 """Gather: every node's samples and their summary as tidy tables, with the data dictionary.
 
-Nodes are read, checked and summarised some at a time, by as many processes as there
-are cores, and written as they come: what is held at once does not grow with their number.
+Nodes are read, checked and summarised some at a time, by as many processes as there are cores, each into files of
+their own, which are then put together: what is held at once does not grow with the number of nodes.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pandas as pd
 import pyarrow as arrow
 from pyarrow import csv, parquet
@@ -25,7 +20,7 @@ from pyarrow import csv, parquet
 from contract import ending
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
-from report.data.nodes import Folder, Node, Nodes, empty_samples, find_nodes, read_folders, warn
+from report.data.nodes import Folder, Node, Nodes, find_nodes, read_folders, warn
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
@@ -33,8 +28,6 @@ from report.publish import write_datapackage
 MANY = 16
 # Nodes that are checked and summarised at once: what it costs to begin is shared by them.
 TOGETHER = 8
-# Rows that are written at once.
-AT_ONCE = 200_000
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
 _WHOLE = {"n_rounds", "n_samples"}
 _UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "B/s"}
@@ -61,20 +54,16 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
-    with ExitStack() as files:
-        tables = {name: _Table(files, out, name) for name in SCHEMAS}
-        ok = 0
-        for part in _parts(folders):
+    with TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch:
+        parts = list(_parts(folders, Path(scratch)))
+        for part in parts:
             found.nodes += part.nodes
             found.refused += part.refused
-            ok += part.ok
-            tables["samples"].add(part.samples)
-            first = tables["summary"].rows
-            rows = arrow.array(range(first, first + len(part.summary)), arrow.int64())
-            tables["summary"].add(part.summary.set_column(0, "row", rows))
         found.check(directories)
-        for table in tables.values():
-            table.flush()
+        # By experiment, so that a reader who asks for one passes by the others.
+        experiments = sorted({name for part in parts for name in part.experiments})
+        samples = _write(out, "samples", (one for name in experiments for one in _samples(parts, name)))
+        summary = _write(out, "summary", _summaries(parts))
     warn(found)
     with atomic(out / "dictionary.csv") as path:
         whole_dictionary().to_csv(path, index=False)
@@ -83,128 +72,81 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     write_json(out / "refused.json", found.refused)
     write_datapackage(out)
     print(
-        f"{len(found.nodes)} node(s), {tables['samples'].rows:,} samples, {ok:,} of {tables['summary'].rows:,} series "
+        f"{len(found.nodes)} node(s), {samples:,} samples, {sum(part.ok for part in parts):,} of {summary:,} series "
         f"ok, {len(found.refused)} file(s) left out: {out}",
         file=sys.stderr,
     )
 
 
-class _Table:
-    """A table under construction as Parquet and CSV; both are put in place together when the stack closes well.
-
-    Rows are written some nodes at a time; samples by experiment, each in a group of rows of its own, so that a reader
-    who asks for one experiment passes by the others.
-    """
-
-    def __init__(self, files: ExitStack, out: Path, name: str) -> None:
-        self.rows, schema = 0, SCHEMAS[name]
-        self._parted, self._waited = name == "samples", 0
-        self._waiting: dict[str, list[arrow.Table]] = {}
-        self._parquet = files.enter_context(
-            parquet.ParquetWriter(files.enter_context(atomic(out / f"{name}.parquet")), schema, compression="zstd")
-        )
-        self._csv = files.enter_context(csv.CSVWriter(files.enter_context(atomic(out / f"{name}.csv")), schema))
-
-    def add(self, contents: arrow.Table) -> None:
-        if self._parted:
-            experiment = contents["experiment"].combine_chunks().dictionary_encode()
-            of, names = experiment.indices.to_numpy(), experiment.dictionary.to_pylist()
-        else:
-            of, names = np.zeros(len(contents), int), [""]
-        starts = np.flatnonzero(np.diff(of, prepend=-1))
-        # A node's samples come by experiment: a part of them is no copy.
-        for start, end in pairwise([*starts.tolist(), len(of)]):
-            self._waiting.setdefault(names[of[start]], []).append(contents.slice(start, end - start))
-        self.rows += len(contents)
-        if self.rows - self._waited >= AT_ONCE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was added since the last time."""
-        for _, parts in sorted(self._waiting.items()):
-            contents = arrow.concat_tables(parts).combine_chunks()
-            self._parquet.write_table(contents)
-            self._csv.write_table(contents)
-        self._waiting, self._waited = {}, self.rows
-
-
 @dataclass(frozen=True)
 class _Part:
-    """Some nodes, without their samples; these and their summary as the tables that are written; what was refused."""
+    """Some nodes, without their samples; the file of these, that of their summary, and what was refused."""
 
     nodes: list[Node]
-    samples: arrow.Table
-    summary: arrow.Table  # its rows are numbered when all are there
+    samples: Path
+    summary: Path
+    experiments: list[str]
     ok: int  # series
     refused: list[dict[str, str]]
 
 
-def _parts(folders: Sequence[Folder]) -> Iterator[_Part]:
+def _parts(folders: Sequence[Folder], scratch: Path) -> Iterator[_Part]:
     """All nodes, some at a time, in order."""
-    workers = ending.available_cpus()
     parts = [folders[at : at + TOGETHER] for at in range(0, len(folders), TOGETHER)]
+    places = [scratch / str(number) for number in range(len(parts))]
+    workers = ending.available_cpus()
     if len(folders) < MANY or workers < 2:
-        yield from map(_part, parts)
+        yield from map(_part, parts, places)
         return
-    with (
-        TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as between,
-        ending.pool(workers, get_context("spawn")) as pool,
-    ):
-        # A window, so that what is done does not pile up before it is written.
-        ahead: deque[Future[_Part]] = deque()
-        for number, part in enumerate(parts):
-            ahead.append(pool.submit(_sent, part, Path(between) / str(number)))
-            if len(ahead) > 2 * workers:
-                yield _received(ahead.popleft().result())
-        while ahead:
-            yield _received(ahead.popleft().result())
+    with ending.pool(workers, get_context("spawn")) as pool:
+        yield from pool.map(_part, parts, places)
 
 
-def _part(folders: Sequence[Folder]) -> _Part:
+def _part(folders: Sequence[Folder], place: Path) -> _Part:
     found = read_folders(folders)
     nodes = [node for node, _ in found if node]
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
-    places = summary["node"].map({node.id: place for place, node in enumerate(nodes)})
-    summary = summary.iloc[np.argsort(places.to_numpy(), kind="stable")].assign(row=0)
-    for node in nodes:
-        node.samples = empty_samples()
-    return _Part(
-        nodes,
-        _arrow(samples, "samples"),
-        _arrow(summary, "summary"),
-        int((summary["status"] == "ok").sum()),
-        [fault for _, faults in found for fault in faults],
-    )
+    order = {node.id: at for at, node in enumerate(nodes)}
+    summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
+    files = {name: place.with_suffix(f".{name}.parquet") for name in SCHEMAS}
+    for name, table in (("samples", samples), ("summary", summary)):
+        parquet.write_table(arrow.Table.from_pandas(table, SCHEMAS[name], preserve_index=False), files[name])
+    bare = [Node(node.record, node.source, samples.iloc[:0], node.rounds) for node in nodes]
+    faults = [fault for _, some in found for fault in some]
+    experiments = [str(name) for name in samples["experiment"].unique()]
+    return _Part(bare, files["samples"], files["summary"], experiments, int((summary["status"] == "ok").sum()), faults)
 
 
-def _sent(folders: Sequence[Folder], place: Path) -> _Part:
-    """As `_part`, its tables in files named after `place`: to pickle them takes a third of the time they took to make.
-
-    `_received` puts them back.
-    """
-    part = _part(folders)
-    for table, name in ((part.samples, "samples"), (part.summary, "summary")):
-        with arrow.ipc.new_file(f"{place}.{name}", table.schema) as file:
-            file.write_table(table)
-    return replace(part, samples=place, summary=place)
+def _samples(parts: Sequence[_Part], experiment: str) -> Iterator[arrow.Table]:
+    for part in parts:
+        if experiment in part.experiments:
+            yield parquet.read_table(part.samples, filters=[("experiment", "=", experiment)])
 
 
-def _received(part: _Part) -> _Part:
-    """What `_sent` made. Files are mapped, and go when nobody reads them any more."""
-    return replace(part, samples=_mapped(f"{part.samples}.samples"), summary=_mapped(f"{part.summary}.summary"))
+def _summaries(parts: Sequence[_Part]) -> Iterator[arrow.Table]:
+    """The summaries, their rows numbered from 0."""
+    first = 0
+    for part in parts:
+        table = parquet.read_table(part.summary)
+        yield table.set_column(0, "row", arrow.array(range(first, first + len(table)), arrow.int64()))
+        first += len(table)
 
 
-def _mapped(path: str) -> arrow.Table:
-    table = arrow.ipc.open_file(arrow.memory_map(path)).read_all()
-    # Where a mapped file cannot be removed, its folder goes in the end.
-    with suppress(OSError):
-        Path(path).unlink()
-    return table
-
-
-def _arrow(frame: pd.DataFrame, name: str) -> arrow.Table:
-    return arrow.Table.from_pandas(frame, schema=SCHEMAS[name], preserve_index=False)
+def _write(out: Path, name: str, contents: Iterable[arrow.Table]) -> int:
+    """Write a table as Parquet and CSV, piece by piece; both are put in place when they are whole. Returns its rows."""
+    schema, rows = SCHEMAS[name], 0
+    with (
+        atomic(out / f"{name}.parquet") as whole,
+        atomic(out / f"{name}.csv") as text,
+        parquet.ParquetWriter(whole, schema, compression="zstd") as table,
+        csv.CSVWriter(text, schema) as lines,
+    ):
+        for piece in contents:
+            table.write_table(piece.cast(schema))
+            lines.write_table(piece.cast(schema))
+            rows += len(piece)
+    return rows
 
 
 def whole_dictionary() -> pd.DataFrame:

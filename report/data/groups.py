@@ -124,3 +124,10 @@ def commonest(codes: Ints, group: Ints, count: int) -> Ints:
     first = best[Runs.of(owner[best]).start]
     found[owner[first]] = code[first]
     return found
+
+
+def keys(one: pd.DataFrame, other: pd.DataFrame, columns: list[str]) -> tuple[Ints, Ints]:
+    """A number for each row of two tables: equal where rows agree in these columns."""
+    both = (pd.concat([one[name], other[name]], ignore_index=True) for name in columns)
+    found, _ = fold(ranks(column) for column in both)
+    return found[: len(one)], found[len(one) :]

@@ -17,8 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from report.data import groups
-from report.data.categorical import keys
 from report.data.dataset import Dataset, once
+from report.data.groups import keys
 from report.data.summary import POINT
 from report.quantities import memory
 

@@ -17,9 +17,9 @@ import pandas as pd
 
 from contract.errors import StudyError
 from contract.files import atomic
-from report.data.categorical import keys
 from report.data.dataset import Dataset
 from report.data.gathered import read_dataset
+from report.data.groups import keys
 from report.data.summary import SERIES
 from report.site import paths
 

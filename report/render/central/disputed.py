@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.formatting import capital, count, several
-from report.judging.side_outcome import OUTCOMES, STANDINGS
+from report.judging.contradictions import OUTCOMES, STANDINGS
 from report.render.central import sides
 from report.render.central.base import Central, Shown
 from report.render.contradictions import ONLY_WORDS, contradictions, counts
