@@ -92,7 +92,6 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--dtype", metavar="NAME", help="another number format")
     ask.add_argument("--json", type=Path, metavar="FILE", help="write the whole answer")
     ask.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
-    ask.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
     ask.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     ask.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
 
@@ -139,11 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.data.gathered import read_dataset
         from report.data.reference import REFERENCE, read_reference
         from report.judging.judge import CLAIMS, judge
-        from report.judging.provenance import made_from
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
         data = read_dataset(given.data, read_reference(reference))
-        document = judge(data, given.out, claims, digest=made_from(given.data, claims, reference))
+        document = judge(data, given.out, claims)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
         print(f"{len(document['verdicts'])} claims: {counts}: {given.out}", file=sys.stderr)
     elif given.command == "render":
@@ -178,9 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_json(given.json, found)
         print("\n".join(compare.lines(found)))
     elif given.command == "what-if":
-        from report.commands.ask import ask
+        from report.commands import what_if
 
-        ask(given)
+        what_if.command(given)
     elif given.command == "references":
         from report.commands.references import references
         from report.data.reference import REFERENCE

@@ -57,11 +57,9 @@ def judge(
     out: Path,
     claims: Path = CLAIMS,
     allow_synthetic: bool = False,
-    digest: str | None = None,
 ) -> dict[str, Any]:
     """Judge all claims on `data`, write `out` (JSON) and the tables beside it (CSV, Parquet), and return the document.
 
-    digest: of what the verdicts are made from (`provenance`), to know later whether they are still of that.
     Raises StudyError for a fault in a claim file, and for synthetic data unless
     `allow_synthetic`, which tests alone may set; OSError if the place cannot be written.
     """
@@ -77,7 +75,6 @@ def judge(
         "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": _commit(),
         "study_version": _study_version(),
-        "made_from": digest,
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
@@ -102,7 +99,7 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
 
 def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     found = [evaluate(part, claim, cache) for part in claim.parts]
-    verdict = whole_verdict(claim, found)
+    verdict = whole_verdict(found)
     parts = []
     for at, one in enumerate(found):
 
@@ -145,7 +142,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     }
 
 
-def whole_verdict(claim: Claim, found: Sequence[PartResult]) -> Verdict:
+def whole_verdict(found: Sequence[PartResult]) -> Verdict:
     """The verdict on a claim from those on its parts; a judgement has none."""
     return combined([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
 

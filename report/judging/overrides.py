@@ -28,11 +28,11 @@ _GIVEN = {"title": "Given for this question", "publisher": "the person who asks"
 
 
 @dataclass(frozen=True)
-class Changes:
+class Overrides:
     """All that is set, checked: claims with their thresholds, reference entries with their values, labels to swap.
 
     claims: every claim, those that are set changed. set_in: ids of the changed ones. entries: ids of the
-    entries whose figure differs. swaps: label to value. said: each change in words, in the order given.
+    entries whose figure differs. swaps: label to value. described: each change in words, in the order given.
     """
 
     claims: Sequence[Claim]
@@ -40,17 +40,17 @@ class Changes:
     set_in: frozenset[str] = frozenset()
     entries: Sequence[str] = ()
     swaps: Mapping[str, str] = field(default_factory=dict)
-    said: Sequence[str] = ()
+    described: Sequence[str] = ()
 
 
-def changes(
+def overrides(
     claims: Sequence[Claim],
     reference: Mapping[str, Mapping[str, Any]],
     thresholds: Sequence[str] = (),
     prices: Sequence[str] = (),
     file: Path | None = None,
     swaps: Mapping[str, str] | None = None,
-) -> Changes:
+) -> Overrides:
     """Everything that was set, checked against the claims and the reference.
 
     thresholds: 'W15.threshold=2000', 'G09.threshold=[5,50]', 'N12.PART.threshold=30'. prices: 'ENTRY=VALUE'.
@@ -70,7 +70,7 @@ def changes(
     entries = {name: figure for name, figure in figures.items() if _differs(figure, reference[name])}
     said += [_price_said(name, reference[name].get("value"), entries.get(name)) for name in figures]
     before = {claim.id: claim for claim in claims}
-    return Changes(
+    return Overrides(
         list(changed.values()),
         {**reference, **entries},
         frozenset(name for name, claim in changed.items() if claim is not before[name]),
@@ -215,10 +215,14 @@ def swapped(part: Part, label: str, value: str, single: Sequence[str]) -> Part |
     return replace(part, scope={**part.scope, label: value})
 
 
-def check_dtype(value: str, measured: Iterable[str]) -> None:
-    """Raise StudyError if nothing was measured in this number format."""
-    names = sorted({name for name in measured if name})
-    if value not in names:
-        raise StudyError(
-            f"--dtype {value!r}: nothing was measured in it. Measured: {several(names)}.{did_you_mean(value, names)}"
-        )
+def check_swaps(given: Mapping[str, str | None], measured: Sequence[str] = ()) -> dict[str, str]:
+    """The swaps that were asked for. measured: number formats, where these are known. Raises StudyError for a value
+    that a label cannot have."""
+    found = {label: value for label, value in given.items() if value is not None}
+    for label, value in found.items():
+        allowed = SWAPS[label] or measured
+        if allowed and value not in allowed:
+            what = "nothing was measured in it. Measured" if SWAPS[label] is None else "is not known. Known"
+            hint = did_you_mean(value, list(allowed))
+            raise StudyError(f"--{label} {value!r}: {what}: {several(list(allowed))}.{hint}")
+    return found
