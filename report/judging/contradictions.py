@@ -159,7 +159,7 @@ def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, An
     names = ascii_uppercase[: len(one.sides)]
     articles = [list(dict.fromkeys(str(verdicts[claim]["article_title"]) for claim, _ in side)) for side in one.sides]
     every = [title for titles in articles for title in titles]
-    answer = _answer(names, stood)
+    answer = capital(_answer(names, stood))
     return {
         **{key: given[key] for key in ("id", "title", "question", "stands", "boundary")},
         "articles": list(dict.fromkeys(every)),
@@ -179,7 +179,7 @@ def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, An
         ],
         "outcome": outcome(stood),
         "answer": answer,
-        "sentence": " ".join([f"{capital(answer)}.", *_reasons(names, carried, own, stood, one)]),
+        "sentence": " ".join([f"{answer}.", *_reasons(names, carried, own, stood, one)]),
         "figures": _figures(one) if one.figures else None,
     }
 

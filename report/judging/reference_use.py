@@ -55,7 +55,7 @@ def uses(
     for pair in triangulation.pairs if triangulation else ():
         note((name for figure in pair.figures for name in figure.entries), f"comparison {pair.id}")
     for gpu in gpu_specs(cache.data.reference):
-        note([*gpu.entries, *gpu.lacking], f"ratings of {gpu.id}")
+        note([*gpu.entries, *gpu.lacking], f"rating {gpu.id}")
     note(plausibility.ENTRIES, "what a node may claim")
     return {name: list(users) for name, users in found.items()}
 

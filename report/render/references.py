@@ -13,7 +13,7 @@ from report.render.markdown import identifier
 
 _CLAIM = re.compile(r"[A-Z]\d\d")
 # What users other than claims are called, by the word that their name begins with.
-_KINDS = ("contradiction", "comparison", "prediction")
+_KINDS = ("contradiction", "comparison", "rating")
 
 
 def references(document: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -11,8 +11,8 @@ from scipy.stats import binom
 from contract.files import read_table
 from report import PACKAGE, ROOT, formatting
 
-TABLE = ROOT / "data" / "json"
-SCHEMA = PACKAGE / "schemas" / "schema.json"
+TABLE = ROOT / "data" / "repeat.json"
+SCHEMA = PACKAGE / "schemas" / "repeat.schema.json"
 # What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
 LEVEL = 0.95
 # An experiment of which fewer points agree is to be explained.
