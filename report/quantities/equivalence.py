@@ -80,10 +80,10 @@ def _told(tried: pd.DataFrame) -> str:
 
 @quantity(
     "equivalence.models_that_agree",
-    unit="1",
+    "1",
+    "On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
     needs={"experiments": ["equivalence"], "device": "gpu"},
     labels=_LABELS,
-    says="On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
 )
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
@@ -96,10 +96,10 @@ def models_that_agree(data: Dataset) -> Estimates:
 
 @quantity(
     "equivalence.backends_that_agree",
-    unit="1",
+    "1",
+    "On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
     needs={"experiments": ["equivalence"], "device": "cpu"},
     labels=_LABELS,
-    says="On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
 )
 def backends_that_agree(data: Dataset) -> Estimates:
     """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""

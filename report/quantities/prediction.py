@@ -115,10 +115,10 @@ def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | 
 
 @quantity(
     "roofline.prediction_error",
-    unit="1",
+    "1",
+    "On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
     needs={"experiments": _EXPERIMENTS, "device": "any"},
     labels=_LABELS,
-    says="On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
 )
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
@@ -151,10 +151,10 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
 
 @quantity(
     "roofline.bandwidth_error_over_compute_error",
-    unit="1",
+    "1",
+    "On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
     needs={"experiments": _EXPERIMENTS, "device": "any"},
     labels=("threads",),
-    says="On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
 )
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
