@@ -211,7 +211,8 @@ def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
 
 def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
     series = _series(data, held)
-    return Estimates.of([{**row, **slope_of_spreads(batches, values)} for row, batches, values in series])
+    slopes = slopes_of_spreads([batches for _, batches, _ in series], [values for *_, values in series])
+    return Estimates.of([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
@@ -223,12 +224,24 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     in 90 to 95% with skewed ones and Student's t of 4 df; a t interval of the seeds' own slopes in 87 to
     95%, a jackknife of standard deviations in 80 to 97%. `tests/report/test_convergence_quantities.py` repeats some.
     """
-    found, weight = spreads(values), weights(batches)
+    (slope,) = slopes_of_spreads([batches], [values])
+    return slope
+
+
+def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
+    """`slope_of_spreads` of many series."""
+    found = spreads([one for series in values for one in series])
+    starts = np.cumsum([0, *map(len, batches)])[:-1]
+    weight = np.concatenate([np.empty(0), *map(weights, batches)])
     parts, ends = weight * found.estimate, weight * np.array([found.low, found.high])
-    slope = float(parts.sum())
-    below, above = np.linalg.norm([parts - ends.min(axis=0), ends.max(axis=0) - parts], axis=1)
-    error = float(np.linalg.norm(weight * found.se))
-    return {"estimate": slope, "low": slope - below, "high": slope + above, "se": error, "df": float(found.df.min())}
+    slope = np.add.reduceat(parts, starts)
+    below, above, se = (
+        np.sqrt(np.add.reduceat(part**2, starts))
+        for part in (parts - ends.min(axis=0), ends.max(axis=0) - parts, weight * found.se)
+    )
+    columns = {"estimate": slope, "low": slope - below, "high": slope + above, "se": se}
+    table = pd.DataFrame({**columns, "df": np.minimum.reduceat(found.df, starts)})
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 @_of_batch("convergence.time_to_target_s", "s", "On {node}, training takes {value} to the target accuracy ({labels})")
