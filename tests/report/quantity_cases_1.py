@@ -31,18 +31,25 @@ def dataset(factory: pytest.TempPathFactory, *build: Callable[[Factory], Synthet
 
 
 def check(
-    found: Dataset, name: str, scope: dict[str, Any], expected: Any, rel: float = 1e-3, made_of: set[str] | None = None
+    found: Dataset,
+    name: str,
+    scope: dict[str, Any],
+    expected: Any,
+    rel: float = 1e-3,
+    made_of: set[str] | None = None,
+    exact: bool = False,
 ) -> None:
     """The quantity has one estimate in scope, as expected, within its interval, with the rows that it is made of.
 
-    made_of: the experiments of those rows, if not all that it needs.
+    made_of: the experiments of those rows, if not all that it needs. exact: without an interval, as what is counted
+    in equal rounds (se 0) is in any case.
     """
     quantity = quantities()[name]
     (row,) = select(quantity.compute(found), scope).frame.to_dict("records")
     for key, value in (expected if isinstance(expected, dict) else {"estimate": expected}).items():
         assert row[key] == (pytest.approx(value, rel=rel) if isinstance(value, float) else value), key
-    exact = row["se"] == 0 or row["df"] == float("inf")
-    assert row["low"] == row["estimate"] == row["high"] if exact else row["low"] < row["estimate"] < row["high"]
+    low, estimate, high = (row[end] for end in ("low", "estimate", "high"))
+    assert low == estimate == high if exact or row["se"] == 0 else low < estimate < high
     rows = found.table.loc[list(row["source_rows"])]
     assert (made_of or set(quantity.experiments)) <= set(rows["experiment"]) and set(rows["status"]) == {"ok"}
     assert row["node"] in set(rows["node"])
