@@ -48,9 +48,7 @@ MODULES = (
     "prices",
     "break_even",
     "memory_model",
-    "cycles",
     "offline",
-    "counts",
     "gpus",
 )
 TIERS = ("measured", "derived", "documented")

@@ -71,6 +71,23 @@ def dependent_levels(data: Dataset) -> Estimates:
 
 
 @quantity(
+    "models.flop_per_parameter_token",
+    "1",
+    "Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})",
+    needs=_NEEDS,
+    labels=("model", "of"),
+)
+def flop_per_parameter_token(data: Dataset) -> Estimates:
+    """FLOP of a sample's products over its model's parameters and the tokens of the sample.
+
+    of: training (a step) or inference (a forward pass). Parameters with those of embeddings, which are
+    looked up and not multiplied; attention grows with the length besides.
+    """
+    operations = counted_as(data, "of", {"training": "step_flop", "inference": "forward_flop"})
+    return operations / counted(data, "parameters") / counted(data, "length")
+
+
+@quantity(
     "sequential.recurrent_over_transformer",
     "1",
     "On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})",

@@ -70,7 +70,7 @@ OWN_RATES = {
 
 @dataclass(frozen=True)
 class Server:
-    """A kind of server: labels of its cells, the kind of its evidence, and the inputs of its rate and its price."""
+    """A kind of server: labels of its estimates, the kind of its evidence, and the inputs of its rate and its price."""
 
     labels: Mapping[str, Any]
     evidence: str

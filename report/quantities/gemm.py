@@ -1,4 +1,4 @@
-"""Quantities of dense matrix products, and of the peak they are held against."""
+"""Quantities of dense matrix products, of the peak they are held against, and of the clock cycle."""
 
 from __future__ import annotations
 
@@ -194,3 +194,32 @@ def peak_share(data: Dataset) -> Estimates:
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
     return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)
+
+
+@quantity(
+    "clock.rate",
+    "Hz",
+    "On {node}, one busy core runs at {value}",
+    needs={"experiments": ["clock"], "device": "cpu"},
+)
+def clock_rate(data: Dataset) -> Estimates:
+    """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
+
+    No counter is read: those of virtual machines show a nominal clock or none.
+    """
+    return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
+
+
+@quantity(
+    "peak.mac_per_cycle",
+    "MAC/cycle",
+    "On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core",
+    needs={"experiments": ["peak", "clock"], "device": "cpu"},
+    labels=("dtype", "threads"),
+)
+def peak_mac_per_cycle(data: Dataset) -> Estimates:
+    """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
+
+    The clock is that of one busy core; with several at work it may be lower, and the quantity then counts too few.
+    """
+    return per_cycle_per_core(data, peak(data, "fma"))

@@ -1,4 +1,4 @@
-"""Kernels and steps as a few numbers of a device would foretell them: what each computes, moves and takes.
+"""Kernels and steps as a few numbers of a device would predict them: what each computes, moves and takes.
 
 Products, passes over memory, requests' computations and steps of models, round by round; and the ceilings that
 the same round has measured, which are no kernels then.
@@ -237,6 +237,6 @@ def _ceilings(table: pd.DataFrame, seconds: pd.Series, cache: float) -> _Ceiling
     speeds = (table["bytes"] / seconds)[passes]
     peak = table["dtype"].map(rates.max()).astype(float)
     judged = measured & (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (experiment != "peak")
-    judged.loc[[*rates.idxmax().tolist(), speeds.idxmax()]] = False
+    judged &= ~table.index.isin([*rates.idxmax(), speeds.idxmax()])
     # A pass over memory in a format without products computes next to nothing.
     return _Ceilings(seconds, judged, peak.fillna(peak.max()), float(speeds.max()))

@@ -1,4 +1,4 @@
-"""How far a few numbers of a device foretell what its kernels and steps take.
+"""How well a few numbers of a device predict what its kernels and steps take.
 
 Two numbers: peak arithmetic P, in each format, and bandwidth B. A kernel of F FLOP and M bytes
 takes max(F / P, M / B); a step is the sum of its operators. A third number t is what each
@@ -49,7 +49,7 @@ def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Foretold:
-    """The kernels that are judged on one node, device and number of threads, as so many numbers foretell them.
+    """The kernels that are judged on one node, device and number of threads, as so many numbers predict them.
 
     labels: node, device, threads, numbers, ceilings. fits: the numbers of each round. measured, predicted:
     seconds of shape (rounds, kernels). work, what: of each kernel.

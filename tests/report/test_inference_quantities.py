@@ -21,7 +21,7 @@ from .quantity_cases_1 import cases, check, dataset
 # Weights and seconds of one request on the CPU: as they come, and in ONNX Runtime.
 MODELS = {"mlp": (3e5, 50e-6, 25e-6), "gpt-1m": (1e6, 4e-3, 2e-3), "gpt-10m": (1e7, 40e-3, 30e-3),
           "gpt2": (8.5e7, 0.4, 0.2)}  # fmt: skip
-GPU = {"device": "cuda:0"}
+GPU: dict[str, Any] = {"device": "cuda:0"}
 
 
 def ask(node: SyntheticNode, model: str, seconds: float, batch: int = 1, **more: Any) -> SyntheticNode:
