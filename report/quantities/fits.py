@@ -17,7 +17,7 @@ TOLERATED = 0.25
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
 # Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off at first.
 _SHARPNESS = (16.0, math.inf)
-_STOP = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12}
+_STOP = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
 
 
 def fit(kernels: Kernels, free: Sequence[str], starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
