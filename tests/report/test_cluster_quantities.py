@@ -62,7 +62,7 @@ def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(synthetic: F
     )
     prices = figure("aws-c7i.48xlarge.usd_per_hour") / figure("aws-p5.48xlarge.usd_per_hour")
     assert value(of(RATIO, found, evidence="documented", by="relation to GPUs")) == pytest.approx(relation * prices)
-    ratios = quantities()[RATIO].cells(found)
+    ratios = quantities()[RATIO].estimates(found)
     assert isinstance(ratios, DerivedEstimates)
     assert [unit for _, unit, other in ratios.beside if len(other) == 3] == ["servers", "servers", "d", "W", "W", "USD"]
 

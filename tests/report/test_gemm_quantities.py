@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from report.data.dataset import Dataset
-from report.judging.claims import Part
-from report.judging.filters import lacking
-from report.quantities import quantities
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, of, value
@@ -120,7 +117,5 @@ def test_a_searched_shape_is_not_among_the_declared_ones(synthetic: Factory) -> 
 
 
 @pytest.mark.parametrize("name", ["rate", "mac_per_cycle", "graph_gain", "batched_rate", "achievable_rate"])
-def test_without_a_gpu_each_awaits_hardware(synthetic: Factory, name: str) -> None:
-    evidence, quantity = data(synthetic, synthetic().clock()), quantities()[f"gemm.{name}"]
-    part = Part("", quantity.name, "at_least", 1, "", scope={"device": "gpu"})
-    assert lacking(part, quantity, quantity.compute(evidence), evidence)[0] == "awaiting hardware"
+def test_without_a_gpu_there_is_none(synthetic: Factory, name: str) -> None:
+    assert not len(of(f"gemm.{name}", data(synthetic, synthetic().clock())))

@@ -117,8 +117,8 @@ def test_sizes_at_which_cpu_and_gpu_change_places(
     for model in MODELS:
         ask(node, model, seconds, **GPU)
     (part,), evidence = claim("W31").parts, data(synthetic, node)
-    times = select(quantities()[part.quantity].cells(evidence), part.scope)
-    ruling = decide(part.rule, times, part.threshold, "s", part.options)
+    times = select(quantities()[part.quantity].estimates(evidence), part.scope)
+    ruling = decide(part, times, "s")
     assert ruling.outcome == outcome
     if crossing:
-        assert ruling.cells.rows("low", "high") == [crossing] and "model" not in ruling.cells.labels
+        assert ruling.estimates.rows("low", "high") == [crossing] and "model" not in ruling.estimates.labels
