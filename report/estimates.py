@@ -64,6 +64,16 @@ class Estimates:
         return cls.from_estimates(pd.DataFrame(rows)) if log else cls(pd.DataFrame(rows), log=False)
 
     @classmethod
+    def from_points(
+        cls, rows: pd.DataFrame | Sequence[Mapping[str, Any]], points: statistics.PointEstimates, log: bool = False
+    ) -> Estimates:
+        """From rows of labels, counts, detail and source rows, each with its estimate and interval."""
+        if not len(rows):
+            return cls.empty()
+        values = {name: getattr(points, name) for name in ("estimate", "low", "high", "se", "df")}
+        return cls(pd.DataFrame(rows).assign(**values), log)
+
+    @classmethod
     def empty(cls) -> Estimates:
         return cls(pd.DataFrame(columns=VALUES))
 
@@ -225,6 +235,10 @@ class Estimates:
             return Estimates.from_estimates(pairs[kept])
         ends = {"low": pairs["low"] / pairs["high_below"], "high": pairs["high"] / pairs["low_below"]}
         return Estimates(pairs.assign(**ends, se=np.nan)[kept], log=False)
+
+    def ratio(self, label: str, above: Any, below: Any) -> Estimates:
+        """Rows with one value of a label over those with another that agree in all the others, without that label."""
+        return self.only(**{label: above}).without(label) / self.only(**{label: below}).without(label)
 
     def scaled_by(self, column: pd.Series) -> Estimates:
         """Each estimate times its own exact factor."""

@@ -48,9 +48,7 @@ MODULES = (
     "prices",
     "break_even",
     "memory_model",
-    "cycles",
     "offline",
-    "counts",
     "gpus",
 )
 TIERS = ("measured", "derived", "documented")
@@ -99,9 +97,9 @@ _REGISTRY: dict[str, Quantity] = {}
 
 def quantity(
     name: str,
-    *,
     unit: str,
     says: str,
+    *,
     tier: str = "measured",
     needs: Mapping[str, object] | None = None,
     labels: tuple[str, ...] = (),
@@ -134,6 +132,33 @@ def quantity(
         return compute
 
     return register
+
+
+def summary_quantity(
+    name: str,
+    unit: str,
+    says: str,
+    how: str,
+    *,
+    experiment: str = "",
+    metric: str = "",
+    labels: tuple[str, ...] = (),
+    device: str = "any",
+    by: tuple[str, ...] = (),
+) -> Callable[[Dataset], Estimates]:
+    """Register a quantity that is one metric of an experiment's points; `how` stands for a docstring.
+
+    experiment, metric: as the two parts of its name unless given. by: the only labels that it keeps, if not all.
+    """
+    parts = name.split(".")
+    experiment, metric = experiment or parts[0], metric or parts[1]
+
+    def compute(data: Dataset) -> Estimates:
+        points = data.summary(experiment, metric)
+        return points.by(*by) if by else points
+
+    compute.__doc__ = how
+    return quantity(name, unit, says, needs={"experiments": [experiment], "device": device}, labels=labels)(compute)
 
 
 @cache

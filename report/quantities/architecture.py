@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat, exact
+from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.training import speedup
 
@@ -22,33 +20,26 @@ LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Steps of like arithmetic: operations within this factor.
 LIKE = 1.5
-_PAIR = ["node", "device", "baseline", "precision", "dtype"]
 
 
 def counted(data: Dataset, metric: str) -> Estimates:
     """A property of each model, which the experiment `models` counts: exact, whatever the machine."""
-    cells = data.summary("models", metric)
-    if not len(cells):
-        return cells
-    kept = ["node", "device", "model", "estimate", "n_rounds", "n_samples", "source_rows"]
-    frame = exact([{str(name): value for name, value in row.items()} for row in cells.frame[kept].to_dict("records")])
-    return Estimates(
-        frame.frame.assign(n_rounds=cells.frame["n_rounds"], n_samples=cells.frame["n_samples"]), log=False
-    )
+    points = data.summary("models", metric).by("node", "device", "model")
+    exact = points.label(low=points["estimate"], high=points["estimate"], se=np.nan, df=np.inf)
+    return Estimates(exact.frame, log=False)
 
 
-def _by(data: Dataset, label: str, metrics: dict[str, str]) -> Estimates:
+def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
     """Several counted properties under a label that says which."""
-    parts = [cells.label(**{label: name}) for name, metric in metrics.items() if len(cells := counted(data, metric))]
-    return concat(parts) if parts else Estimates.empty()
+    return concat([counted(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
 @quantity(
     "sequential.parallel_width",
-    unit="1",
+    "1",
+    "Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another",
     needs=_NEEDS,
     labels=("model", "level"),
-    says="Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another",
 )
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
@@ -58,15 +49,15 @@ def parallel_width(data: Dataset) -> Estimates:
     half of all levels do not exceed. The samples of a batch multiply it. Counted from
     the traced graph, and the same on every machine.
     """
-    return _by(data, "level", WIDTHS)
+    return counted_as(data, "level", WIDTHS)
 
 
 @quantity(
     "sequential.dependent_levels",
-    unit="1",
+    "1",
+    "Counted on {node}: in the graph of {labels}, {value} levels wait for one another",
     needs=_NEEDS,
     labels=("model", "counted"),
-    says="Counted on {node}: in the graph of {labels}, {value} levels wait for one another",
 )
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
@@ -76,15 +67,32 @@ def dependent_levels(data: Dataset) -> Estimates:
     as PyTorch takes the model apart, a recurrence step by step; what only moves data is
     none. An operator waits for the whole of its operands.
     """
-    return _by(data, "counted", LEVELS)
+    return counted_as(data, "counted", LEVELS)
+
+
+@quantity(
+    "models.flop_per_parameter_token",
+    "1",
+    "Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})",
+    needs=_NEEDS,
+    labels=("model", "of"),
+)
+def flop_per_parameter_token(data: Dataset) -> Estimates:
+    """FLOP of a sample's products over its model's parameters and the tokens of the sample.
+
+    of: training (a step) or inference (a forward pass). Parameters with those of embeddings, which are
+    looked up and not multiplied; attention grows with the length besides.
+    """
+    operations = counted_as(data, "of", {"training": "step_flop", "inference": "forward_flop"})
+    return operations / counted(data, "parameters") / counted(data, "length")
 
 
 @quantity(
     "sequential.recurrent_over_transformer",
-    unit="1",
+    "1",
+    "On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})",
     needs={"experiments": ["training"], "device": "both"},
     labels=("model", "batch", "baseline", "precision", "dtype"),
-    says="On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})",
 )
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.
@@ -94,45 +102,17 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     whose step takes the nearest number of operations, if that is within a factor of
     1.5; `detail` names it. Same node, baseline and precision. model and batch: the LSTM's, by length.
     """
-    cells = speedup(data)
-    if not len(cells):
-        return cells
-    cells = cells.label(step_flop=_step_flop(data, cells.frame))
-    models = cells.frame["model"].astype(str)
-    recurrent = cells.at(models.str.startswith(RECURRENT).to_numpy(bool))
-    transformer = cells.at((models == TRANSFORMER).to_numpy(bool))
-    parts = [
-        ratio
-        for at in range(len(recurrent))
-        for ratio in [_over_nearest(recurrent.at([at]), transformer)]
-        if len(ratio)
-    ]
-    return concat(parts) if parts else Estimates.empty()
-
-
-def _step_flop(data: Dataset, frame: pd.DataFrame) -> list[float]:
-    """Operations of a step of each cell's model and batch, which every point of `training` says."""
-    rows = data.table[(data.table["experiment"] == "training") & data.table["flop"].notna()]
-    params = pd.DataFrame(list(map(_params, rows["params"])), columns=["model", "batch"])
-    known = dict(zip(params.itertuples(index=False, name=None), rows["flop"], strict=True))
-    return [float(known.get((str(model), int(batch)), np.nan)) for model, batch in frame[["model", "batch"]].to_numpy()]
-
-
-def _params(text: str) -> tuple[str, int]:
-    params: dict[str, Any] = json.loads(text)
-    return str(params.get("model", "")), int(params.get("batch", 0))
-
-
-def _over_nearest(one: Estimates, others: Estimates) -> Estimates:
-    """A cell over that one of the others, same in all but model and batch, whose step is nearest in operations."""
-    mine = one.frame.iloc[0]
-    here, there = (cells.frame[_PAIR].astype(object).where(cells.frame[_PAIR].notna(), "") for cells in (one, others))
-    same = (there == here.iloc[0]).all(axis=1)
-    apart = np.abs(np.log(others.frame["step_flop"].astype(float) / float(mine["step_flop"])))
-    near = apart[same & (apart <= np.log(LIKE))]
-    if not len(near):
-        return Estimates.empty()
-    other = others.at([int(near.idxmin())])
-    batch = int(other.frame["batch"].iloc[0])
-    ratio = one.without("step_flop") / other.by(*_PAIR)
-    return Estimates(ratio.frame.assign(detail=f"over {TRANSFORMER}, batch {batch}"), ratio.log)
+    operations = data.summary("training", value="flop")
+    step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))
+    speedups = speedup(data)
+    speedups = speedups.label(step_flop=[step_flop.get(step, np.nan) for step in speedups.rows("model", "batch")])
+    recurrent = speedups.at(speedups["model"].astype(str).str.startswith(RECURRENT))
+    transformer = speedups.only(model=TRANSFORMER)
+    others = transformer.label(other_batch=transformer["batch"], other_flop=transformer["step_flop"])
+    pairs = recurrent / others.without("model", "batch", "step_flop")
+    apart = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
+    like = apart[apart <= np.log(LIKE)]
+    point = [pairs[name][like.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
+    nearest = pairs.at(sorted(like.groupby(point, dropna=False).idxmin()))
+    detail = [f"over {TRANSFORMER}, batch {int(batch)}" for batch in nearest["other_batch"]]
+    return nearest.label(detail=detail).without("step_flop", "other_batch", "other_flop")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
@@ -17,21 +15,11 @@ _ELECTRICITY = (
 )
 
 
-@dataclass(frozen=True)
-class Bought:
-    """What can be bought and hired: the price of so many GPUs, the machine, and the power of one GPU."""
-
-    name: str
-    price: str
-    gpus: float
-    machine: str
-    power: str
-
-
+# What can be bought and hired: its name, its price, of how many GPUs, the machine by the hour, the power of one GPU.
 BOUGHT = (
-    Bought("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
-    Bought("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
-    Bought("DGX A100", "dgx-a100.usd", 8.0, "aws-p4d.24xlarge", "a100-sxm-40gb.power_w"),
+    ("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
+    ("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
+    ("DGX A100", "dgx-a100.usd", 8.0, "aws-p4d.24xlarge", "a100-sxm-40gb.power_w"),
 )
 HOURS = Formula(
     "T = P / n / (q / g - W * o * e)",
@@ -50,10 +38,10 @@ HOURS = Formula(
 
 @quantity(
     "price.break_even_hours",
-    unit="h",
+    "h",
+    "To hire a GPU is cheaper than to buy it up to {value} of use ({labels})",
     tier="derived",
     labels=("accelerator",),
-    says="To hire a GPU is cheaper than to buy it up to {value} of use ({labels})",
     formulas=(HOURS,),
 )
 def break_even_hours(data: Dataset) -> DerivedEstimates:
@@ -62,29 +50,25 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
     Price per GPU over the hourly price of one less what its power costs. People, room, spares and resale are left
     out. Raises MissingSourceError naming the purchases that were not verified, if none was.
     """
-    works, lacking = [], []
-    for one in BOUGHT:
+    works, missing = [], []
+    for name, price, gpus, machine, power in BOUGHT:
         try:
-            works.append(_bought(one, data))
-        except MissingSourceError as missing:
-            lacking.append(f"{one.price} ({missing.what})")
+            inputs = {
+                "P": documented(data, price),
+                "n": assumed(gpus, "1", f"what the price is of: {name}"),
+                "q": hourly(data, machine),
+                "g": documented(data, f"{machine}.gpus"),
+                "W": documented(data, power),
+                "o": assumed(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
+                "e": documented(data, "electricity-virginia-commercial.usd_per_kwh", _ELECTRICITY),
+            }
+        except MissingSourceError as fault:
+            missing.append(f"{price} ({fault.what})")
+        else:
+            works.append(Work({"accelerator": name}, HOURS, inputs, f"{machine}: {inputs['q'].what}"))
     if not works:
-        raise MissingSourceError(f"a verified price of purchase: {'; '.join(lacking)}")
+        raise MissingSourceError(f"a verified price of purchase: {'; '.join(missing)}")
     return derive(works)
-
-
-def _bought(one: Bought, data: Dataset) -> Work:
-    price = documented(data, one.price)
-    inputs = {
-        "P": price,
-        "n": assumed(one.gpus, "1", f"what the price is of: {one.name}"),
-        "q": hourly(data, one.machine),
-        "g": documented(data, f"{one.machine}.gpus"),
-        "W": documented(data, one.power),
-        "o": assumed(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
-        "e": documented(data, "electricity-virginia-commercial.usd_per_kwh", _ELECTRICITY),
-    }
-    return Work({"accelerator": one.name}, HOURS, inputs, f"{one.machine}: {inputs['q'].what}")
 
 
 _SERVED = "deepseek-v3"
@@ -105,10 +89,10 @@ SERVE = Formula(
 
 @quantity(
     "serving.break_even_days",
-    unit="d",
+    "d",
+    "Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})",
     tier="derived",
     labels=("model", "traffic"),
-    says="Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})",
     formulas=(SERVE,),
 )
 def break_even_days(data: Dataset) -> DerivedEstimates:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.quantities import quantity
-from report.quantities.cpu_servers import BY_BERT, CORES, OWN_RATES, PRICED_RATES, SIZE, Rate, Server, Symbols, servers
+from report.quantities.cpu_servers import (
+    BY_BERT,
+    CORES,
+    OWN_RATES,
+    PRICED_RATES,
+    SIZE,
+    Rate,
+    Server,
+    Symbols,
+    price_per_hour,
+    servers,
+)
 from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 
 LARGEST = "llama31-405b"
@@ -21,6 +33,8 @@ _WATTS = (
     "a server with two processors, memory and fans; no maker's figure for the power of these processors or servers "
     "could be verified"
 )
+_LABELS = ("server", "evidence", "by", "run", "parameters")
+_derived = partial(quantity, tier="derived", needs={"experiments": ["training"], "device": "cpu"}, labels=_LABELS)
 
 _RUN: Symbols = {"F": ("operations of the run", "FLOP")}
 _PRICE: Symbols = {"p": ("price of the server", "USD/h")}
@@ -66,26 +80,19 @@ def run_flop(data: Dataset, prefix: str) -> Input:
     return computed(data, names, total_flop(run, data), "FLOP", f"{run.name}: 6 x parameters x tokens")
 
 
-def _days(span: int) -> Input:
-    return assumed(float(span), "d", "the time that is asked for")
+def _days(days: int) -> Input:
+    return assumed(float(days), "d", "the time that is asked for")
 
 
-def _largest(data: Dataset) -> dict[str, Any]:
-    run = next(run for run in RUNS if run.id == LARGEST)
-    return {"run": run.name, "parameters": data.figure(f"{LARGEST}.parameters")}
+def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
+    name = next(run.name for run in RUNS if run.id == prefix)
+    return {"run": name, "parameters": data.figure(f"{prefix}.parameters")}
 
 
-_NEEDS = {"experiments": ["training"], "device": "cpu"}
-_LABELS = ("server", "evidence", "by", "run", "parameters")
-
-
-@quantity(
+@_derived(
     "ladder.servers_for_90_days",
-    unit="servers",
-    tier="derived",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="It takes {value} to train a published model in 90 days ({labels})",
+    "servers",
+    "It takes {value} to train a published model in 90 days ({labels})",
     formulas=tuple(NEEDED.values()),
 )
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
@@ -96,11 +103,13 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     matrix units as MLPerf's cluster trained BERT large with. rated: those on paper. At the least: that the model does
     not fit, and what many more machines tell each other, is left out.
     """
-    works, kinds = [], servers(data, priced=False)
-    for run in (run for run in RUNS if run.id in LARGE):
-        labels = {"run": run.name, "parameters": data.figure(f"{run.id}.parameters")}
-        flop = run_flop(data, run.id)
-        works += [one.work(NEEDED, labels, F=flop, d=_days(DAYS)) for one in kinds]
+    kinds, days = servers(data, priced=False), _days(DAYS)
+    works = [
+        kind.work(NEEDED, _run_labels(data, run.id), F=run_flop(data, run.id), d=days)
+        for run in RUNS
+        if run.id in LARGE
+        for kind in kinds
+    ]
     return derive(works).with_beside(*table(data, servers(data, priced=True)))
 
 
@@ -108,100 +117,80 @@ def table(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, Derive
     """What the largest run would take on each kind of server: the numbers of the claims' other words."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
-        *((f"servers for {span} days", "servers", derive(list(_servers_for(data, kinds, span)))) for span in SPANS),
-        (f"days on {gpus:,.0f} servers", "d", _time(data, kinds)),
-        *((f"power of those for {span} days", "W", derive(list(_power_for(data, kinds, span)))) for span in SPANS),
-        ("cost of the run", "USD", _cost(data, kinds)),
+        *((f"servers for {days} days", "servers", derive(_servers(data, kinds, days))) for days in SPANS),
+        (f"days on {gpus:,.0f} servers", "d", derive(_time(data, kinds))),
+        *((f"power of those for {days} days", "W", derive(_power(data, kinds, days))) for days in SPANS),
+        ("cost of the run", "USD", derive(_cost(data, kinds))),
     ]
 
 
-def _servers_for(data: Dataset, kinds: Sequence[Server], span: int) -> Iterator[Work]:
-    flop, labels = run_flop(data, LARGEST), {**_largest(data), "days": span}
-    for one in kinds:
-        yield one.work(SERVERS, labels, F=flop, d=_days(span))
+def _servers(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
+    labels = {**_run_labels(data, LARGEST), "days": days}
+    return [kind.work(SERVERS, labels, F=run_flop(data, LARGEST), d=_days(days)) for kind in kinds]
 
 
-def _power_for(data: Dataset, kinds: Sequence[Server], span: int) -> Iterator[Work]:
-    flop, labels = run_flop(data, LARGEST), {**_largest(data), "days": span}
-    for one in kinds:
-        yield one.work(POWER, labels, F=flop, d=_days(span), e=assumed(1000.0, "W", _WATTS, 500.0, 2000.0))
+def _power(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
+    labels, watts = {**_run_labels(data, LARGEST), "days": days}, assumed(1000.0, "W", _WATTS, 500.0, 2000.0)
+    return [kind.work(POWER, labels, F=run_flop(data, LARGEST), d=_days(days), e=watts) for kind in kinds]
 
 
-def _time(data: Dataset, kinds: Sequence[Server]) -> DerivedEstimates:
-    flop, gpus = run_flop(data, LARGEST), documented(data, f"{LARGEST}.gpus")
-    return derive([one.work(TIME, _largest(data), F=flop, n=gpus) for one in kinds])
+def _time(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
+    labels, gpus = _run_labels(data, LARGEST), documented(data, f"{LARGEST}.gpus")
+    return [kind.work(TIME, labels, F=run_flop(data, LARGEST), n=gpus) for kind in kinds]
 
 
-def _cost(data: Dataset, kinds: Sequence[Server]) -> DerivedEstimates:
-    flop = run_flop(data, LARGEST)
-    return derive([one.work(COST, _largest(data), F=flop, p=one.price) for one in kinds if one.price is not None])
+def _cost(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
+    labels = _run_labels(data, LARGEST)
+    return [kind.work(COST, labels, F=run_flop(data, LARGEST), p=kind.price) for kind in kinds if kind.price]
 
 
-@quantity(
+@_derived(
     "cluster.servers",
-    unit="servers",
-    tier="derived",
-    needs=_NEEDS,
+    "servers",
+    "The largest run takes {value} ({labels})",
     labels=(*_LABELS, "days"),
-    says="The largest run takes {value} ({labels})",
     formulas=tuple(SERVERS.values()),
 )
 def cluster_servers(data: Dataset) -> DerivedEstimates:
     """Servers that can be hired, on which Llama 3.1 405B would be trained in 54 or in 90 days."""
     kinds = servers(data, priced=True)
-    return derive([work for span in SPANS for work in _servers_for(data, kinds, span)])
+    return derive([work for days in SPANS for work in _servers(data, kinds, days)])
 
 
-@quantity(
+@_derived(
     "cluster.days",
-    unit="d",
-    tier="derived",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="The largest run takes as many servers as it had GPUs {value} ({labels})",
+    "d",
+    "The largest run takes as many servers as it had GPUs {value} ({labels})",
     formulas=tuple(TIME.values()),
 )
 def cluster_days(data: Dataset) -> DerivedEstimates:
     """Days of training Llama 3.1 405B on as many servers as Meta had GPUs."""
-    return _time(data, servers(data, priced=True))
+    return derive(_time(data, servers(data, priced=True)))
 
 
-@quantity(
+@_derived(
     "cluster.power",
-    unit="W",
-    tier="derived",
-    needs=_NEEDS,
+    "W",
+    "The largest run takes {value} ({labels})",
     labels=(*_LABELS, "days"),
-    says="The largest run takes {value} ({labels})",
     formulas=tuple(POWER.values()),
 )
 def cluster_power(data: Dataset) -> DerivedEstimates:
     """Power of the servers of `cluster.servers`, at an assumed power of one; cooling comes on top."""
     kinds = servers(data, priced=True)
-    return derive([work for span in SPANS for work in _power_for(data, kinds, span)])
+    return derive([work for days in SPANS for work in _power(data, kinds, days)])
 
 
-@quantity(
-    "cluster.cost",
-    unit="USD",
-    tier="derived",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="The largest run takes {value} ({labels})",
-    formulas=tuple(COST.values()),
-)
+@_derived("cluster.cost", "USD", "The largest run takes {value} ({labels})", formulas=tuple(COST.values()))
 def cluster_cost(data: Dataset) -> DerivedEstimates:
     """Server hours of training Llama 3.1 405B by their hourly price, whatever their number."""
-    return _cost(data, servers(data, priced=True))
+    return derive(_cost(data, servers(data, priced=True)))
 
 
-@quantity(
+@_derived(
     "ladder.cpu_cluster_cost_ratio",
-    unit="1",
-    tier="derived",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})",
+    "1",
+    "On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})",
     formulas=(*RATIO.values(), RELATION),
 )
 def cost_ratio(data: Dataset) -> DerivedEstimates:
@@ -211,29 +200,17 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
     there twice: by the operations of BERT large, and by how much longer the same job took those servers than a
     machine with eight GPUs. Prices: of one seller, on demand, by the hour, place and date beside them.
     """
-    gpu = _gpu_price(data)
+    price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
+    gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")
     cost = {"G": documented(data, f"{LARGEST}.gpu_hours"), "q": gpu, "g": documented(data, f"{GPU_MACHINE}.gpus")}
-    flop, labels, kinds, works = run_flop(data, LARGEST), _largest(data), servers(data, priced=True), []
-    for one in kinds:
-        if one.price is None:
+    flop, labels, kinds, works = run_flop(data, LARGEST), _run_labels(data, LARGEST), servers(data, priced=True), []
+    for kind in kinds:
+        if kind.price is None:
             continue
-        works.append(one.work(RATIO, labels, F=flop, p=one.price, **cost))
-        if one.evidence == "documented":
-            shared = {symbol: one.inputs[symbol] for symbol in ("Q", "m", "c", "x", "v")}
-            inputs = {"H": documented(data, _EIGHT), **shared, "p": one.price, "q": gpu}
-            many = f"{shared['m'].value:g}"
-            detail = f"as {many} of them trained BERT large in MLPerf Training 3.1, held against a machine with GPUs"
-            works.append(Work({**one.labels, **labels}, RELATION, inputs, detail))
-    return _told_apart(derive(works)).with_beside(*table(data, kinds))
-
-
-def _gpu_price(data: Dataset) -> Input:
-    entry = data.entry(f"{GPU_MACHINE}.usd_per_hour")
-    what = f"{entry['subject']}, on demand, us-east-1, {entry['date']}; beside it {OTHER_GPU_MACHINE}"
-    return documented(data, f"{GPU_MACHINE}.usd_per_hour", [f"{OTHER_GPU_MACHINE}.usd_per_hour"], what=what)
-
-
-def _told_apart(cells: DerivedEstimates) -> DerivedEstimates:
-    """Two ways to read one source are cells of their own."""
-    by = ["relation to GPUs" if work.formula is RELATION else "operations" for work in cells.works]
-    return cells.label(by=by)
+        works.append(kind.work(RATIO, {**labels, "by": "operations"}, F=flop, p=kind.price, **cost))
+        if kind.evidence == "documented":
+            shared = {symbol: kind.inputs[symbol] for symbol in ("Q", "m", "c", "x", "v")}
+            inputs = {"H": documented(data, _EIGHT), **shared, "p": kind.price, "q": gpu}
+            detail = f"{kind.detail}, held against a machine with GPUs"
+            works.append(Work({**kind.labels, **labels, "by": "relation to GPUs"}, RELATION, inputs, detail))
+    return derive(works).with_beside(*table(data, kinds))

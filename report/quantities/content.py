@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.quantities import quantity
+from report.quantities import gemm, quantity
 
-_LABELS = ("content", "dtype", "backend", "threads", "shape", "m", "n", "k")
 # What others are held against, for it is what the other experiments multiply.
 BASE = "normal"
+_of_content = partial(
+    quantity,
+    needs={"experiments": ["content"], "device": "any"},
+    labels=("content", "dtype", "backend", "threads", "shape", "m", "n", "k"),
+)
 
 
 def of(data: Dataset, what: str) -> Estimates:
@@ -16,34 +22,26 @@ def of(data: Dataset, what: str) -> Estimates:
     return data.readings("content", "power_w") if what == "power" else data.summary("content", value="flop_per_s")
 
 
-def _against_base(cells: Estimates) -> Estimates:
+def _against_base(found: Estimates) -> Estimates:
     """Each content over the base on the same device, library, format, threads and shape."""
-    if not len(cells):
-        return cells
-    shape = [f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)]
-    cells = cells.label(shape=shape)
-    base = cells.only(content=BASE).without("content")
-    return cells.at((cells.frame["content"] != BASE).to_numpy(bool)) / base
+    products = gemm.shaped(found)
+    return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")
 
 
-@quantity(
+@_of_content(
     "content.speed_ratio",
-    unit="1",
-    needs={"experiments": ["content"], "device": "any"},
-    labels=_LABELS,
-    says="On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data",
+    "1",
+    "On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data",
 )
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
     return _against_base(of(data, "rate"))
 
 
-@quantity(
+@_of_content(
     "content.power_ratio",
-    unit="1",
-    needs={"experiments": ["content"], "device": "any"},
-    labels=_LABELS,
-    says="On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes",
+    "1",
+    "On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes",
 )
 def power_ratio(data: Dataset) -> Estimates:
     """Median power on some content over that on random normal data; no cell where no counter tells it.

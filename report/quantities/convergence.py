@@ -17,7 +17,7 @@ parallelism on neural network training", on how the answer hangs on which of the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,122 +36,80 @@ RULES = ("fixed", "linear", "tuned")
 # Rates from which one is chosen; below that nothing is tuned. Batches and seeds of a trend.
 FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
-_NEEDS = {"experiments": ["convergence"], "device": "any"}
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
+_CHOICE = [*_SERIES, "learning_rate", "batch"]
 _OF_SERIES = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
-_LABELS = (*_OF_SERIES, "batch")
-# What batches have in common that are compared: passes over the images, or updates of the weights.
-_HELD = {held: [*(name for name in _SERIES if name != "epochs"), held] for held in ("epochs", "updates")}
-_AT_EQUAL_UPDATES = tuple("updates" if name == "epochs" else name for name in _OF_SERIES)
+_on_any = partial(quantity, needs={"experiments": ["convergence"], "device": "any"})
+_of_batch = partial(_on_any, labels=(*_OF_SERIES, "batch"))
+_of_series = partial(_on_any, labels=_OF_SERIES)
+_at_equal_updates = partial(_on_any, labels=tuple("updates" if name == "epochs" else name for name in _OF_SERIES))
 
 Floats = NDArray[np.float64]
-Series = list[tuple[dict[str, Any], Floats, list[Floats]]]
 
 
 @once
 def seeds(data: Dataset, metric: str) -> pd.DataFrame:
-    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value, the mean over rounds."""
+    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value: mean over rounds."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
-    wanted = (samples["metric"] == metric) & (samples["status"] == "ok")
-    if not wanted.any():
-        return pd.DataFrame(columns=[*_SERIES, "batch", "rate", "seed", "value", "source_rows"])
-    rows = samples.loc[wanted, [*POINT, "sample", "value"]]
-    mean = rows.groupby([*POINT, "sample"], sort=True)["value"].mean().reset_index()
-    first = ~mean.duplicated(POINT)
-    of_point = data.source_rows(mean[first])
-    source_rows = pd.Series([of_point[at] for at in first.cumsum() - 1], mean.index, dtype=object)
-    # The same point recurs with every seed and node: each text is read once.
-    codes, texts = pd.factorize(mean["params"])
-    params = pd.DataFrame([json.loads(text) for text in texts]).take(codes).set_axis(mean.index)
-    return mean.assign(source_rows=source_rows).rename(columns={"sample": "seed"}).join(params.drop(columns="seeds"))
+    ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
+    runs = ok.groupby([*POINT, "sample"])["value"].mean().reset_index()
+    params = [json.loads(text) for text in runs["params"]]
+    source_rows = pd.Series(data.source_rows(runs), runs.index, dtype=object)
+    runs = runs.assign(source_rows=source_rows).rename(columns={"sample": "seed"})
+    runs = runs.astype(dict.fromkeys(["node", "device", "backend", "dtype"], object))
+    return runs.join(pd.DataFrame(params, columns=["data", "model", "batch", "rate", "epochs"], index=runs.index))
 
 
 @once
 def chosen(data: Dataset) -> pd.DataFrame:
     """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
     by = [*_SERIES, "batch"]
-    means = seeds(data, "validation_accuracy").groupby([*by, "rate"], sort=True)["value"].mean().reset_index()
-    if not len(means):
-        return pd.DataFrame(columns=[*by, "learning_rate", "rate", "detail"])
-    rates, values = means["rate"].to_numpy(float), means["value"].to_numpy(float)
-    batches = means["batch"].to_numpy(float)
-    starts = np.flatnonzero(~means.duplicated(by).to_numpy(bool))
-    found: list[tuple[int, str, str]] = []
-    for start, end in zip(starts, [*starts[1:], len(means)], strict=True):
-        tried = rates[start:end].tolist()
-        wanted = {"fixed": 1.0, "linear": float(batches[start]) / BASE_BATCH}
-        if len(tried) >= FEWEST_RATES:
-            wanted["tuned"] = tried[int(values[start:end].argmax())]
-        for rule, rate in wanted.items():
-            if rate in tried:
-                edge = rule == "tuned" and rate in (min(tried), max(tried))
-                detail = f"{exactly(rate)} times the base rate" + (", the edge of what was tried" if edge else "")
-                found.append((start + tried.index(rate), rule, detail))
-    rows = means.iloc[[at for at, *_ in found]].drop(columns="value").reset_index(drop=True)
-    return rows.assign(learning_rate=[rule for _, rule, _ in found], detail=[detail for *_, detail in found])
+    means = seeds(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
+    rates = means.groupby(by)["rate"]
+    best = means.index.isin(means.groupby(by)["value"].idxmax()) & (rates.transform("count") >= FEWEST_RATES)
+    edge = best & ((means["rate"] == rates.transform("min")) | (means["rate"] == rates.transform("max")))
+    detail = pd.Series([f"{exactly(rate)} times the base rate" for rate in means["rate"]], means.index, dtype=object)
+    rules = {
+        "fixed": means[means["rate"] == 1].assign(detail=detail),
+        "linear": means[means["rate"] == means["batch"] / BASE_BATCH].assign(detail=detail),
+        "tuned": means[best].assign(detail=detail.where(~edge, detail + ", the edge of what was tried")),
+    }
+    return pd.concat([points.assign(learning_rate=rule) for rule, points in rules.items()]).drop(columns="value")
 
 
 @once
-def by_rule(data: Dataset, metric: str) -> list[tuple[dict[str, Any], Floats]]:
-    """For each batch under each rule its labels with `detail` and `source_rows`, and a metric's values over the seeds."""
-    by = [*_SERIES, "learning_rate", "batch"]
-    names = [*by, "detail", "source_rows"]
-    runs, points = seeds(data, metric), chosen(data)
-    if not len(runs) or not len(points):
-        return []
-    runs = runs.merge(points, on=[*_SERIES, "batch", "rate"])
-    runs = runs.sort_values([*by, "seed"], kind="stable", ignore_index=True)
-    starts = np.flatnonzero(~runs.duplicated(by).to_numpy(bool))
-    values = np.split(runs["value"].to_numpy(float), starts[1:])
-    found = []
-    for row, one in zip(runs.loc[starts, names].itertuples(index=False, name=None), values, strict=True):
-        labels = dict(zip(names, row, strict=True))
-        found.append(({**labels, "detail": f"{len(one)} seeds, {labels['detail']}"}, one))
-    return found
+def by_rule(data: Dataset, metric: str) -> pd.DataFrame:
+    """A row for each batch under each rule: its labels, counts, detail, source_rows, and a metric's values by seed."""
+    runs = seeds(data, metric).merge(chosen(data), on=[*_SERIES, "batch", "rate"]).sort_values("seed", kind="stable")
+    points = runs.groupby(_CHOICE)[["value", "detail", "source_rows"]].agg(
+        values=("value", list), detail=("detail", "first"), source_rows=("source_rows", "first")
+    )
+    n_samples = points["values"].map(len)
+    detail = n_samples.astype(str) + " seeds, " + points["detail"]
+    return points.assign(detail=detail, n_rounds=1, n_samples=n_samples).reset_index()
 
 
-def _cells(
-    rows: list[dict[str, Any]], values: list[Floats], of: Callable[[list[Floats]], statistics.PointEstimates], log: bool
-) -> Estimates:
-    """Cells with the labels of `rows`, estimated from their values."""
-    if not rows:
-        return Estimates.empty()
-    found = of(values)
-    ends = {name: getattr(found, name) for name in ("estimate", "low", "high", "se", "df")}
-    return Estimates(pd.DataFrame(rows).assign(**ends, n_rounds=1, n_samples=[len(one) for one in values]), log)
+def _arrays(points: pd.DataFrame) -> list[Floats]:
+    return [np.array(values, float) for values in points["values"]]
 
 
-def _means(values: list[Floats], share: bool) -> statistics.PointEstimates:
-    return statistics.on_linear_scale(values, counted=False, share=share)
-
-
-@quantity(
-    "convergence.accuracy",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the test accuracy is {value} ({labels})",
-)
+@_of_batch("convergence.accuracy", "1", "On {node}, the test accuracy is {value} ({labels})")
 def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
-    found = list(by_rule(data, "test_accuracy"))
-    return _cells([row for row, _ in found], [one for _, one in found], lambda y: _means(y, True), log=False)
+    points = by_rule(data, "test_accuracy")
+    found = statistics.on_linear_scale(_arrays(points), counted=False, share=True)
+    return Estimates.from_points(points.drop(columns="values"), found)
 
 
-@quantity(
-    "convergence.spread",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the test accuracy spreads by {value} over seeds ({labels})",
-)
+@_of_batch("convergence.spread", "1", "On {node}, the test accuracy spreads by {value} over seeds ({labels})")
 def spread(data: Dataset) -> Estimates:
     """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
 
     One run that fails rules a standard deviation, and the interval of one is right for normal values only.
     """
-    found = [(row, values) for row, values in by_rule(data, "test_accuracy") if len(values) >= FEWEST_SEEDS]
-    return _cells([row for row, _ in found], [one for _, one in found], spreads, log=False)
+    points = by_rule(data, "test_accuracy")
+    points = points[points["n_samples"] >= FEWEST_SEEDS]
+    return Estimates.from_points(points.drop(columns="values"), spreads(_arrays(points)))
 
 
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
@@ -159,8 +117,8 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
 
     The mean distance from a set's own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n) for normal values.
     """
-    n = np.array([len(one) for one in values])
-    joined, starts = np.concatenate(values), np.cumsum(n) - n
+    n = np.array([len(one) for one in values], dtype=int)
+    joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
     apart = np.abs(joined - np.repeat(np.add.reduceat(joined, starts) / n, n))
     apart *= np.repeat(np.sqrt(np.pi / 2 * n / (n - 1)), n)
     mean = np.add.reduceat(apart, starts) / n
@@ -168,9 +126,8 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
     # Seeds that agree to the last image do not show that others would: there se / mean is nan.
-    return statistics.PointEstimates(
-        mean, mean * np.exp(-half), mean * np.exp(half), se, n - 1.0, np.zeros(len(n), dtype=bool)
-    )
+    ends = mean * np.exp(-half), mean * np.exp(half)
+    return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 
 
 def weights(batches: Floats) -> Floats:
@@ -180,102 +137,82 @@ def weights(batches: Floats) -> Floats:
     return found
 
 
-def _series(data: Dataset, held: str = "epochs") -> Iterator[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Labels with `detail` and `source_rows`, batches, and the test accuracies at each, of every series with a trend.
+def _series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
+    """Of each series with a trend a row (labels, counts, detail, source_rows), the batches, and accuracies at each.
 
-    held: what all batches of a series have in common, a key of _HELD.
+    held: what all batches of a series have in common: epochs (passes over the images) or updates of the weights.
     """
-    series: dict[tuple[Any, ...], list[tuple[float, Floats, tuple[int, ...]]]] = {}
-    names = [*_HELD[held], "learning_rate"]
-    updates = _updates(data) if held == "updates" else {}
-    for row, values in by_rule(data, "test_accuracy"):
-        if held == "updates":
-            row = {**row, held: updates.get(tuple(row[name] for name in (*_SERIES, "batch")))}
-        if len(values) >= FEWEST_SEEDS and row[held] is not None:
-            key = tuple(row[name] for name in names)
-            series.setdefault(key, []).append((float(row["batch"]), values, row["source_rows"]))
-    for key, found in series.items():
-        if len(found) >= FEWEST_BATCHES:
-            batches, n = [batch for batch, *_ in found], min(len(values) for _, values, _ in found)
-            detail = f"batches of {min(batches):,.0f} to {max(batches):,.0f}, {n} seeds"
-            labels = dict(zip(names, key, strict=True))
-            more = {"detail": detail, "source_rows": merged(source_rows for *_, source_rows in found)}
-            yield {**labels, **more}, np.array(batches), [values[:n] for _, values, _ in found]
+    points = by_rule(data, "test_accuracy")
+    if held == "updates":
+        counted = seeds(data, "updates").drop_duplicates([*_SERIES, "batch"]).rename(columns={"value": "updates"})
+        points = points.merge(counted[[*_SERIES, "batch", "updates"]], on=[*_SERIES, "batch"])
+    names = [*(name for name in _SERIES if name != "epochs"), held, "learning_rate"]
+    found = []
+    for key, part in points[points["n_samples"] >= FEWEST_SEEDS].groupby(names, sort=False):
+        if len(part) >= FEWEST_BATCHES:
+            n, batches = int(part["n_samples"].min()), part["batch"].to_numpy(float)
+            detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
+            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merged(part["source_rows"])}
+            found.append(({**dict(zip(names, key, strict=True)), **row}, batches, [y[:n] for y in _arrays(part)]))
+    return found
 
 
-def _updates(data: Dataset) -> dict[tuple[Any, ...], int]:
-    """How often the weights are updated in a run of every series, epochs included, and batch."""
-    names = [*_SERIES, "batch"]
-    counted = seeds(data, "updates").drop_duplicates(names)
-    keys = counted[names].itertuples(index=False, name=None)
-    return {key: int(value) for key, value in zip(keys, counted["value"], strict=True)}
+def _slopes(data: Dataset, held: str) -> Estimates:
+    series = _series(data, held)
+    slopes = [weights(batches) @ np.array(values) for _, batches, values in series]
+    found = statistics.on_linear_scale(slopes, counted=False, share=False)
+    return Estimates.from_points([row for row, *_ in series], found)
 
 
-@quantity(
+@_of_series(
     "convergence.accuracy_per_doubling",
-    unit="1",
-    needs=_NEEDS,
-    labels=_OF_SERIES,
-    says="On {node}, a batch twice as large changes the test accuracy by {value} ({labels})",
+    "1",
+    "On {node}, a batch twice as large changes the test accuracy by {value} ({labels})",
 )
 def accuracy_per_doubling(data: Dataset) -> Estimates:
     """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
 
     A straight line says whether accuracy rises or falls with the batch on the whole, not how it does.
     """
-    return _slopes(list(_series(data)))
+    return _slopes(data, "epochs")
 
 
-@quantity(
+@_at_equal_updates(
     "convergence.accuracy_per_doubling_of_equal_updates",
-    unit="1",
-    needs=_NEEDS,
-    labels=_AT_EQUAL_UPDATES,
-    says="On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})",
+    "1",
+    "On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})",
 )
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
     images, and take longer."""
-    return _slopes(list(_series(data, "updates")))
+    return _slopes(data, "updates")
 
 
-def _slopes(found: Series) -> Estimates:
-    slopes = [weights(batches) @ np.array(values) for _, batches, values in found]
-    return _cells([row for row, *_ in found], slopes, lambda y: _means(y, False), log=False)
-
-
-@quantity(
+@_of_series(
     "convergence.spread_per_doubling",
-    unit="1",
-    needs=_NEEDS,
-    labels=_OF_SERIES,
-    says="On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})",
+    "1",
+    "On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})",
 )
 def spread_per_doubling(data: Dataset) -> Estimates:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
-    return _slopes_of_spreads(list(_series(data)))
+    return _slopes_of_spreads(data, "epochs")
 
 
-@quantity(
+@_at_equal_updates(
     "convergence.spread_per_doubling_of_equal_updates",
-    unit="1",
-    needs=_NEEDS,
-    labels=_AT_EQUAL_UPDATES,
-    says="On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
+    "1",
+    "On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
     "seeds by {value} ({labels})",
 )
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
-    return _slopes_of_spreads(list(_series(data, "updates")))
+    return _slopes_of_spreads(data, "updates")
 
 
-def _slopes_of_spreads(found: Series) -> Estimates:
-    if not found:
-        return Estimates.empty()
-    slopes = slopes_of_spreads([batches for _, batches, _ in found], [values for *_, values in found])
-    counts = [{"n_rounds": 1, "n_samples": len(values[0])} for *_, values in found]
-    rows = [{**row, **slope, **n} for (row, *_), slope, n in zip(found, slopes, counts, strict=True)]
-    return Estimates(pd.DataFrame(rows), log=False)
+def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
+    series = _series(data, held)
+    slopes = slopes_of_spreads([batches for _, batches, _ in series], [values for *_, values in series])
+    return Estimates.of([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
@@ -294,47 +231,35 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
 def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
     """`slope_of_spreads` of many series."""
     found = spreads([one for series in values for one in series])
-    weight, starts = np.concatenate([weights(one) for one in batches]), np.cumsum([0, *map(len, batches[:-1])])
-    parts, ends = weight * found.estimate, np.array([weight * found.low, weight * found.high])
+    starts = np.cumsum([0, *map(len, batches)])[:-1]
+    weight = np.concatenate([np.empty(0), *map(weights, batches)])
+    parts, ends = weight * found.estimate, weight * np.array([found.low, found.high])
     slope = np.add.reduceat(parts, starts)
-    low = slope - np.sqrt(np.add.reduceat((parts - ends.min(axis=0)) ** 2, starts))
-    high = slope + np.sqrt(np.add.reduceat((ends.max(axis=0) - parts) ** 2, starts))
-    se, df = np.sqrt(np.add.reduceat((weight * found.se) ** 2, starts)), np.minimum.reduceat(found.df, starts)
-    columns = (column.tolist() for column in (slope, low, high, se, df))
-    return [dict(zip(("estimate", "low", "high", "se", "df"), row, strict=True)) for row in zip(*columns, strict=True)]
+    below, above, se = (
+        np.sqrt(np.add.reduceat(part**2, starts))
+        for part in (parts - ends.min(axis=0), ends.max(axis=0) - parts, weight * found.se)
+    )
+    columns = {"estimate": slope, "low": slope - below, "high": slope + above, "se": se}
+    table = pd.DataFrame({**columns, "df": np.minimum.reduceat(found.df, starts)})
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-@quantity(
-    "convergence.time_to_target_s",
-    unit="s",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training takes {value} to the target accuracy ({labels})",
-)
+@_of_batch("convergence.time_to_target_s", "s", "On {node}, training takes {value} to the target accuracy ({labels})")
 def time_to_target_s(data: Dataset) -> Estimates:
     """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
-    shares = seeds(data, "reached_share").merge(chosen(data), on=[*_SERIES, "batch", "rate"])
-    all_of_them = {
-        tuple(row[name] for name in (*_SERIES, "learning_rate", "batch"))
-        for row in shares[shares["value"] >= 1].to_dict("records")
-    }
-    found = [
-        (row, values)
-        for row, values in by_rule(data, "time_to_target")
-        if tuple(row[name] for name in (*_SERIES, "learning_rate", "batch")) in all_of_them
-    ]
-    rows, values = [row for row, _ in found], [one for _, one in found]
+    shares = by_rule(data, "reached_share")
+    reached = shares[shares["values"].map(min) >= 1]
+    times = by_rule(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
     # What one machine's times vary by says nothing of another's.
-    places = np.unique([f"{row['node']} {row['device']}" for row in rows], return_inverse=True)[1]
-    return _cells(rows, values, lambda each: statistics.on_log_scale(each, places), log=True)
+    machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
+    found = statistics.on_log_scale(_arrays(times), machines)
+    return Estimates.from_points(times.drop(columns="values"), found, log=True)
 
 
-@quantity(
+@_of_batch(
     "convergence.noise_scale",
-    unit="samples",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})",
+    "samples",
+    "On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})",
 )
 def noise_scale(data: Dataset) -> Estimates:
     """Simple noise scale where the target is reached: variance of one image's gradient over the mean's square.
@@ -344,18 +269,13 @@ def noise_scale(data: Dataset) -> Estimates:
     jackknife over seeds, on the log scale. Source: McCandlish et al. 2018, "An empirical model of large-batch
     training", section 2.2 and appendix A.1.
     """
-    above, below = ({_key(row): (row, values) for row, values in by_rule(data, f"gradient_{name}")}
-                    for name in ("variance", "square"))  # fmt: skip
-    rows = []
-    for key, (row, variance) in above.items():
-        square = below[key][1] if key in below else np.array([])
-        if len(variance) == len(square) >= FEWEST_SEEDS and variance.sum() > 0:
-            rows.append({**row, **log_ratio_of_means(variance, square), "n_rounds": 1, "n_samples": len(variance)})
-    return Estimates.from_estimates(pd.DataFrame(rows)) if rows else Estimates.empty()
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in (*_SERIES, "learning_rate", "batch"))
+    squares = by_rule(data, "gradient_square")[[*_CHOICE, "values"]].rename(columns={"values": "squares"})
+    pairs = by_rule(data, "gradient_variance").merge(squares, on=_CHOICE)
+    same = (pairs["n_samples"] >= FEWEST_SEEDS) & (pairs["n_samples"] == pairs["squares"].map(len))
+    pairs = pairs[same & (pairs["values"].map(sum) > 0)].reset_index(drop=True)
+    values = zip(_arrays(pairs), map(np.array, pairs["squares"]), strict=True)
+    ratios = pd.DataFrame([log_ratio_of_means(*pair) for pair in values], columns=["estimate", "se", "df"])
+    return Estimates.from_estimates(pairs.drop(columns=["values", "squares"]).join(ratios))
 
 
 def log_ratio_of_means(above: Floats, below: Floats) -> dict[str, float]:

@@ -7,7 +7,7 @@ servers if they kept the share of their rated peak that GPUs kept; on paper alon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,6 @@ PRICED = {
     "AuthenticAMD": ("c7a.48xlarge", ("m7a.48xlarge", "c8a.48xlarge", "m8a.48xlarge")),
     "GenuineIntel": ("c7i.48xlarge", ("m7i.48xlarge",)),
 }
-GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
-_BERT, _EIGHT = (
-    "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s",
-    "mlperf-training-3.1.8xh100.bert_sequences_per_s",
-)
 _WHOLE_CORES = "a virtual CPU of these machines is a whole core (see aws-m7a.48xlarge.cores)"
 _HALF_CORES = "a virtual CPU of these machines is one of the two threads of a core"
 Symbols = Mapping[str, tuple[str, str]]
@@ -75,7 +70,7 @@ OWN_RATES = {
 
 @dataclass(frozen=True)
 class Server:
-    """A kind of server: labels of its cells, the kind of its evidence, and the inputs of its rate and its price."""
+    """A kind of server: labels of its estimates, the kind of its evidence, and the inputs of its rate and its price."""
 
     labels: Mapping[str, Any]
     evidence: str
@@ -87,12 +82,11 @@ class Server:
         return Work({**self.labels, **more}, formulas[self.evidence], {**self.inputs, **inputs}, self.detail)
 
 
-def price_per_hour(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
-    """Hourly price of a machine, with place and date; beside: machines that could stand in its place."""
-    name = f"aws-{machine}.usd_per_hour"
-    entry = data.entry(name)
-    what = f"{entry['subject']}, on demand, us-east-1, {entry['date']}"
-    return documented(data, name, [f"aws-{other}.usd_per_hour" for other in beside], what=what)
+def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: str = "") -> Input:
+    """Hourly price of a machine, with place and date; beside: prices of machines that could stand in its place."""
+    price = data.entry(entry)
+    what = f"{price['subject']}, on demand, us-east-1, {price['date']}{note}"
+    return documented(data, entry, beside, what=what)
 
 
 def size_of(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
@@ -102,87 +96,74 @@ def size_of(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
     return {"v": documented(data, f"aws-{machine}.vcpus"), "x": cores}
 
 
-def _kept() -> Input:
-    why = "as if cores and servers did not slow each other: the most favourable to CPUs"
-    return assumed(1.0, "1", why, 0.25, 1.0)
-
-
 def _bert(data: Dataset) -> dict[str, Input]:
-    layers, width = (data.figure(f"bert-large.{name}") for name in ("layers", "width"))
-    blocks = computed(
-        data, ["bert-large.layers", "bert-large.width"], 12 * layers * width**2, "1", "12 x layers x width^2"
-    )
+    names = ["bert-large.layers", "bert-large.width"]
+    layers, width = map(data.figure, names)
     return {
-        "Q": documented(data, _BERT),
+        "Q": documented(data, "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s"),
         "m": assumed(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
         "w": six(),
-        "B": blocks,
+        "B": computed(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
         # Padding that is computed and counted as work would double it.
         "L": documented(data, "bert-wikipedia.tokens", high=512.0),
     }
 
 
-def _rated(data: Dataset) -> dict[str, Input]:
-    return {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
-
-
-def _cores_of(data: Dataset) -> Input:
-    cores = 2 * data.figure("xeon-8480plus.cores")
-    return computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
-
-
 def _instructions(cpu: Mapping[str, Any]) -> str:
-    """What a node multiplies with, as far as it tells."""
-    told = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
-    for word, name in (("amx_bf16", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2")):
-        if word in told:
-            return name
-    return "its own instructions"
+    """What a node multiplies with, as far as its record says."""
+    known = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
+    names = {"amx_bf16": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+    return next((name for flag, name in names.items() if flag in known), "its own instructions")
+
+
+def _priced(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
+    """Size and price of the machines by the hour with processors of a maker, and their cores and name in words."""
+    machine, beside = PRICED[vendor]
+    size = size_of(data, machine, vendor)
+    price = price_per_hour(data, f"aws-{machine}.usd_per_hour", [f"aws-{other}.usd_per_hour" for other in beside])
+    return size, price, f"{size['v'].value * size['x'].value:g} cores {{}}, priced as {machine}"
 
 
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
-    rates = best_rates(data)
-    rates = rates.only(family="transformer", device="cpu") if len(rates) else rates
+    rates = best_rates(data).only(family="transformer", device="cpu")
     nodes = {node.id: node for node in data.nodes.nodes}
-    for row in range(len(rates)):
-        labels = rates.label_values(row)
-        node = nodes[labels["node"]]
-        cpu = node.record["hardware"]["cpu"]
-        detail = str(rates.frame["detail"].iloc[row])
-        cores = f"cores with {_instructions(cpu)} as in {node.label}"
+    kept = assumed(1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0)
+    for row, (node, device, threads, detail) in enumerate(rates.rows("node", "device", "threads", "detail")):
+        cpu = nodes[node].record["hardware"]["cpu"]
         inputs = {
             "R": measured(rates, row, "FLOP/s", detail),
-            "t": Input(float(labels["threads"]), "1", "measured", "of this measurement", each=True),
-            "s": _kept(),
+            "t": Input(float(threads), "1", "measured", "of this measurement", each=True),
+            "s": kept,
         }
         if not priced:
-            size = assumed(float(SERVER_CORES), "1", "the server that the third article speaks of (W15)", 64.0, 192.0)
-            inputs, price, server = {**inputs, "c": size}, None, f"{SERVER_CORES} {cores}"
+            why = "the server that the third article speaks of (W15)"
+            size, price = {"c": assumed(float(SERVER_CORES), "1", why, 64.0, 192.0)}, None
+            name = f"{SERVER_CORES} cores {{}}"
         elif str(cpu.get("vendor")) in PRICED:
-            machine, beside = PRICED[str(cpu["vendor"])]
-            size_inputs = size_of(data, machine, str(cpu["vendor"]))
-            inputs, price = {**inputs, **size_inputs}, price_per_hour(data, machine, beside)
-            server = f"{size_inputs['v'].value * size_inputs['x'].value:g} {cores}, priced as {machine}"
+            size, price, name = _priced(data, str(cpu["vendor"]))
         else:
             continue
-        named = {name: labels[name] for name in ("node", "device")}
-        yield Server({**named, "evidence": "measured", "server": server}, "measured", inputs, price, detail)
+        server = name.format(f"with {_instructions(cpu)} as in {nodes[node].label}")
+        labels = {"node": node, "device": device, "evidence": "measured", "server": server}
+        yield Server(labels, "measured", {**inputs, **size}, price, detail)
 
 
 def known_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """The servers of MLPerf's cluster: at the rate that is documented, and as rated. Raises MissingSourceError."""
-    machine, beside = PRICED["GenuineIntel"]
-    size = {**size_of(data, machine, "GenuineIntel"), "c": _cores_of(data)} if priced else {}
-    price = price_per_hour(data, machine, beside) if priced else None
-    name = "two Xeon Platinum 8480+ with AMX"
-    server = f"{size['v'].value * size['x'].value:g} cores as of {name}, priced as {machine}" if priced else name
+    size: dict[str, Input] = {}
+    price, server = None, "two Xeon Platinum 8480+ with AMX"
+    if priced:
+        size, price, name = _priced(data, "GenuineIntel")
+        server = name.format(f"as of {server}")
+        cores = 2 * data.figure("xeon-8480plus.cores")
+        size["c"] = computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
     bert = _bert(data)
-    told = {
-        "documented": (bert, f"as {bert['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
-        "rated": (_rated(data), "if they kept the share of their rated peak that the GPUs kept"),
-    }
-    for evidence, (inputs, detail) in told.items():
+    rated = {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
+    for evidence, inputs, detail in (
+        ("documented", bert, f"as {bert['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
+        ("rated", rated, "if they kept the share of their rated peak that the GPUs kept"),
+    ):
         labels = {"device": "cpu", "evidence": evidence, "server": server}
         yield Server(labels, evidence, {**inputs, **size}, price, detail)
 

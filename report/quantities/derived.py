@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
@@ -13,6 +14,7 @@ _MODEL = "llama31-405b"
 
 # Operations of training by parameter and token.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
+_documented = partial(quantity, tier="derived")
 
 
 def six() -> Input:
@@ -31,11 +33,10 @@ def utilisation(data: Dataset, spans: bool = True) -> Input:
 GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
 
 
-@quantity(
+@_documented(
     "llama405b.days_from_gpu_hours",
-    unit="d",
-    tier="derived",
-    says="By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs",
+    "d",
+    "By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs",
     formulas=(GPU_HOURS,),
 )
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
@@ -63,11 +64,10 @@ FLOP_DAYS = Formula(
 )
 
 
-@quantity(
+@_documented(
     "llama405b.days_from_flop",
-    unit="d",
-    tier="derived",
-    says="By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs",
+    "d",
+    "By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs",
     formulas=(FLOP_DAYS,),
 )
 def days_from_flop(data: Dataset) -> DerivedEstimates:
@@ -99,12 +99,8 @@ LAYER = Formula(
 )
 
 
-@quantity(
-    "llama405b.layer_mac_per_token",
-    unit="MAC",
-    tier="derived",
-    says="One layer of Llama 3.1 405B does {value} per token",
-    formulas=(LAYER,),
+@_documented(
+    "llama405b.layer_mac_per_token", "MAC", "One layer of Llama 3.1 405B does {value} per token", formulas=(LAYER,)
 )
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
@@ -128,13 +124,7 @@ PRODUCT = Formula(
 )
 
 
-@quantity(
-    "product1000.mac",
-    unit="MAC",
-    tier="derived",
-    says="The product of two 1,000 x 1,000 matrices takes {value}",
-    formulas=(PRODUCT,),
-)
+@_documented("product1000.mac", "MAC", "The product of two 1,000 x 1,000 matrices takes {value}", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""
     inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -29,46 +30,36 @@ def outcomes(data: Dataset) -> pd.DataFrame:
     samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
-    rows = rows[~itself]
-    said = (rows["status"] != "ok") | (rows["metric"] == "agrees_share")
     # Of a wrong result there are values as well: it runs, but it does not agree.
-    rows = rows[said].drop_duplicates([*POINT, "round"])
-    frame = rows.assign(
+    counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
+    rows = rows[counts].drop_duplicates([*POINT, "round"])
+    rows = rows.assign(
         model=[json.loads(params)["model"] for params in rows["params"]],
         agrees=(rows["status"] == "ok") & (rows["value"] == 1),
     )
     keys = [*_GROUP, "model", "round"]
-    found = frame.sort_values("agrees", kind="stable").drop_duplicates(keys)
+    found = rows.sort_values("agrees", kind="stable").drop_duplicates(keys)
     return found[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
 
 
 def _shares(data: Dataset, kind: str) -> Estimates:
     """Share of the models that agree, by device, format and library; rounds are the unit.
 
-    A format or library that a device lacks altogether gives no cell.
+    A format or library that a device lacks altogether gives no estimate.
     """
-    found = outcomes(data)
-    own = data.table[data.table["experiment"] == "equivalence"]
-    places: Any = own.groupby(_GROUP, observed=True).indices
-    rows: list[dict[str, Any]] = []
-    values = []
-    for key, tried in found.groupby(_GROUP, sort=True):
+    own: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
+    rows, shares = [], []
+    for key, tried in outcomes(data).groupby(_GROUP):
         labels = dict(zip(_GROUP, key, strict=True))
-        if device_kind(str(labels["device"])) != kind or (tried["status"] == "unsupported").all():
-            continue
-        rounds = tried.groupby("round")["agrees"].mean()
-        source_rows = tuple(sorted(own.index[places[key]].tolist()))
-        counted = {"n_rounds": len(rounds), "n_samples": len(tried), "detail": _told(tried), "source_rows": source_rows}
-        rows.append({**labels, **counted})
-        values.append(rounds.to_numpy(float))
-    if not rows:
-        return Estimates.empty()
-    estimates = statistics.on_linear_scale(values, counted=True, share=True)
-    ends = {name: getattr(estimates, name) for name in ("estimate", "low", "high", "se", "df")}
-    return Estimates(pd.DataFrame(rows).assign(**ends), log=False)
+        if device_kind(str(labels["device"])) == kind and (tried["status"] != "unsupported").any():
+            by_round = tried.groupby("round")["agrees"].mean()
+            counts = {"n_rounds": len(by_round), "n_samples": len(tried), "detail": _describe(tried)}
+            rows.append({**labels, **counts, "source_rows": tuple(sorted(own[key]))})
+            shares.append(by_round.to_numpy(float))
+    return Estimates.from_points(rows, statistics.on_linear_scale(shares, counted=True, share=True))
 
 
-def _told(tried: pd.DataFrame) -> str:
+def _describe(tried: pd.DataFrame) -> str:
     """How many models there are, and which of them do not agree, or do not run, in some round."""
     text = [count(tried["model"].nunique(), "model")]
     ran = tried["status"].isin(("ok", "wrong"))
@@ -80,10 +71,10 @@ def _told(tried: pd.DataFrame) -> str:
 
 @quantity(
     "equivalence.models_that_agree",
-    unit="1",
+    "1",
+    "On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
     needs={"experiments": ["equivalence"], "device": "gpu"},
     labels=_LABELS,
-    says="On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
 )
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
@@ -96,10 +87,10 @@ def models_that_agree(data: Dataset) -> Estimates:
 
 @quantity(
     "equivalence.backends_that_agree",
-    unit="1",
+    "1",
+    "On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
     needs={"experiments": ["equivalence"], "device": "cpu"},
     labels=_LABELS,
-    says="On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
 )
 def backends_that_agree(data: Dataset) -> Estimates:
     """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""

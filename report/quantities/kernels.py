@@ -1,4 +1,4 @@
-"""Kernels and steps as a few numbers of a device would foretell them: what each computes, moves and takes.
+"""Kernels and steps as a few numbers of a device would predict them: what each computes, moves and takes.
 
 Products, passes over memory, requests' computations and steps of models, round by round; and the ceilings that
 the same round has measured, which are no kernels then.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report.data import groups
 from report.data.dataset import Dataset, once
-from report.data.groups import keys
 from report.data.summary import POINT
 from report.quantities import memory
 
@@ -31,8 +29,6 @@ PLACE = ["node", "device", "threads"]
 # Plain loops show what a language costs, not what a device can do.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "batched", "bandwidth", "offload", "roofline")
-# What a kernel is, on whatever machine.
-_KIND = ["experiment", "backend", "dtype", "params"]
 
 
 @dataclass
@@ -74,141 +70,88 @@ class Kernels:
 
 def rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
     """The kernels of each node (or of one), device and number of threads, by round; those that every round has."""
-    found: dict[tuple[str, str, int], list[Kernels]] = _all_rounds(data)
-    return found if node is None else {place: kernels for place, kernels in found.items() if place[0] == node}
+    return {place: found for place, found in _all_rounds(data).items() if node in (None, place[0])}
 
 
 @once
 def _all_rounds(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
-    if points is None:
-        return {}
     found: dict[tuple[str, str, int], list[Kernels]] = {}
-    code, _ = groups.fold(groups.ranks(points.table[name]) for name in PLACE)
-    order = np.argsort(code, kind="stable")
-    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-    places = points.table[PLACE].iloc[order[starts]].itertuples(index=False, name=None)
-    for (place, device, threads), at in zip(places, np.split(order, starts[1:]), strict=True):
-        made = _of_place(points, at, device, memory.last_level_cache(data, place, device))
-        if made:
-            found[place, device, int(threads)] = made
+    for place, table in points.table.groupby(PLACE):
+        node, device, threads = cast(tuple[str, str, int], place)
+        kernels = _of_place(points, table, memory.last_level_cache(data, node, device))
+        if kernels:
+            found[node, device, int(threads)] = kernels
     return found
 
 
 @once
-def _rows_behind(data: Dataset) -> dict[tuple[str, str, int], tuple[int, ...]]:
+def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
     table = data.table
     used = table["experiment"].isin(["peak", *_KERNELS]) & ~table["backend"].isin(_LOOPS) & (table["status"] == "ok")
-    rows = table.loc[used.to_numpy(bool), PLACE]
-    places: Any = rows.groupby(PLACE, sort=False, observed=True).indices
-    numbers = rows.index.to_numpy()
-    return {
-        (str(node), str(device), int(threads)): tuple(numbers[np.sort(at)].tolist())
-        for (node, device, threads), at in places.items()
-    }
+    found: Mapping[Any, Any] = table[used].groupby(PLACE, observed=True).groups
+    return found
 
 
 def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:
-    """Numbers of the summary's rows from which the kernels of a place and what foretells them are taken."""
-    return _rows_behind(data).get((node, device, threads), ())
-
-
-@dataclass(frozen=True)
-class _Kinds:
-    """Kernels as they are on whatever machine. Arrays are of shape (kinds,), in the order of their keys."""
-
-    experiment: NDArray[np.str_]
-    what: NDArray[np.str_]
-    work: NDArray[np.str_]
-    held: Bools
-    footprint: Floats
-    fma: Bools
+    """Numbers of the summary's rows from which the kernels of a place and what predicts them are taken."""
+    return tuple(sorted(_rows_by_place(data).get((node, device, threads), ())))
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Kernels and ceilings of all nodes: columns POINT, in their order. Arrays are of shape (points, ...).
+    """Kernels and ceilings of all nodes.
 
-    kind: each one's place among `kinds`. format: a number of its dtype. seconds: by round, nan where it was not
-    measured. whole_flop, moved: FLOP and bytes of a call; flop, bytes: the same by kinds of operators.
+    table: a row for each, with the columns POINT, the seconds of each round (nan where it was not measured), flop and
+    bytes of a call, and what _described adds. rounds: the columns of seconds. flop, bytes: by kinds of operators, of
+    shape (rows, kinds).
     """
 
     table: pd.DataFrame
-    kinds: _Kinds
-    kind: groups.Ints
-    format: groups.Ints
-    seconds: Floats
-    whole_flop: Floats
-    moved: Floats
+    rounds: list[int]
     flop: Floats
     bytes: Floats
-    launches: Floats
-    cached: Floats
 
 
-def _points(data: Dataset) -> _Points | None:
-    """Everything that was measured of kernels and ceilings; None if that is nothing."""
-    columns = [*POINT, "round", "metric", "value", "flop", "bytes"]
-    samples = data.samples("peak", *_KERNELS, columns=[*columns, "status"])
-    ok = samples.loc[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS), columns]
-    # On a GPU a request's computation is a part of it; what it computes and moves is told by the whole.
+def _points(data: Dataset) -> _Points:
+    """Everything that was measured of kernels and ceilings."""
+    columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
+    samples = data.samples("peak", *_KERNELS, columns=columns)
+    ok = samples[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)]
+    # On a GPU a request's computation is a part of it; what it computes and moves is known of the whole.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
-    read = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
-    if not read.any():
-        return None
-    point, _ = groups.ranks(groups.fold(groups.ranks(ok[name]) for name in POINT)[0])
-    most = ok[["flop", "bytes"]].groupby(point).max()
-    timed = pd.Series(ok["value"].to_numpy(float)[read]).groupby([point[read], ok["round"].to_numpy()[read]]).median()
-    seconds = timed.unstack()
-    first = np.full(len(most), -1)
-    first[point[::-1]] = np.arange(len(point))[::-1]
-    table = ok[POINT].iloc[first[seconds.index]].reset_index(drop=True)
-    most = most.loc[seconds.index]
-    kinds, kind, whole = _kinds(table)
-    table = table[whole].reset_index(drop=True)
-    flop, moved = (most[name].to_numpy(float)[whole] for name in ("flop", "bytes"))
-    split, launches, cached = _steps(data, table, {"flop": flop, "bytes": moved})
-    return _Points(
-        table, kinds, kind[whole], groups.ranks(table["dtype"])[0], seconds.to_numpy(float)[whole], flop, moved,
-        split["flop"], split["bytes"], launches, cached,
+    timed = ok[ok["metric"] == np.where(part, "device_time.compute", "time")]
+    seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
+    table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
+    table = _described(table.astype({name: object for name in POINT if name != "threads"}))
+    table = table[table["whole"]].reset_index(drop=True)
+    steps = _steps(data).reindex(pd.MultiIndex.from_frame(table[POINT])).reset_index(drop=True)
+    flop, moved = _split(table, steps)
+    table = table.assign(
+        launches=steps.get("kernels", pd.Series(1.0, table.index)).fillna(1.0),
+        cached=steps.get("cached_bytes_share", np.nan),
+    )
+    return _Points(table, [int(number) for number in seconds.columns], flop, moved)
+
+
+def _described(table: pd.DataFrame) -> pd.DataFrame:
+    """Points with what each is (its key), its kind of work, and whether it is judged, whole and a ceiling."""
+    params = [json.loads(text) for text in table["params"]]
+    places = zip(table["experiment"], table["backend"], table["dtype"], params, strict=True)
+    what = ["|".join([*place, json.dumps(given, sort_keys=True)]) for *place, given in places]
+    return table.assign(
+        what=what,
+        work=[given.get("phase") or name for given, name in zip(params, table["experiment"], strict=True)],
+        held=pd.Series(map(is_held, what), table.index, dtype=bool),
+        footprint=pd.Series([given.get("footprint", 0) for given in params], table.index, dtype=float),
+        fma=pd.Series([given.get("kernel") == "fma" for given in params], table.index, dtype=bool),
+        # Of requests those whose data are all that is computed with, once: no weights that lie there already.
+        whole=(table["experiment"] != "offload")
+        | pd.Series(
+            [given.get("uses") == 1 and given.get("op") in ("elementwise", "gemm") for given in params],
+            table.index, dtype=bool,
+        ),
     )  # fmt: skip
-
-
-def _kinds(table: pd.DataFrame) -> tuple[_Kinds, groups.Ints, Bools]:
-    """The kinds of the points of a table, each point's place among them, and whether it is a whole kernel."""
-    code, _ = groups.ranks(groups.fold(groups.ranks(table[name]) for name in _KIND)[0])
-    _, first = np.unique(code, return_index=True)
-    rows: list[dict[str, Any]] = [
-        {**dict(zip(_KIND, row, strict=True)), "given": json.loads(row[-1])}
-        for row in table[_KIND].iloc[first].itertuples(index=False, name=None)
-    ]
-    names = [_key(row) for row in rows]
-    order = np.argsort(np.array(names, dtype=object), kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    whole = np.array([_whole(row) for row in rows], dtype=bool)
-    rows = [rows[at] for at in order]
-    kinds = _Kinds(
-        experiment=np.array([row["experiment"] for row in rows]),
-        what=np.array([names[at] for at in order]),
-        work=np.array([row["given"].get("phase") or row["experiment"] for row in rows]),
-        held=np.array([is_held(names[at]) for at in order], dtype=bool),
-        footprint=np.array([float(row["given"].get("footprint", 0)) for row in rows]),
-        fma=np.array([row["given"].get("kernel") == "fma" for row in rows], dtype=bool),
-    )
-    return kinds, rank[code], whole[code]
-
-
-def _whole(row: Mapping[str, Any]) -> bool:
-    """Of requests those whose data are all that is computed with, once: no weights that lie there already."""
-    return row["experiment"] != "offload" or (
-        row["given"]["uses"] == 1 and row["given"]["op"] in ("elementwise", "gemm")
-    )
-
-
-def _key(row: Mapping[str, Any]) -> str:
-    """What a kernel is, on whatever machine: its hash decides the half that it is in."""
-    return "|".join([row["experiment"], row["backend"], row["dtype"], json.dumps(row["given"], sort_keys=True)])
 
 
 def is_held(what: str) -> bool:
@@ -216,113 +159,84 @@ def is_held(what: str) -> bool:
     return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
 
 
-def _steps(data: Dataset, table: pd.DataFrame, whole: Mapping[str, Floats]) -> tuple[dict[str, Floats], Floats, Floats]:
-    """FLOP and bytes of each point by kinds of operators; its launches; the share of its bytes from the last cache.
+def _steps(data: Dataset) -> pd.DataFrame:
+    """What steps of models record of themselves: a row for each point, a column for each metric."""
+    steps = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
+    steps = steps.astype({name: object for name in [*POINT, "metric"] if name != "threads"})
+    return steps.pivot(index=POINT, columns="metric", values="estimate").astype(float)
 
-    Steps of models tell these; nan for the share where nothing does, and other kernels are one operator and a launch.
-    whole: FLOP and bytes of each point.
-    """
-    told = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
-    mine, theirs = keys(table, told, POINT)
-    order = np.argsort(mine, kind="stable")
-    row = order[np.minimum(np.searchsorted(mine[order], theirs), len(order) - 1)]
-    known, metric = mine[row] == theirs, told["metric"].to_numpy(object)
-    value = told["estimate"].to_numpy(float)
 
-    def of(name: str, otherwise: float) -> Floats:
-        found = np.full(len(table), otherwise)
-        here = known & (metric == name) & ~np.isnan(value)
-        found[row[here]] = value[here]
-        return found
-
-    limits = sorted({_limit(str(name)) for name in np.unique(metric.astype(str)) if "_below." in name})
-    split = {}
-    for measure, amount in whole.items():
-        below = [of(f"{measure}_below.{text}_share", np.nan) for _, text in limits]
-        # What is not told of a limit is what is told of the one before.
+def _split(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
+    """FLOP and bytes of each point by kinds of operators, as its steps have them; other kernels are one operator."""
+    texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
+    found = []
+    for measure in ("flop", "bytes"):
+        names = [f"{measure}_below.{text}_share" for text in sorted(texts, key=float)]
+        below = steps.reindex(columns=names).to_numpy(float).T
+        # What is not known of a limit is what is known of the one before.
         up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
-        split[measure] = np.nan_to_num(amount)[:, None] * np.diff(up_to, axis=0).T
-    used = np.any([parts.any(axis=0) for parts in split.values()], axis=0)
-    return {name: parts[:, used] for name, parts in split.items()}, of("kernels", 1.0), of("cached_bytes_share", np.nan)
+        found.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
+    used = np.any([parts.any(axis=0) for parts in found], axis=0)
+    return [parts[:, used] for parts in found]
 
 
-def _limit(metric: str) -> tuple[float, str]:
-    """The intensity up to which a metric such as `bytes_below.0.5_share` counts operators, and its text."""
-    text = metric.split(".", 1)[1].removesuffix("_share")
-    return float(text), text
-
-
-@dataclass(frozen=True)
-class _Round:
-    """Which points of a place are kernels in a round; the peak FLOP/s of each format, the highest where there is none.
-
-    column: of `seconds`. bandwidth: bytes/s.
-    """
-
-    judged: Bools
-    peak: Floats
-    bandwidth: float
-    column: int
-
-
-def _of_place(points: _Points, at: groups.Ints, device: str, cache: float) -> list[Kernels]:
-    """The kernels of a place, whose points are `at`, that every round has; none if a half has too few.
+def _of_place(points: _Points, table: pd.DataFrame, cache: float) -> list[Kernels]:
+    """The kernels of a place that every round has; none if a half has too few.
 
     Experiments may have more rounds than others: those count in which most of them were measured.
     """
-    experiment = points.kinds.experiment[points.kind[at]]
-    measured = ~np.isnan(points.seconds[at])
-    had = np.array([len(np.unique(experiment[there])) for there in measured.T])
-    ready = [_ceilings(points, at, column, cache) for column in np.flatnonzero(had == max(1, had.max())).tolist()]
-    per_round = [one for one in ready if one is not None]
-    if not per_round:
+    had = [table.loc[table[number].notna(), "experiment"].nunique() for number in points.rounds]
+    counting = [number for number, n in zip(points.rounds, had, strict=True) if n == max(1, *had)]
+    found = [ceilings for number in counting if (ceilings := _ceilings(table, table[number], cache))]
+    if not found:
         return []
-    mine = at[np.logical_and.reduce([one.judged for one in per_round])]
-    mine = mine[np.argsort(points.kind[mine])]
-    kind = points.kind[mine]
-    held = points.kinds.held[kind]
-    if min(held.sum(), (~held).sum()) < LEAST:
+    mine = table[np.logical_and.reduce([one.judged for one in found])].sort_values("what", kind="stable")
+    if min(mine["held"].sum(), (~mine["held"]).sum()) < LEAST:
         return []
-    what, work = points.kinds.what[kind], points.kinds.work[kind]
-    cached = _cached(points, mine, device, cache)
+    # Products and requests on a CPU use copies of their data in turn, more than caches hold; a request's
+    # computation on a GPU stays where it is, as passes over memory do.
+    fits = (mine["experiment"] == "bandwidth") & (mine["footprint"] <= cache)
+    fits |= (mine["experiment"] == "offload") & (mine["device"] != "cpu") & (mine["bytes"] <= cache)
+    of_kernels = {
+        "what": mine["what"].to_numpy(str),
+        "work": mine["work"].to_numpy(str),
+        "held": mine["held"].to_numpy(bool),
+        "flop": points.flop[mine.index],
+        "bytes": points.bytes[mine.index],
+        "launches": mine["launches"].to_numpy(float),
+        "cached": mine["cached"].fillna(fits.astype(float)).to_numpy(float),
+    }
     return [
         Kernels(
-            what, work, held, points.flop[mine], points.bytes[mine], points.launches[mine], cached,
-            peak=one.peak[points.format[mine]], seconds=points.seconds[mine, one.column], bandwidth=one.bandwidth,
+            **of_kernels, peak=one.peak[mine.index].to_numpy(float), seconds=one.seconds[mine.index].to_numpy(float),
+            bandwidth=one.bandwidth,
         )
-        for one in per_round
+        for one in found
     ]  # fmt: skip
 
 
-def _ceilings(points: _Points, at: groups.Ints, column: int, cache: float) -> _Round | None:
-    """The ceilings of a round, and its kernels without those that are ceilings; None where one is lacking."""
-    kind, seconds = points.kind[at], points.seconds[at, column]
-    flop, moved, dtype = points.whole_flop[at], points.moved[at], points.format[at]
-    experiment, there = points.kinds.experiment[kind], ~np.isnan(seconds)
-    arithmetic = there & ((experiment == "gemm") | (experiment == "peak") & points.kinds.fma[kind])
-    big = points.kinds.footprint[kind] >= memory.CACHE_MULTIPLE * cache
-    passes = there & (experiment == "bandwidth") & big
-    if not arithmetic.any() or not passes.any():
+@dataclass(frozen=True)
+class _Ceilings:
+    """Of a place in a round: bytes/s of memory; and for each point its seconds, the peak FLOP/s of its format (the
+    highest where there is none), and whether it is a kernel that is judged."""
+
+    seconds: pd.Series
+    judged: pd.Series
+    peak: pd.Series
+    bandwidth: float
+
+
+def _ceilings(table: pd.DataFrame, seconds: pd.Series, cache: float) -> _Ceilings | None:
+    """The ceilings of a round, and its kernels without those that are ceilings; None where one is missing."""
+    experiment, measured = table["experiment"], seconds.notna()
+    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"])
+    passes = measured & (experiment == "bandwidth") & (table["footprint"] >= memory.CACHE_MULTIPLE * cache)
+    if not products.any() or not passes.any():
         return None
-    rate, speed = np.where(arithmetic, flop / seconds, -np.inf), np.where(passes, moved / seconds, -np.inf)
-    peak, top = np.full(int(points.format.max()) + 1, np.nan), [int(np.argmax(speed))]
-    for one in np.unique(dtype[arithmetic]):
-        top.append(int(np.argmax(np.where(dtype == one, rate, -np.inf))))
-        peak[one] = rate[top[-1]]
-    judged = there & (moved > 0) & (~np.isnan(peak[dtype]) | np.isnan(flop)) & (experiment != "peak")
-    judged[top] = False
+    rates = (table["flop"] / seconds)[products].groupby(table["dtype"][products])
+    speeds = (table["bytes"] / seconds)[passes]
+    peak = table["dtype"].map(rates.max()).astype(float)
+    judged = measured & (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (experiment != "peak")
+    judged &= ~table.index.isin([*rates.idxmax(), speeds.idxmax()])
     # A pass over memory in a format without products computes next to nothing.
-    return _Round(judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speed[top[0]]), column)
-
-
-def _cached(points: _Points, at: Sequence[int] | groups.Ints, device: str, cache: float) -> Floats:
-    """Share of each kernel's bytes that come from the last cache: as its steps tell it, else by what it is.
-
-    Products and requests on a CPU use copies of their data in turn, more than caches hold; a request's
-    computation on a GPU stays where it is, as passes over memory do.
-    """
-    kind, told = points.kind[at], points.cached[at]
-    experiment = points.kinds.experiment[kind]
-    of_pass = (experiment == "bandwidth") & (points.kinds.footprint[kind] <= cache)
-    of_request = (experiment == "offload") & (device != "cpu") & (points.moved[at] <= cache)
-    return np.where(np.isnan(told), (of_pass | of_request).astype(float), told)
+    return _Ceilings(seconds, judged, peak.fillna(peak.max()), float(speeds.max()))

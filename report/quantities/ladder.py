@@ -5,7 +5,8 @@ Half of "a GPU is N times faster" is the CPU that it is compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from report.data.dataset import Dataset
@@ -33,63 +34,42 @@ RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("GPU, best format", {"device": "gpu", "backend": None, "dtype": ["float32", "tf32", "bfloat16", "float16"]}),
 )
 DEFAULT = "PyTorch as it comes"
-
-
-@quantity(
-    "ladder.rate",
-    unit="FLOP/s",
-    needs={"experiments": ["gemm", "training"], "device": "any"},
-    labels=("work", "rung", "place"),
-    says="On {node}, {labels} runs at {value}",
+_on_ladder = partial(
+    quantity, needs={"experiments": ["gemm", "training"], "device": "any"}, labels=("work", "rung", "place")
 )
+
+
+@_on_ladder("ladder.rate", "FLOP/s", "On {node}, {labels} runs at {value}")
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
 
     `place` counts the rungs from the bottom. The fastest library is the one measured to
     be, on this work; `detail` names it. On a GPU of both the device's own best.
     """
-    parts = []
-    products = data.summary("gemm", value="flop_per_s")
-    if len(products):
-        loops = products.frame["backend"].isin(LOOPS)
-        here = (products.frame[list(PRODUCT)] == list(PRODUCT.values())).all(axis=1)
-        whole = (products.frame["m"] == ROWS) | loops
-        parts.append(_climb(products.at((here & whole).to_numpy(bool)), ["backend"]).label(work="product"))
-    steps = data.summary("training", value="flop_per_s")
-    if len(steps):
-        parts.append(_climb(steps.only(**STEP), ["backend"]).label(work="training step"))
-    filled = [part for part in parts if len(part)]
-    return concat(filled) if filled else Estimates.empty()
+    products = data.summary("gemm", value="flop_per_s").only(**PRODUCT)
+    products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
+    steps = data.summary("training", value="flop_per_s").only(**STEP)
+    return concat([_climb(products).label(work="product"), _climb(steps).label(work="training step")])
 
 
-def _climb(cells: Estimates, of: Sequence[str]) -> Estimates:
+def _climb(rates: Estimates) -> Estimates:
+    """The best of each rung, by node and device."""
+    libraries = rates.at(~rates["backend"].isin(LOOPS))
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
-        these = cells.only(**{name: value for name, value in wanted.items() if value is not None})
-        if wanted.get("backend", "") is None:
-            these = these.at((~these.frame["backend"].isin(LOOPS)).to_numpy(bool))
-        if "threads" in wanted and wanted["threads"] is None and len(these):
-            threads = these.frame["threads"].astype(int)
-            most = threads.groupby(these.frame["node"]).transform("max")
-            these = these.at(((threads == most) & (threads > 1)).to_numpy(bool))
-        if len(these):
-            best = these.best(["node", "device"], of=[*of, "dtype"])
-            found.append(best.label(rung=rung, place=place))
-    return concat(found) if found else Estimates.empty()
+        given = {name: value for name, value in wanted.items() if value is not None}
+        tried = (rates if "backend" in given else libraries).only(**given)
+        if wanted.get("threads", 1) is None:
+            threads = tried.numbers("threads")
+            most = threads.groupby(tried["node"]).transform("max")
+            tried = tried.at((threads == most) & (threads > 1))
+        found.append(tried.best(["node", "device"], of=["backend", "dtype"]).label(rung=rung, place=place))
+    return concat(found)
 
 
-@quantity(
-    "ladder.gain",
-    unit="1",
-    needs={"experiments": ["gemm", "training"], "device": "any"},
-    labels=("work", "rung", "place"),
-    says="On {node}, {labels} runs at {value} times the rate of PyTorch as it comes",
-)
+@_on_ladder("ladder.gain", "1", "On {node}, {labels} runs at {value} times the rate of PyTorch as it comes")
 def ladder_gain(data: Dataset) -> Estimates:
     """Rate of each rung over that of default PyTorch in float32 with all threads of the same node's CPU."""
-    cells = ladder_rate(data)
-    if not len(cells):
-        return cells
-    default = cells.only(rung=DEFAULT)
-    others = cells.at((cells.frame["rung"] != DEFAULT).to_numpy(bool))
-    return others / default.without("device", "rung", "place") if len(default) else Estimates.empty()
+    rates = ladder_rate(data)
+    default = rates.only(rung=DEFAULT).without("device", "rung", "place")
+    return rates.at(rates["rung"] != DEFAULT) / default

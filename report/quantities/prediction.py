@@ -1,4 +1,4 @@
-"""How far a few numbers of a device foretell what its kernels and steps take.
+"""How well a few numbers of a device predict what its kernels and steps take.
 
 Two numbers: peak arithmetic P, in each format, and bandwidth B. A kernel of F FLOP and M bytes
 takes max(F / P, M / B); a step is the sum of its operators. A third number t is what each
@@ -14,19 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.formatting import with_unit
-from report.quantities import quantity
-from report.quantities.fits import fits
+from report.quantities import fits, quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_rows
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
@@ -37,24 +34,22 @@ _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 
 
-def fit(kernels: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
-    """The numbers that foretell each of these sets best, of so many and with ceilings that are fitted or as measured.
+def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
+    """The numbers that predict kernels best, of so many and with ceilings that are fitted or as measured.
 
     Least squares of the logarithms with Cauchy's loss: past TOLERATED, misses count ever less, for it is the
     median that judges. From several starts; the best in the median.
     """
-    free = ["peak", "bandwidth"] if ceilings == "fitted" else []
-    free += ["launch"] if numbers > 2 else []
-    free += ["cache"] if numbers > 3 else []
-    if not free:
-        return [{"peak": 1.0, "bandwidth": 1.0} for _ in kernels]
+    if ceilings == "measured":
+        return {"peak": 1.0, "bandwidth": 1.0}
     launches = _LAUNCHES if numbers > 2 else _LAUNCHES[:1]
-    return fits(kernels, free, [{"peak": 1.0, "bandwidth": 1.0, "launch": one, "cache": 3.0} for one in launches])
+    starts = [{"peak": 1.0, "bandwidth": 1.0, "launch": launch, "cache": 3.0} for launch in launches]
+    return fits.fit(kernels, fits.NUMBERS[:numbers], starts)
 
 
 @dataclass(frozen=True)
 class Foretold:
-    """The kernels that are judged on one node, device and number of threads, as so many numbers foretell them.
+    """The kernels that are judged on one node, device and number of threads, as so many numbers predict them.
 
     labels: node, device, threads, numbers, ceilings. fits: the numbers of each round. measured, predicted:
     seconds of shape (rounds, kernels). work, what: of each kernel.
@@ -79,46 +74,26 @@ def foretold(data: Dataset, node: str | None = None) -> list[Foretold]:
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
     """
-    places = [
-        (place, per_round)
-        for place, per_round in rounds(data, node).items()
-        if any(what.startswith("roofline") for what in per_round[0].what)
-    ]
-    fitted = [one.half(held=False) for _, per_round in places for one in per_round]
-    # All places at once: see `fits`.
-    by_model = {model: iter(fit(fitted, *model)) for model in MODELS}
     found = []
-    for place, per_round in places:
-        judged = [one.half(held=True) for one in per_round]
+    for place, per_round in rounds(data, node).items():
+        if not any(what.startswith("roofline") for what in per_round[0].what):
+            continue
+        fitted, judged = ([one.half(held) for one in per_round] for held in (False, True))
         measured = np.array([one.seconds for one in judged])
         for numbers, ceilings in MODELS:
-            by = list(islice(by_model[numbers, ceilings], len(judged)))
+            known = [fit(one, numbers, ceilings) for one in fitted]
+            predicted = np.array([one.predicted(by) for one, by in zip(judged, known, strict=True)])
             labels = {**dict(zip(PLACE, place, strict=True)), "numbers": numbers, "ceilings": ceilings}
-            predicted = np.array([one.predicted(numbers_) for one, numbers_ in zip(judged, by, strict=True)])
-            found.append(Foretold(labels, by, judged[0].work, judged[0].what, measured, predicted))
+            found.append(Foretold(labels, known, judged[0].work, judged[0].what, measured, predicted))
     return found
-
-
-def _over_rounds(rows: list[dict[str, Any]], values: Sequence[Sequence[float] | Floats], log: bool) -> Estimates:
-    """Cells of rows of labels, each estimated from its values, one a round, without regard to the others."""
-    if not rows:
-        return Estimates.empty()
-    if log:
-        n = np.array([len(one) for one in values])
-        made = statistics.log_estimates(np.concatenate(values), n, np.arange(len(n)))
-    else:
-        made = statistics.on_linear_scale(values, counted=False, share=False)
-    found = {name: getattr(made, name) for name in ("estimate", "low", "high", "se", "df")}
-    frame = pd.DataFrame(rows).assign(**found)
-    return Estimates(frame if log else frame.assign(low=frame["low"].clip(lower=0.0)), log)
 
 
 @quantity(
     "roofline.prediction_error",
-    unit="1",
+    "1",
+    "On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
     needs={"experiments": _EXPERIMENTS, "device": "any"},
     labels=_LABELS,
-    says="On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
 )
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
@@ -137,7 +112,9 @@ def prediction_error(data: Dataset) -> Estimates:
         }
         for one in found
     ]
-    return _over_rounds(rows, [np.median(one.errors, axis=1) for one in found], log=False)
+    errors = [np.median(one.errors, axis=1) for one in found]
+    made = Estimates.from_points(rows, statistics.on_linear_scale(errors, counted=False, share=False))
+    return made.label(low=made["low"].clip(lower=0.0))
 
 
 def spelt(fits: Sequence[Mapping[str, float]]) -> str:
@@ -151,10 +128,10 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
 
 @quantity(
     "roofline.bandwidth_error_over_compute_error",
-    unit="1",
+    "1",
+    "On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
     needs={"experiments": _EXPERIMENTS, "device": "any"},
     labels=("threads",),
-    says="On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
 )
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
@@ -162,23 +139,19 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     Each with the one number that foretells the other half best: the median of measured over predicted.
     Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
     """
-    rows: list[dict[str, Any]] = []
-    found: list[list[float]] = []
+    rows, values = [], []
     for place, per_round in rounds(data).items():
-        values = [
+        ratios = [
             _alone(one, one.bytes.sum(axis=1)) / _alone(one, one.flop.sum(axis=1) / one.peak) for one in per_round
         ]
-        if np.isfinite(values).all() and min(values) > 0:
+        if np.isfinite(ratios).all() and min(ratios) > 0:
             n = int((per_round[0].held & _computes(per_round[0])).sum())
-            rows.append(
-                {
-                    **dict(zip(PLACE, place, strict=True)),
-                    "n_rounds": len(values), "n_samples": n * len(values), "detail": f"{n} kernels",
-                    "source_rows": source_rows(data, *place),
-                }
-            )  # fmt: skip
-            found.append(values)
-    return _over_rounds(rows, found, log=True)
+            counts = {"n_rounds": len(ratios), "n_samples": n * len(ratios), "detail": f"{n} kernels"}
+            labels = dict(zip(PLACE, place, strict=True))
+            rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
+            values.append(ratios)
+    # Each for itself: what one machine's ratios vary by says nothing of another's.
+    return Estimates.from_points(rows, statistics.on_log_scale(values, np.arange(len(values))), log=True)
 
 
 def _computes(kernels: Kernels) -> NDArray[np.bool_]:

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.derivations import Formula
 from report.derived_estimates import DerivedEstimates, join, quotient
 from report.estimates import Estimates, concat
-from report.quantities import energy, gemm, quantity
+from report.quantities import energy, gemm, quantity, summary_quantity
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 _NEEDS = {"experiments": ["training"], "device": "any"}
 _JOB = ["node", "model", "batch"]
 PHASES = ("forward", "backward", "update")
+_of_training = partial(quantity, needs=_NEEDS, labels=_LABELS)
+_summary = partial(summary_quantity, labels=_LABELS)
 
 
-def steps_per_second(data: Dataset) -> Estimates:
-    """One over the median time of a step."""
-    return data.summary("training").inverse()
-
-
+@_of_training("training.rate", "samples/s", "On {node}, training ({labels}) runs at {value}")
 def samples_per_second(data: Dataset) -> Estimates:
-    steps = steps_per_second(data)
-    return steps.scaled_by(steps.numbers("batch"))
-
-
-@quantity(
-    "training.rate",
-    unit="samples/s",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training ({labels}) runs at {value}",
-)
-def training_rate(data: Dataset) -> Estimates:
     """Samples per second: batch over the median time of one step."""
-    return samples_per_second(data)
+    steps = data.summary("training").inverse()
+    return steps.scaled_by(steps.numbers("batch"))
 
 
 def baselines(rates: Estimates) -> Estimates:
@@ -65,10 +54,10 @@ SPEEDUP = Formula(
 
 @quantity(
     "training.speedup",
-    unit="1",
+    "1",
+    "On {node}, the GPU trains {value} times as fast as a CPU ({labels})",
     needs={"experiments": ["training"], "device": "both"},
     labels=("model", "batch", "baseline", "precision", "dtype"),
-    says="On {node}, the GPU trains {value} times as fast as a CPU ({labels})",
     formulas=(SPEEDUP,),
 )
 def speedup(data: Dataset) -> Estimates:
@@ -102,16 +91,16 @@ def speedup(data: Dataset) -> Estimates:
 
 def _against(above: Estimates, below: Estimates) -> DerivedEstimates:
     """The ratio; `detail` says what is below."""
-    cells = quotient(SPEEDUP, above, below.label(against=below["detail"]))
-    return cells.label(detail=[f"over {one}" for one in cells["against"]]).without("against")
+    ratios = quotient(SPEEDUP, above, below.label(against=below["detail"]))
+    return ratios.label(detail=[f"over {one}" for one in ratios["against"]]).without("against")
 
 
 @quantity(
     "training.default_over_best",
-    unit="1",
+    "1",
+    "On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})",
     needs={"experiments": ["training"], "device": "cpu"},
     labels=("model", "batch", "precision"),
-    says="On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})",
 )
 def default_over_best(data: Dataset) -> Estimates:
     """Rate of PyTorch as it comes (float32, all threads) over the best of the same CPU, same model and batch.
@@ -123,50 +112,34 @@ def default_over_best(data: Dataset) -> Estimates:
     node = baselines(rates).only(baseline="node", backend="torch", dtype="float32").by(*_JOB)
     cpu = rates.only(device="cpu")
     found = []
-    for precision, cells in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
-        best = cells.best(_JOB, of=["backend", "dtype", "threads"])
-        share = _against(node, best).frame
-        itself = share["estimate"].astype(float) == 1.0
-        share = share.assign(se=share["se"].mask(itself, 0.0), df=share["df"].mask(itself, float("inf")))
-        found.append(Estimates.from_estimates(share).label(precision=precision))
+    for precision, tried in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
+        share = _against(node, tried.best(_JOB, of=["backend", "dtype", "threads"]))
+        itself = share.numbers("estimate") == 1.0
+        share = share.label(se=share["se"].mask(itself, 0.0), df=share["df"].mask(itself, float("inf")))
+        found.append(Estimates.from_estimates(share.frame).label(precision=precision))
     return concat(found)
 
 
-@quantity(
-    "training.energy_per_sample",
-    unit="J",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training takes {value} for a sample ({labels})",
-)
+@_of_training("training.energy_per_sample", "J", "On {node}, training takes {value} for a sample ({labels})")
 def energy_per_sample(data: Dataset) -> Estimates:
     """Energy of a training step over its batch; `detail` says how the energy is known (see `energy.METHODS`)."""
-    cells = energy.joules(data, "training")
-    return cells.scaled_by(1 / cells.numbers("batch"))
+    energies = energy.joules(data, "training")
+    return energies.scaled_by(1 / energies.numbers("batch"))
 
 
-@quantity(
+peak_memory = _summary(
     "training.peak_memory_bytes",
-    unit="B",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training ({labels}) holds {value} of memory at its peak",
-)
-def peak_memory(data: Dataset) -> Estimates:
+    "B",
+    "On {node}, training ({labels}) holds {value} of memory at its peak",
     """Most bytes held during a step: weights, gradients, Adam's moments, the batch, and what is kept for backward.
 
-    On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.usage`).
-    """
-    return data.summary("training", "peak_memory")
+On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.usage`).""",
+    metric="peak_memory",
+)
 
 
-@quantity(
-    "training.mfu",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training ({labels}) uses {value} of the device's measured peak",
-    ceiling=1.0,
+@_of_training(
+    "training.mfu", "1", "On {node}, training ({labels}) uses {value} of the device's measured peak", ceiling=1.0
 )
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
@@ -175,17 +148,15 @@ def mfu(data: Dataset) -> Estimates:
     of that dtype on a GPU, where no kernel of ours reaches the matrix units.
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     """
-    steps = data.summary("training", value="flop_per_s")
-    products = gemm.rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
-    return concat([steps.only(device="cpu") / gemm.peak(data, "fma"), steps.only(device="gpu") / products])
+    return gemm.share_of_peak(data, data.summary("training", value="flop_per_s"))
 
 
 @quantity(
     "training.split",
-    unit="1",
+    "1",
+    "On {node}, {labels} takes {value} of a training step",
     needs=_NEEDS,
     labels=(*_LABELS, "phase"),
-    says="On {node}, {labels} takes {value} of a training step",
 )
 def split(data: Dataset) -> Estimates:
     """Share of a step's median time in each phase: forward, backward, update.
@@ -197,37 +168,21 @@ def split(data: Dataset) -> Estimates:
     return concat([(data.summary("training", f"time.{phase}") / whole).label(phase=phase) for phase in PHASES])
 
 
-@quantity(
+_summary(
     "training.repeat_share",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the share of training steps that repeat the operators of the step before is {value} ({labels})",
+    "1",
+    "On {node}, the share of training steps that repeat the operators of the step before is {value} ({labels})",
+    "Share of consecutive steps with equal operator sequences; counted, so that equal rounds are exact.",
 )
-def repeat_share(data: Dataset) -> Estimates:
-    """Share of consecutive steps with equal operator sequences; counted, so that equal rounds are exact."""
-    return data.summary("training", "repeat_share")
-
-
-@quantity(
+_summary(
     "training.matmul_flop_share",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, matrix products and convolutions are {value} of the operations of a step ({labels})",
+    "1",
+    "On {node}, matrix products and convolutions are {value} of the operations of a step ({labels})",
+    "Share of a step's FLOP in matrix products, convolutions and attention; counted.",
 )
-def matmul_flop_share(data: Dataset) -> Estimates:
-    """Share of a step's FLOP in matrix products, convolutions and attention; counted."""
-    return data.summary("training", "matmul_flop_share")
-
-
-@quantity(
+_summary(
     "training.matmul_time_share",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, matrix products and convolutions take {value} of the time of a step ({labels})",
+    "1",
+    "On {node}, matrix products and convolutions take {value} of the time of a step ({labels})",
+    "Share of a step's operator time in matrix products, convolutions and attention; timed by the profiler.",
 )
-def matmul_time_share(data: Dataset) -> Estimates:
-    """Share of a step's operator time in matrix products, convolutions and attention; timed by the profiler."""
-    return data.summary("training", "matmul_time_share")

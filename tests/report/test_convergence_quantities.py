@@ -12,18 +12,14 @@ from scipy.stats import t as student
 from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.formatting import number
-from report.judging.claims import Part
-from report.judging.counterfactuals import flips
 from report.judging.filters import select
-from report.judging.robustness import robustness
-from report.judging.rules import decide
 from report.quantities import convergence as module
 from report.quantities import quantities
 
 from .conftest import Factory, SyntheticNode
 from .convergence_runs import runs
 from .evidence import data
+from .quantity_cases_1 import dataset
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
@@ -48,74 +44,70 @@ def swept(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
     return node
 
 
-def test_each_rule_chooses_its_rate_at_every_batch(synthetic: Factory) -> None:
-    chosen = module.chosen(data(synthetic, swept(synthetic())))
-    found = {
-        rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in chosen.groupby("learning_rate")
-    }
-    assert found == {
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return dataset(tmp_path_factory, lambda synthetic: swept(swept(synthetic()), data="mnist"),
+                   lambda synthetic: swept(synthetic("other", gpus=1), device="cuda:0"))  # fmt: skip
+
+
+def test_each_rule_chooses_its_rate_at_every_batch(found: Dataset) -> None:
+    chosen = module.chosen(found)
+    rates = {rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in
+             chosen[chosen["data"] == "mnist"].groupby("learning_rate")}  # fmt: skip
+    assert rates == {
         "fixed": {8: 1.0, 32: 1.0, 128: 1.0}, "linear": {8: 0.25, 32: 1.0, 128: 4.0},
         "tuned": {8: 0.5, 32: 2.0, 128: 8.0},
     }  # fmt: skip
 
 
-def test_what_is_chosen_by_validation_is_judged_by_the_test(synthetic: Factory) -> None:
+def test_the_slope_is_that_of_a_line_over_doublings_for_each_series_apart(found: Dataset) -> None:
+    assert set(of("accuracy_per_doubling", found)["learning_rate"]) == {"fixed", "linear", "tuned"}
+    slopes = of("accuracy_per_doubling", found, learning_rate="tuned")
+    assert sorted(slopes.rows("node", "device", "data")) == [
+        ("node-a", "cpu", "digits"), ("node-a", "cpu", "mnist"), ("other", "cuda:0", "digits"),
+    ]  # fmt: skip
+    for estimate, low, high, detail, rows in slopes.rows("estimate", "low", "high", "detail", "source_rows"):
+        assert estimate == pytest.approx(-0.01, abs=5e-4) and low < -0.01 < high < -0.008
+        assert detail == "batches of 8 to 128, 6 seeds" and set(found.table.loc[list(rows), "status"]) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "tried", "expected"),
+    [
+        # What is chosen by validation is judged by the test.
+        (32, {0.5: (0.97, 0.80), 1.0: (0.90, 0.95), 2.0: (0.91, 0.90)}, (0.90, "1 times the base rate")),
+        (64, {1.0: (0.7, 0.7), 2.0: (0.8, 0.8), 4.0: (0.9, 0.9)},
+         (0.90, "4 times the base rate, the edge of what was tried")),
+        (128, {1.0: (0.5, 0.5), 4.0: (0.6, 0.6)}, None),
+    ],
+)  # fmt: skip
+def test_a_rate_is_tuned_among_at_least_three(
+    synthetic: Factory, batch: int, tried: dict[float, tuple[float, float]], expected: tuple[float, str] | None
+) -> None:
     node = synthetic()
-    for rate, test, validation in ((0.5, 0.97, 0.80), (1.0, 0.90, 0.95), (2.0, 0.91, 0.90)):
-        runs(node, 32, rate, [test - 0.001, test, test + 0.001], validation)
-    cells = of("accuracy", data(synthetic, node), learning_rate="tuned")
-    assert by_batch(cells) == pytest.approx({32: 0.90})
-    assert cells.frame["detail"].iloc[0] == "3 seeds, 1 times the base rate"
+    for rate, (test, validation) in tried.items():
+        runs(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
+    tuned = of("accuracy", data(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
+    assert tuned == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
 
 
-def test_a_rate_at_the_edge_is_told_and_two_rates_are_not_tuned(synthetic: Factory) -> None:
-    node = synthetic()
-    for rate, accuracy in ((1.0, 0.7), (2.0, 0.8), (4.0, 0.9)):
-        runs(node, 64, rate, [accuracy, accuracy + 0.01, accuracy + 0.02])
-    for rate in (1.0, 4.0):
-        runs(node, 128, rate, [0.5, 0.6, 0.7])
-    cells = of("accuracy", data(synthetic, node), learning_rate="tuned")
-    assert list(cells.frame["detail"]) == ["3 seeds, 4 times the base rate, the edge of what was tried"]
-
-
-def test_accuracy_is_the_mean_over_seeds_with_students_t(synthetic: Factory) -> None:
+def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_seed(synthetic: Factory) -> None:
     values = [0.90, 0.91, 0.95, 0.92]
-    node = runs(synthetic(), 32, 1.0, values)
-    row = of("accuracy", data(synthetic, node), learning_rate="fixed").frame.iloc[0]
+    nodes = [runs(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
     half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
-    assert (row["estimate"], row["low"], row["high"]) == pytest.approx((0.92, 0.92 - half, 0.92 + half))
-    assert (row["n_samples"], row["n_rounds"]) == (4, 1)
+    means = of("accuracy", data(synthetic, *nodes), learning_rate="fixed")
+    expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
+    assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
 
 
-def test_rounds_repeat_a_seed_and_do_not_add_to_it(synthetic: Factory) -> None:
-    values = [0.90, 0.91, 0.95, 0.92]
-    once = of("accuracy", data(synthetic, runs(synthetic("one"), 32, 1.0, values)), learning_rate="fixed").frame
-    twice = of("accuracy", data(synthetic, runs(synthetic("two"), 32, 1.0, values, rounds=3)), node="two").frame
-    assert twice[["estimate", "low", "high"]].iloc[0].tolist() == pytest.approx(
-        once[["estimate", "low", "high"]].iloc[0].tolist()
-    )
-
-
-def test_the_slope_is_that_of_a_line_over_doublings(synthetic: Factory) -> None:
-    found = data(synthetic, swept(synthetic()))
-    cells = of("accuracy_per_doubling", found)
-    slopes = {row["learning_rate"]: row for _, row in cells.frame.iterrows()}
-    assert set(slopes) == {"fixed", "linear", "tuned"}
-    assert slopes["tuned"]["estimate"] == pytest.approx(-0.01, abs=5e-4)
-    assert slopes["tuned"]["low"] < -0.01 < slopes["tuned"]["high"] < -0.008
-    assert slopes["tuned"]["detail"] == "batches of 8 to 128, 6 seeds"
-
-
-def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory) -> None:
+@pytest.mark.parametrize(("batches", "seeds"), [((16, 64), 4), ((16, 64, 256), 2)])
+def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tuple[int, ...], seeds: int) -> None:
     node = synthetic()
-    for batch in (16, 64):
-        runs(node, batch, 1.0, [0.9, 0.91, 0.92, 0.93])
-    assert len(of("accuracy_per_doubling", data(synthetic, node))) == 0
-    two = synthetic("two")
-    for batch in (16, 64, 256):
-        runs(two, batch, 1.0, [0.9, 0.91])
-    assert len(of("accuracy_per_doubling", data(synthetic, two), node="two")) == 0
-    assert len(of("spread", data(synthetic, two), node="two")) == 0
+    for batch in batches:
+        runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
+    found = data(synthetic, node)
+    assert len(of("accuracy_per_doubling", found)) == len(of("spread_per_doubling", found)) == 0
+    assert (len(of("spread", found)) > 0) == (seeds > 2)
 
 
 def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
@@ -126,21 +118,10 @@ def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -
         runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
         runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
     found = data(synthetic, node)
-    rose_with = of("accuracy_per_doubling_of_equal_updates", found, learning_rate="fixed").frame
-    assert rose_with[["updates", "estimate"]].to_numpy().tolist() == [[960, pytest.approx(0.01)]]
-    fell_with = of("accuracy_per_doubling", found, learning_rate="fixed").frame
-    assert fell_with[["epochs", "estimate"]].to_numpy().tolist() == [[4, pytest.approx(-0.01)]]
+    at_equal = {held: of(f"accuracy_per_doubling{name}", found, learning_rate="fixed").rows(held, "estimate")
+                for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
+    assert at_equal == {"updates": [(960, pytest.approx(0.01))], "epochs": [(4, pytest.approx(-0.01))]}
     assert len(of("spread_per_doubling_of_equal_updates", found)) == 1
-
-
-def test_nodes_sets_and_models_are_kept_apart(synthetic: Factory) -> None:
-    node = swept(synthetic())
-    swept(node, data="mnist")
-    other = swept(synthetic("other", gpus=1), device="cuda:0")
-    cells = of("accuracy_per_doubling", data(synthetic, node, other), learning_rate="tuned").frame
-    assert sorted(zip(cells["node"], cells["device"], cells["data"], strict=True)) == [
-        ("node-a", "cpu", "digits"), ("node-a", "cpu", "mnist"), ("other", "cuda:0", "digits"),
-    ]  # fmt: skip
 
 
 def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -246,23 +227,3 @@ def test_noise_that_cannot_be_told_from_none_has_no_interval() -> None:
     found = module.log_ratio_of_means(np.array([-1.0, 1.5, 0.1]), np.array([1.0, 1.0, 1.0]))
     assert found["estimate"] == pytest.approx(0.2)
     assert np.isnan(found["se"])
-
-
-@pytest.mark.parametrize("name", sorted(name for name in quantities() if name.startswith("convergence.")))
-def test_without_runs_there_is_nothing(synthetic: Factory, name: str) -> None:
-    assert len(quantities()[name].compute(data(synthetic, synthetic().gemm(10)))) == 0
-
-
-def test_the_distance_from_a_threshold_of_zero_is_told_in_widths_of_the_interval(synthetic: Factory) -> None:
-    node, random = synthetic(), np.random.default_rng(4)
-    for batch, spread in ((8, 0.0025), (32, 0.005), (128, 0.01), (512, 0.02)):
-        runs(node, batch, 1.0, 0.9 + spread * random.standard_normal(12))
-    found = data(synthetic, node)
-    cells = of("spread_per_doubling", found, learning_rate="fixed")
-    part = Part("spread falls", "convergence.spread_per_doubling", "at_most", 0.0, "why")
-    ruling = decide("at_most", cells, 0.0)
-    row = cells.frame.iloc[0]
-    widths = row["estimate"] / (row["high"] - row["low"])
-    assert 0.5 < widths < 5
-    said = flips(part, ruling, robustness(part, cells, ruling, "1", found, lambda outcome: outcome))
-    assert any(text.startswith(f"The nearest result lies {number(widths, 2)} interval width") for text in said)
