@@ -159,7 +159,7 @@ class Estimates:
 
     def by(self, *labels: str) -> Estimates:
         """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
-        frame = self.frame.reindex(columns=[*labels, *VALUES]) if not len(self) else self.frame[[*labels, *VALUES]]
+        frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
         return Estimates(frame, self.log)

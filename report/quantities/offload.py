@@ -61,15 +61,15 @@ def on_device(data: Dataset, part: str) -> Estimates:
 
 def added(*parts: Estimates) -> Estimates:
     """The sum of times that were measured in the same rounds, whose luck they share: their errors add up."""
-    together = concat(parts)
-    rows = []
-    for labels, times in together.groups(*together.labels):
+    together, rows = concat(parts), []
+    names = together.labels
+    order = {labels: row for row, labels in enumerate(parts[0].rows(*names))}
+    for labels, times in together.groups(*names):
         if len(times) == len(parts):
             total, errors = times["estimate"].sum(), times["estimate"] * times["se"]
             error = {"se": errors.sum(skipna=False) / total, "df": times["df"].min()}
-            named = dict(zip(together.labels, labels, strict=True))
-            rows.append({**named, **times.counts(), "estimate": total, **error})
-    return Estimates.of(rows, log=True)
+            rows.append({**dict(zip(names, labels, strict=True)), **times.counts(), "estimate": total, **error})
+    return Estimates.of(sorted(rows, key=lambda row: order[tuple(row[name] for name in names)]), log=True)
 
 
 def transfers(data: Dataset) -> Estimates:

@@ -201,7 +201,8 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 def _machines(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
     """Prices of the machines that have such a GPU and such cores, and which they are; None where a side has none."""
-    machine, priced = gpu_machine(gpu), core_price(data, cpu)
+    machine = gpu_machine(gpu)
+    priced = core_price(data, cpu) if machine else None
     if machine is None or priced is None:
         return None
     inputs = {

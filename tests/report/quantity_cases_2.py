@@ -1,4 +1,4 @@
-"""Tables of what quantities should say of made-up nodes: a case is a quantity, a scope, and what is to be found there."""
+"""Tables of what quantities should say of made-up nodes: a case is a quantity, a scope, and what is found there."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Case:
     """What a quantity should say in a scope.
 
     estimate: that of the only cell; with `by`, those of all cells by their value of these labels; None: there is none.
-    width: of the interval: open, exact, unknown or any of the first two; low and high: its ends, where they are known. labels: all of
-    the only cell's. sources: the experiments that it rests on, unless those that the quantity needs.
+    width: of the interval: open, exact, unknown, or any of the first two; low and high: its ends, where they are known.
+    labels: all of the only cell's. sources: the experiments that it rests on, unless those that the quantity needs.
     """
 
     name: str
@@ -57,7 +57,8 @@ class Case:
         for row in range(len(found)):
             self._check_interval(*(found.value(name, row) for name in ("low", "estimate", "high")))
             behind = list(found.value("source_rows", row))
-            assert {*data.table["experiment"].loc[behind]} == {*(known.experiments if self.sources is None else self.sources)}
+            rests_on = set(data.table["experiment"].loc[behind])
+            assert rests_on == set(known.experiments if self.sources is None else self.sources)
             assert self.detail is None or found.value("detail", row) == self.detail
             assert self.labels is None or found.label_values(row) == self.labels
 

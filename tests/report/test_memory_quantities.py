@@ -16,7 +16,9 @@ MIB = 2**20
 WAYS = {"host_to_device": 50e9, "device_to_host": 40e9}
 
 
-def copy(node: SyntheticNode, seconds: float, size: int, direction: str, host_memory: str = "pinned", **more: Any) -> None:
+def copy(
+    node: SyntheticNode, seconds: float, size: int, direction: str, host_memory: str = "pinned", **more: Any
+) -> None:
     moved = size * (2 if direction in ("both", "device_to_device") else 1)
     params = {"direction": direction, "size": size, "host_memory": host_memory}
     more = {"spread": 1e-4, **more}
@@ -66,7 +68,8 @@ _RATE = {"size": 256 * MIB, "host_memory": "pinned"}
 
 
 @cases(
-    case("bandwidth.by_footprint", {6 * MIB: 6e12, 512 * MIB: 3e12}, by="footprint", device="gpu", op="triad", backend="torch"),
+    case("bandwidth.by_footprint", {6 * MIB: 6e12, 512 * MIB: 3e12}, by="footprint", op="triad", backend="torch",
+         device="gpu"),
     case("bandwidth.rate", {"torch": 3e12, "cupy": 2e12}, by="backend", op="triad", device="gpu"),
     case("bandwidth.rate", 3e12, op="triad", device="gpu", backend="best", detail="torch, footprint 537 MB"),
     case("bandwidth.over_desktop", 50, op="triad", labels={"node": "node-a", "device": "cuda:0", "op": "triad",
@@ -80,7 +83,8 @@ _RATE = {"size": 256 * MIB, "host_memory": "pinned"}
     case("transfer.latency", 1e-6, clock="device"),
     case("transfer.duplex_gain", 1.5, rel=0.01, **_RATE),
     # 10 µs are 500 kB at 50 GB/s: there a copy takes twice as long as its bytes do.
-    case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB, rel=0.35),
+    case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB,
+         rel=0.35),
 )  # fmt: skip
 def test_memory(found: Dataset, one: Case) -> None:
     one.check(found)

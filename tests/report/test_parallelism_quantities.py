@@ -25,7 +25,9 @@ def point(node: SyntheticNode, seconds: float, kernel: str, device: str = "cuda:
     node.point("parallelism", seconds, device=device, dtype="", params=params, **more)
 
 
-def chains(node: SyntheticNode, counts: tuple[int, ...] = COUNTS, power: float = 1.0, spread: float = 1e-3) -> SyntheticNode:
+def chains(
+    node: SyntheticNode, counts: tuple[int, ...] = COUNTS, power: float = 1.0, spread: float = 1e-3
+) -> SyntheticNode:
     """The chip; with power < 1 its threads hinder each other from the second on."""
     for threads in counts:
         seconds = 1e6 * threads / (EACH * min(threads, FULL) ** power)
@@ -78,7 +80,9 @@ def test_the_bracket_of_nine_tenths(
     synthetic: Factory, counts: tuple[int, ...], spread: float, low: float, high: float
 ) -> None:
     node = chains(synthetic("node-a", gpus=1), counts, spread=spread)
-    ((*ends, estimate),) = cells("parallelism.threads_for_90_percent", data(synthetic, node)).rows("low", "high", "estimate")
+    ((*ends, estimate),) = cells("parallelism.threads_for_90_percent", data(synthetic, node)).rows(
+        "low", "high", "estimate"
+    )
     assert ends == pytest.approx([low, high], nan_ok=True)
     assert estimate <= high and not estimate < low
 

@@ -35,8 +35,8 @@ found = measured(build)
 
 
 @cases(
-    *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load, width="exact",
-           detail=f"{cores} cores of c7a.large against g4dn.xlarge; float32, held at {held} requests/s")
+    *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load,
+           width="exact", detail=f"{cores} cores of c7a.large against g4dn.xlarge; float32, held at {held} requests/s")
       for load, cores, held in ((1, 2, 5), (5, 2, 5), (10, 4, 20), (20, 4, 20))),
     # What no server answers in time has no price, and what is unsure no interval.
     case("price.cpu_over_gpu_per_request", None, service="slow"),
@@ -82,12 +82,13 @@ def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -
         "rtx-3060-12gb": (300.0, 1.0, 3.0, 12.0), "rtx-4060-ti-8gb": (400.0, 8.0, 2.0, 8.0),
         "rtx-4060-ti-16gb": (500.0, 5.0, 2.0, 16.0),
     }  # fmt: skip
-    values = {
-        name: number
+    changed = {
+        name: {"status": "verified", "value": number}
         for card, numbers in figures.items()
-        for name, number in zip((f"{card.removesuffix('-12gb')}.usd", *(f"{card}.{name}" for name in ratings)), numbers)
+        for name, number in zip(
+            [f"{card.removesuffix('-12gb')}.usd", *(f"{card}.{one}" for one in ratings)], numbers, strict=True
+        )
     }
-    changed = {name: {"status": "verified", "value": number} for name, number in values.items()}
     found = cells("price.rank_per_dollar", evidence(synthetic, node, changed=changed))
     ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
     assert {key: ranks["rtx-3060-12gb", key] for key in ("arithmetic", "bandwidth", "capacity")} == {

@@ -20,9 +20,13 @@ CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
 
 
-def passes(node: SyntheticNode, footprint: int, seconds: float, op: str = "triad", spread: float = 0.0) -> SyntheticNode:
+def passes(
+    node: SyntheticNode, footprint: int, seconds: float, op: str = "triad", spread: float = 0.0
+) -> SyntheticNode:
     params = {"op": op, "footprint": footprint}
-    return node.point("bandwidth", seconds, backend="llvm", dtype="float64", bytes=footprint, params=params, spread=spread)
+    return node.point(
+        "bandwidth", seconds, backend="llvm", dtype="float64", bytes=footprint, params=params, spread=spread
+    )
 
 
 def machine(synthetic: Factory, name: str = "node-a", spread: float = 0.0) -> SyntheticNode:
@@ -80,7 +84,9 @@ def test_roofline(found: Dataset, one: Case) -> None:
 
 
 def test_the_interval_spans_limits_around_the_balance_and_rounds(found: Dataset) -> None:
-    ((low, estimate, high),) = cells("roofline.memory_bound_share", found, phase="forward").rows("low", "estimate", "high")
+    ((low, estimate, high),) = cells("roofline.memory_bound_share", found, phase="forward").rows(
+        "low", "estimate", "high"
+    )
     assert 0.2 < low < 0.3 < estimate < 0.6 < high < 0.8
 
 
@@ -112,7 +118,9 @@ def made_up(
     return node
 
 
-def product(node: SyntheticNode, m: int, n: int, reached: float = 1.0, launch: float = 0.0, spread: float = 0.0) -> None:
+def product(
+    node: SyntheticNode, m: int, n: int, reached: float = 1.0, launch: float = 0.0, spread: float = 0.0
+) -> None:
     flop, moved = 2.0 * m * n * n, 4.0 * (2 * m * n + n * n)
     seconds = max(flop / PEAK, moved / MOVED) / reached + launch
     node.point("gemm", seconds, params={"m": m, "n": n, "k": n}, flop=flop, bytes=moved, spread=spread)
@@ -157,7 +165,9 @@ def test_what_is_judged(synthetic: Factory) -> None:
     evidence = data(synthetic, node)
     first = prediction.foretold(evidence)[0]
     judged = {str(what) for what in first.what}
-    assert all(map(is_held, judged)) and any(what.startswith("roofline") for what in judged) and len(first.measured) == 3
+    assert (
+        all(map(is_held, judged)) and any(what.startswith("roofline") for what in judged) and len(first.measured) == 3
+    )
     assert not any(other in what for what in judged for other in ("python", "4096", f'"footprint": {8 * CACHE}'))
     everything = {str(what) for one in prediction.rounds(evidence).values() for what in one[0].what}
     assert len(everything - judged) > 6

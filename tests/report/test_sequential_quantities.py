@@ -16,8 +16,8 @@ MIB = 2**20
 
 
 def steps(
-    node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4, count: int = 1,
-    device: str = "cpu", spread: float = 1e-4,
+    node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4,
+    count: int = 1, device: str = "cpu", spread: float = 1e-4,
 ) -> SyntheticNode:  # fmt: skip
     """A point of the experiment: one chain, or `count` chains that fill the device."""
     params = {"kernel": kernel, "chains": "one" if count == 1 else "full", "footprint": footprint, "data": kind}
@@ -91,7 +91,9 @@ def test_caches_are_found_from_the_curve(synthetic: Factory) -> None:
     assert [float(text.split()[0]) for text in levels["detail"]] == pytest.approx([2, 6, 24], rel=0.03)
 
 
-@pytest.mark.parametrize(("level_2", "gain", "near"), [(MIB, 25, "262 kB"), (None, 25, "262 kB"), (2**15, 75, "32.8 kB")])
+@pytest.mark.parametrize(
+    ("level_2", "gain", "near"), [(MIB, 25, "262 kB"), (None, 25, "262 kB"), (2**15, 75, "32.8 kB")]
+)
 def test_memory_is_compared_with_what_is_near_a_core(
     synthetic: Factory, level_2: int | None, gain: float, near: str
 ) -> None:

@@ -32,7 +32,9 @@ def build(synthetic: Factory) -> Dataset:
     ranks(node, 2, 180, 0, dtype="bfloat16")  # none of one alone
     for model, kept in (("gpt2", 1e5), ("mlp", 1e9)):
         for metric, number in (("parameters", 1e6), ("activation_bytes", kept)):
-            node.point("models", number, metric=metric, unit="1", params={"model": model}, rounds=1, samples=1, spread=0)
+            node.point(
+                "models", number, metric=metric, unit="1", params={"model": model}, rounds=1, samples=1, spread=0
+            )
     peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), "cuda:0")
     peak(node, "gpt2", 100, 0.5 * (16e6 + 1e7))
     peak(node, "unknown", 1, 1e6)

@@ -74,9 +74,9 @@ def build(synthetic: Factory) -> Dataset:
     joules(node, "gemm", 8.0)
     joules(node, "gemm", 4.0, backend="onednn")
     # Power over time stands in only where nothing counts.
-    joules(node, "gemm", 9.0, ADDED, **device, params={"m": 32, "n": 32, "k": 32})
+    joules(node, "gemm", 0.1, ADDED, **device, params={"m": 32, "n": 32, "k": 32})
     joules(node, "gemm", 1.0, **device)
-    joules(node, "sustained", 1.0, params={"load": "products", "extent": 128}, flop=1e12, **device)
+    joules(node, "sustained", 1.0, params={"load": "products", "extent": 128}, flop=1e12, dtype="bfloat16", **device)
     for footprint, energy in ((2**18, 1e-6), (2**28, 4e-3)):
         joules(node, "bandwidth", energy, params={"op": "triad", "footprint": footprint}, bytes=footprint)
     for at, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
@@ -100,11 +100,14 @@ _USED = {"sources": ("sustained",)}
          detail="at 0.1% of the fastest product's rate", **_BLOCK, **_USED),
     case("sustained.utilisation_at_low_mfu", 0.54, load="differs", **_USED),
     case("sustained.utilisation_at_low_mfu", 1.0, load="one_round", width="unknown", **_USED),
-    case("sustained.utilisation_at_low_mfu", {"float16": 1.0}, by="dtype", load="products", sources=("sustained", "gemm")),
-    case("energy.per_flop", {"64x64x64": 1 / (2 * 64**3), "128x128x128": 1e-12}, by="shape", device="gpu",
-         detail="counted by the device", sources=None, width="any"),
+    case("sustained.utilisation_at_low_mfu", {"float16": 1.0}, by="dtype", load="products",
+         sources=("sustained", "gemm")),
+    case("energy.per_flop", {"64x64x64": 1 / (2 * 64**3)}, by="shape", device="gpu", experiment="gemm",
+         detail="counted by the device", sources=("gemm",)),
+    case("energy.per_flop", 1e-12, device="gpu", experiment="sustained", sources=("sustained",)),
     case("energy.per_byte", 4e-3 / 2**28, footprint=2**28, sources=("bandwidth",)),
-    case("energy.gpu_over_cpu", 0.25, sources=("gemm",), labels={"node": "node-a", "dtype": "float32", "device": "cuda:0"}),
+    case("energy.gpu_over_cpu", 0.25, sources=("gemm",),
+         labels={"node": "node-a", "dtype": "float32", "device": "cuda:0"}),
     case("energy.training_ratio", 3.0, model="mlp", sources=("training",)),
     case("energy.idle_power", 70, width="any", sources=("sustained",)),
 )  # fmt: skip

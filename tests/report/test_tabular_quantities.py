@@ -13,11 +13,15 @@ from .quantity_cases_2 import Case, case, cases, measured, verdicts
 FEW, MANY = 1000, 1_000_000
 
 
-def table(node: SyntheticNode, rate: float, rows: int, backend: str, op: str = "sort", transfers: str = "none", **more: Any) -> SyntheticNode:  # fmt: skip
+def table(
+    node: SyntheticNode, rate: float, rows: int, backend: str, op: str = "sort", transfers: str = "none", **more: Any
+) -> SyntheticNode:
     """A point that goes through so many rows a second."""
     params = {"op": op, "rows": rows, "transfers": transfers}
     device = "cpu" if transfers == "none" else "cuda:0"
-    return node.point("tabular", rows / rate, backend=backend, dtype="", params=params, device=device, spread=1e-4, **more)
+    return node.point(
+        "tabular", rows / rate, backend=backend, dtype="", params=params, device=device, spread=1e-4, **more
+    )
 
 
 def host(synthetic: Factory, gpus: int = 0) -> SyntheticNode:
@@ -65,4 +69,6 @@ def test_w32_is_decided_by_the_rows_from_which_on_the_gpu_is_ahead(found: Datase
 
 
 def test_w32_waits_for_a_gpu(synthetic: Factory) -> None:
-    assert [part.outcome for part in verdicts("W32", data(synthetic, host(synthetic))).values()] == ["awaiting hardware"]
+    assert [part.outcome for part in verdicts("W32", data(synthetic, host(synthetic))).values()] == [
+        "awaiting hardware"
+    ]
