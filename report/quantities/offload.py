@@ -83,17 +83,13 @@ def host_rates(data: Dataset) -> Estimates:
     baseline: core, one thread; node, as many threads as suit it, where all were tried as well.
     What the experiment gemm measured counts too: its products start and end in host memory.
     """
-    products = data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1)
-    times = [
-        part.by("node", *WORK, "backend", "threads") for part in (requests(data).only(device="cpu"), _sized(products))
-    ]
+    products = _sized(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
+    labels = ["node", *WORK]
+    times = [part.by(*labels, "backend", "threads") for part in (requests(data).only(device="cpu"), products)]
     rates = with_library(concat(times).inverse())
-    of_node, of_work = (
-        rates["threads"].groupby([rates[name] for name in names]).transform("max")
-        for names in (["node"], ["node", *WORK])
-    )
-    baselines = {"core": rates.only(threads=1), "node": rates.at(of_work == of_node)}
-    return concat([part.best(["node", *WORK], of=["library"]).label(baseline=name) for name, part in baselines.items()])
+    most, tried = (rates["threads"].groupby([rates[name] for name in by]).transform("max") for by in (["node"], labels))
+    baselines = {"core": rates.only(threads=1), "node": rates.at(tried == most)}
+    return concat([part.best(labels, of=["library"]).label(baseline=name) for name, part in baselines.items()])
 
 
 @_offload("offload.request_time", "s", (*_LABELS, "backend", "threads"))

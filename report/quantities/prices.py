@@ -16,6 +16,7 @@ import pandas as pd
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, Input, assumed, computed, documented, measured, verified
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
+from report.estimates import Estimates
 from report.formatting import count, exactly, several
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.declared import declare, says
@@ -109,36 +110,37 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have been measured.
     Loads: LOADS, and those that were offered.
     """
+    whole = assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
     for (node, service), offered in p99_latency(data).only(device="cpu").groups("node", "service"):
         gpu, name = _cheapest(data)
         cpu = data.record(node)["hardware"]["cpu"]
         priced = core_price(data, cpu)
+        if priced is None:
+            continue
         # No number of cores: all of them.
-        cores = offered.numbers("cores").replace(0.0, float(cpu["usable_cores"]))
-        servers = offered.label(cores=cores).ascending("cores", "requests_per_s")
-        for load in sorted({*LOADS, *offered.numbers("requests_per_s")}) if priced else ():
-            enough = servers.at(servers["requests_per_s"] >= load)
-            surely, perhaps = (enough.at(enough[end] < LIMIT_S) for end in ("high", "estimate"))
-            server = surely if len(surely) else perhaps
-            if priced and len(server):
-                ((kept, dtype, rate),) = server.at([0]).rows("cores", "dtype", "requests_per_s")
-                held = "held" if len(surely) else "too close to tell whether held"
-                told = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
-                error = {"se": 0.0, "df": math.inf} if len(surely) else {"se": math.nan, "df": 0.0}
-                used = {"each": True, **error, **server.at([0]).counts()}
-                inputs = {
-                    **priced[0],
-                    "c": Input(kept, "1", "measured", "measured by this study", what=told, **used),
-                    "q": gpu,
-                    "f": assumed(
-                        1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0
-                    ),
-                }
-                detail = f"{count(int(kept), 'core')} of {priced[1]} against {name}; {told}"
+        servers = offered.label(cores=offered.numbers("cores").replace(0.0, float(cpu["usable_cores"])))
+        for load in sorted({*LOADS, *offered.numbers("requests_per_s")}):
+            server, sure = _smallest(servers, load)
+            for cores, dtype, rate in server.rows("cores", "dtype", "requests_per_s"):
+                held = "held" if sure else "too close to tell whether held"
+                what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
+                error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
+                used = {"what": what, "each": True, **error, **server.counts()}
+                measured_cores = Input(cores, "1", "measured", "measured by this study", **used)
+                inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
+                detail = f"{count(int(cores), 'core')} of {priced[1]} against {name}; {what}"
                 labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
                 works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
+
+
+def _smallest(servers: Estimates, load: float) -> tuple[Estimates, bool]:
+    """The server of the fewest cores that keeps the limit at a load or a higher one, if any; whether that is sure."""
+    enough = servers.at(servers["requests_per_s"] >= load).ascending("cores", "requests_per_s")
+    surely, perhaps = (enough.at(enough[end] < LIMIT_S) for end in ("high", "estimate"))
+    kept, sure = (surely, True) if len(surely) else (perhaps, False)
+    return kept.at(range(min(len(kept), 1))), sure
 
 
 def _cheapest(data: Dataset) -> tuple[Input, str]:

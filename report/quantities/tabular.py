@@ -19,7 +19,8 @@ _tabular = partial(declare, experiments=["tabular"])
 def rates(data: Dataset) -> Estimates:
     """Rows per second: a point's rows over its median time. `library` says who, and on how many threads."""
     times = data.summary("tabular")
-    return with_library(times.inverse().scaled_by(times["rows"]).without("dtype"))
+    per_second = times.numbers("rows") / times.numbers("estimate")
+    return with_library(Estimates.from_estimates(times.label(estimate=per_second).frame).without("dtype"))
 
 
 @_tabular("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
