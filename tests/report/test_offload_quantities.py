@@ -25,7 +25,7 @@ HOST = {
 }
 
 
-def request(
+def to_gpu(
     node: SyntheticNode,
     seconds: float,
     parts: tuple[float, ...] = (),
@@ -45,7 +45,7 @@ def request(
 
 
 def on_cpu(node: SyntheticNode, seconds: float, **more: Any) -> None:
-    request(node, seconds, device="cpu", **more)
+    to_gpu(node, seconds, device="cpu", **more)
 
 
 def build(synthetic: Factory) -> Dataset:
@@ -57,17 +57,17 @@ def build(synthetic: Factory) -> Dataset:
     product: dict[str, Any] = {"params": {"m": 500, "n": 500, "k": 500}, "spread": 1e-4, "backend": "numpy"}
     node.point("gemm", 4e-3, **product)
     node.point("gemm", 1e-6, dtype="int8", device="cuda:0", **product)
-    request(node, 1e-3, (0.4e-3, 0.1e-3, 0.3e-3))
-    request(node, 0.5e-3, launch="graph", **{**SQUARE, "op": "gemv"})
-    request(node, 0.5e-3, launch="graph", dtype="bfloat16")  # no core has measured this format
-    request(node, 4e-3, host_memory="pageable")
-    request(node, 2e-3, **{**SQUARE, "m": 500, "n": 500, "k": 500})
+    to_gpu(node, 1e-3, (0.4e-3, 0.1e-3, 0.3e-3))
+    to_gpu(node, 0.5e-3, launch="graph", **{**SQUARE, "op": "gemv"})
+    to_gpu(node, 0.5e-3, launch="graph", dtype="bfloat16")  # no core has measured this format
+    to_gpu(node, 4e-3, host_memory="pageable")
+    to_gpu(node, 2e-3, **{**SQUARE, "m": 500, "n": 500, "k": 500})
     on_cpu(node, 1e-6, **TINY)
-    request(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
-    request(node, 100e-6, (20e-6, 10e-6, 30e-6), **MLP)
-    request(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **MLP)
+    to_gpu(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
+    to_gpu(node, 100e-6, (20e-6, 10e-6, 30e-6), **MLP)
+    to_gpu(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **MLP)
     # Noise makes the rest negative.
-    request(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**MLP, "m": 65})
+    to_gpu(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**MLP, "m": 65})
     return data(synthetic, node)
 
 
@@ -122,7 +122,7 @@ def test_a_batch_and_its_uses_bound_where_loading_hardly_counts(synthetic: Facto
     for m, there, each in ((64, 1e-5, 1e-4), (8192, 1e-3, 1e-3)):
         for uses in (1, 10, 100):
             # Ten uses are enough for a small batch, and not for a large one.
-            request(node, there + uses * each, (there, uses * each, 0.1 * there), **{**MLP, "m": m}, uses=uses)
+            to_gpu(node, there + uses * each, (there, uses * each, 0.1 * there), **{**MLP, "m": m}, uses=uses)
     (claim,) = (one for one in read_claims(CLAIMS, REFERENCE) if one.id == "W23")
     part = claim.parts[0]
     ruling = decide(part.rule, cells(part.quantity, data(synthetic, node), **part.scope), part.threshold)
@@ -147,7 +147,7 @@ def test_where_the_gpu_overtakes(
     for m, seconds in {1000: 1e-6, 10_000: 1e-5, 100_000: 1e-4}.items():
         on_cpu(node, seconds, **{**TINY, "m": m}, spread=0.01)
     for m, seconds in gpu.items():
-        request(node, seconds, **{**TINY, "m": m}, spread=0.01)
+        to_gpu(node, seconds, **{**TINY, "m": m}, spread=0.01)
     ((*ends, detail),) = cells("offload.crossover", data(synthetic, node), baseline="core").rows(
         "low", "estimate", "high", "detail"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from report.data.dataset import Dataset, MissingSourceError
@@ -12,30 +14,33 @@ from .priced import evidence
 from .quantity_cases_2 import Case, case, cases, cells, measured
 
 
-def ranks(node: SyntheticNode, number: int, rate: float, talk: float, **more: str) -> None:
+def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:
     """A job of so many ranks, all of which train so many samples a second."""
     params = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo", "ranks": number}
     values = {"samples_per_s": rate, **({"communication_share": talk} if talk else {})}
-    node.point("several-devices", values, unit="samples/s", params=params, spread=1e-3, **more)
+    return node.point("several-devices", values, unit="samples/s", params=params, spread=1e-3, **more)
 
 
-def peak(node: SyntheticNode, model: str, batch: int, held: float, device: str = "cpu") -> None:
+def counted(node: SyntheticNode, model: str, parameters: float, kept: float) -> SyntheticNode:
+    about: dict[str, Any] = {"params": {"model": model}, "rounds": 1, "samples": 1, "spread": 0}
+    node.point("models", parameters, metric="parameters", unit="1", **about)
+    return node.point("models", kept, metric="activation_bytes", unit="B", **about)
+
+
+def peak(node: SyntheticNode, model: str, batch: int, held: float, **more: Any) -> SyntheticNode:
     params = {"model": model, "batch": batch}
-    node.point("training", held, metric="peak_memory", unit="B", params=params, samples=1, device=device, spread=1e-3)
+    more = {"spread": 1e-3, **more}
+    return node.point("training", held, metric="peak_memory", unit="B", params=params, samples=1, **more)
 
 
 def build(synthetic: Factory) -> Dataset:
     node = synthetic("node-a", gpus=1)
     node.devices[1]["memory_bytes"] = 20e9
-    for number, rate, talk in ((1, 100, 0), (2, 180, 0.1), (4, 300, 0.3)):
+    for number, rate, talk in ((1, 100, None), (2, 180, 0.1), (4, 300, 0.3)):
         ranks(node, number, rate, talk)
-    ranks(node, 2, 180, 0, dtype="bfloat16")  # none of one alone
-    for model, kept in (("gpt2", 1e5), ("mlp", 1e9)):
-        for metric, number in (("parameters", 1e6), ("activation_bytes", kept)):
-            node.point(
-                "models", number, metric=metric, unit="1", params={"model": model}, rounds=1, samples=1, spread=0
-            )
-    peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), "cuda:0")
+    ranks(node, 2, 180, dtype="bfloat16")  # none of one alone
+    counted(counted(node, "gpt2", 1e6, 1e5), "mlp", 1e6, 1e9)
+    peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), device="cuda:0")
     peak(node, "gpt2", 100, 0.5 * (16e6 + 1e7))
     peak(node, "unknown", 1, 1e6)
     return evidence(synthetic, node)

@@ -21,7 +21,7 @@ COUNTED, ADDED = METHODS
 
 
 def run(
-    node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 3, extent: int = 8192,
+    node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
 ) -> SyntheticNode:  # fmt: skip
     """A run whose samples took so many seconds a call; `beside`: columns by round and sample."""
@@ -42,40 +42,51 @@ def slowing(loss: float, each: float = 1.25, samples: int = 100, noise: float = 
 
 
 def joules(node: SyntheticNode, experiment: str, energy: float, metric: str = COUNTED, **more: Any) -> None:
-    """The energy of one call, and beside a product its time."""
-    more = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 2.0 * 64**3, "spread": 1e-4, **more}
-    node.point(experiment, energy, metric=metric, unit="J", samples=1, **more)
-    if experiment == "gemm":
-        node.point("gemm", 1e-3, **more)
+    """The energy of one call."""
+    node.point(experiment, energy, metric=metric, unit="J", samples=1, **{"spread": 0.0, **more})
+
+
+def product(node: SyntheticNode, energy: float, n: int = 64, metric: str = COUNTED, **more: Any) -> None:
+    """A matrix product and the energy of one call."""
+    more = {"params": {"m": n, "n": n, "k": n}, "flop": 2.0 * n**3, **more}
+    node.point("gemm", 1e-3, spread=0.0, **more)
+    joules(node, "gemm", energy, metric, **more)
+
+
+def idling(node: SyntheticNode, use: Callable[[int, int], float], rounds: int = 3) -> SyntheticNode:
+    """Products at 1 TFLOP/s that fill the chip, and products of one block at a thousandth of that."""
+    run(node, "products", [1.0] * 10, rounds=rounds, utilisation=lambda *_: 1.0)
+    return run(node, "one_block", [1.0] * 10, rounds=rounds, extent=64, flop=1e9, utilisation=use)
 
 
 def build(synthetic: Factory) -> Dataset:
     node, device = synthetic("node-a", gpus=1), {"device": "cuda:0"}
-    run(node, "loses", slowing(0.05, noise=0.002), rounds=1, flop=1e9)
-    run(node, "scatters", slowing(0.0, noise=0.01), rounds=1, flop=1e9)
+    run(node, "loses", slowing(0.05, noise=0.002), flop=1e9)
+    run(node, "scatters", slowing(0.0, noise=0.01), flop=1e9)
     run(node, "calls", slowing(0.0, 0.0125), calls=100, rounds=2, flop=1e9)
     run(node, "short", slowing(0.05, 0.02), flop=1e9)
     run(node, "few", slowing(0.05, 10.0, 13), flop=1e9)
-    run(node, "idle", [0.05] * 40, extent=1, flop=float("nan"), power_w=lambda *_: 70.0)
+    run(node, "idle", [0.05] * 40, rounds=3, extent=1, flop=float("nan"), power_w=lambda *_: 70.0)
     run(
-        node, "products", [1.0] * 20, clock_mhz=lambda _, at: 1980.0 if at < 18 else 1500.0, utilisation=lambda *_: 1.0,
+        node, "products", [1.0] * 20, rounds=3, utilisation=lambda *_: 1.0,
+        clock_mhz=lambda _, at: 1980.0 if at < 18 else 1500.0,
         temperature_c=lambda _, at: 40.0 + at, power_w=lambda number, at: 600.0 + number if at >= 18 else 100.0,
     )  # fmt: skip
     # While the counter still averages over what was before, it shows less.
-    low: dict[str, Any] = {"seconds": [1.0] * 10, "extent": 64, "flop": 1e9}
+    low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
     run(node, "one_block", utilisation=lambda _, at: 0.3 if at < 5 else 1.0, **low)
     run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
-    run(node, "one_round", utilisation=lambda *_: 1.0, rounds=1, **low)
+    run(node, "one_round", utilisation=lambda *_: 1.0, **{**low, "rounds": 1})
     # Against a faster product of the same format, not of another, the run above does little.
-    run(node, "products", [10.0] * 10, utilisation=lambda *_: 1.0, dtype="float16", extent=1)
+    run(node, "products", [10.0] * 10, utilisation=lambda *_: 1.0, rounds=3, dtype="float16", extent=1)
     shape: dict[str, Any] = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 1e12, **device}
     node.point("gemm", 1.0, dtype="float16", **shape)
     node.point("gemm", 0.01, dtype="float8_e4m3fn", **shape)
-    joules(node, "gemm", 8.0)
-    joules(node, "gemm", 4.0, backend="onednn")
+    product(node, 8.0)
+    product(node, 4.0, backend="onednn")
     # Power over time stands in only where nothing counts.
-    joules(node, "gemm", 0.1, ADDED, **device, params={"m": 32, "n": 32, "k": 32})
-    joules(node, "gemm", 1.0, **device)
+    product(node, 0.1, 32, ADDED, **device)
+    product(node, 1.0, **device)
     joules(node, "sustained", 1.0, params={"load": "products", "extent": 128}, flop=1e12, dtype="bfloat16", **device)
     for footprint, energy in ((2**18, 1e-6), (2**28, 4e-3)):
         joules(node, "bandwidth", energy, params={"op": "triad", "footprint": footprint}, bytes=footprint)
@@ -127,7 +138,7 @@ def test_the_interval_of_a_run_covers_no_drift_as_often_as_it_says() -> None:
 
 
 def test_readings_are_medians_of_a_rounds_later_half(synthetic: Factory) -> None:
-    node = run(synthetic("node-a", gpus=1), "products", [1.0] * 10, clock_mhz=lambda _, at: 100.0 + 100 * at)
+    node = run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, clock_mhz=lambda _, at: 100.0 + 100 * at)
     found = data(synthetic, node)
     assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
     assert len(found.readings("sustained", "utilisation")) == len(found.readings("gemm", "clock_mhz")) == 0
@@ -135,7 +146,7 @@ def test_readings_are_medians_of_a_rounds_later_half(synthetic: Factory) -> None
 
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
     node = synthetic("node-a", gpus=1)
-    joules(node, "gemm", 8.0)
-    joules(node, "gemm", 1.0, ADDED, device="cuda:0")
+    product(node, 8.0)
+    product(node, 1.0, metric=ADDED, device="cuda:0")
     detail = "CPU: counted by the device; GPU: power times time"
     case("energy.gpu_over_cpu", 1 / 8, detail=detail, sources=("gemm",)).check(data(synthetic, node))

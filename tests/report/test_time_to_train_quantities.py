@@ -31,12 +31,15 @@ def job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **mor
     return node.point("time-to-train", flop, metric="job_flop", unit="FLOP", **exact) if flop else node
 
 
-def listed(synthetic: Factory, name: str = "node-a") -> SyntheticNode:
+def step(node: SyntheticNode, model: str, rate: float, **more: Any) -> SyntheticNode:
+    return trained(node, rate, model=model, **{"dtype": "bfloat16", **more})
+
+
+def listed(synthetic: Factory) -> SyntheticNode:
     """All jobs of the list, one of them in two formats and one of scikit-learn, on a node whose rates are known."""
-    node = trained(trained(synthetic(name), 200, dtype="bfloat16"), 100, model="cnn", dtype="bfloat16")
+    node = step(step(synthetic("node-a"), "gpt", 200), "cnn", 100)
     job(node, "bytes-gpt", 2.0, 100 * GIGA, spread=1e-4)
     job(node, "bytes-gpt", 1.6, 100 * GIGA, dtype="bfloat16")
-    job(node, "digits-mlp", 0.1, GIGA, threads=1)
     for other in TASKS - {"bytes-gpt", "table-boosting"}:
         job(node, other, 2.5, GIGA)
     return job(node, "table-boosting", 0.5, backend="sklearn", dtype="float64")
@@ -50,7 +53,7 @@ class Laptop(SyntheticNode):
 
 
 def build(synthetic: Factory) -> Dataset:
-    node = listed(synthetic)
+    node = job(listed(synthetic), "digits-mlp", 0.1, GIGA, threads=1)
     for row in node.rows:
         if row["metric"] == "reached_share" and row["round"] == 1 and "table-net" in row["params"]:
             row["value"] = 0.0
