@@ -31,7 +31,7 @@ def build(synthetic: Factory) -> Dataset:
     node = synthetic("node-a", gpus=1).clock(3e9, spread=1e-4)
     steps(node, 1e-9)
     steps(node, 8e-9, device="cuda:0")
-    steps(node, 1e-9, count=2)
+    steps(node, 1.5e-9, count=2)
     steps(node, 2e-9, count=4)
     steps(node, 2e-8, count=1000, device="cuda:0")
     for device, predictable, random in (("cpu", 1e-9, 4e-9), ("cuda:0", 1e-8, 1.05e-8)):
