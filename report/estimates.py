@@ -158,9 +158,18 @@ class Estimates:
         picked = self.frame.loc[mask] if mask.dtype == bool else self.frame.iloc[list(rows)]
         return Estimates(picked.reset_index(drop=True), self.log)
 
+    def ascending(self, *labels: str) -> Estimates:
+        """The rows in the order of these labels."""
+        return self.at(self.frame.sort_values(list(labels), kind="stable").index) if len(self) else self
+
+    def counts(self) -> dict[str, Any]:
+        """What a figure made of all rows rests on: the fewest rounds, all samples, all source rows."""
+        rounds, samples = self.numbers("n_rounds").min(), self.numbers("n_samples").sum()
+        return {"n_rounds": int(rounds), "n_samples": int(samples), "source_rows": merged(self["source_rows"])}
+
     def by(self, *labels: str) -> Estimates:
         """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
-        frame = self.frame.reindex(columns=[*labels, *VALUES]) if not len(self) else self.frame[[*labels, *VALUES]]
+        frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
         return Estimates(frame, self.log)
@@ -193,6 +202,11 @@ class Estimates:
     def label(self, **values: Any) -> Estimates:
         """The same with these labels or values set, one for all or one for each row."""
         return Estimates(self.frame.assign(**values), self.log)
+
+    def unknown(self, rows: Any, *values: str) -> Estimates:
+        """The same with these values of some of the rows, by mask, unknown (nan)."""
+        mask = np.asarray(rows, dtype=bool)
+        return self.label(**{name: np.where(mask, np.nan, self.numbers(name)) for name in values})
 
     def without(self, *labels: str) -> Estimates:
         """The same with these labels dropped."""

@@ -3,112 +3,85 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
-from report.estimates import Estimates, concat, exact, merged
+from report.estimates import Estimates, concat, exact
 from report.formatting import with_unit
-from report.quantities import quantity
+from report.quantities.comparing import most_threads, over
+from report.quantities.declared import declare, says
 
 CACHE_MULTIPLE = 4
 # Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
 GPU_CACHE_BYTES = 256 * 2**20
 CPU_CACHE_BYTES = 32 * 2**20
-_POINT = ["node", "device", "op", "dtype", "threads"]
 TO_AND_FROM = ("host_to_device", "device_to_host")
+_POINT = ["node", "device", "op", "dtype", "threads"]
 _WAY = ["node", "device", "direction", "host_memory"]
-_COPY = [*_WAY, "size"]
+_COPY = ("direction", "size", "host_memory")
+_LABELS = ("op", "dtype", "threads", "backend", "footprint")
+
+_bandwidth = partial(declare, experiments=["bandwidth"])
+_transfer = partial(declare, experiments=["transfer"], device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
     record = data.record(node)
     if device != "cpu":
-        told = next((one.get("l2_bytes") for one in record["devices"] if one["id"] == device), None)
-        return float(told or GPU_CACHE_BYTES)
+        stated = next((one.get("l2_bytes") for one in record["devices"] if one["id"] == device), None)
+        return float(stated or GPU_CACHE_BYTES)
     cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))
 
 
-@quantity(
-    "bandwidth.by_footprint",
-    unit="B/s",
-    needs={"experiments": ["bandwidth"], "device": "any"},
-    labels=("op", "dtype", "threads", "backend", "footprint"),
-    says="On {node}, passes over data that take up so much ({labels}) move {value}",
-)
+@_bandwidth("bandwidth.by_footprint", "B/s", _LABELS)
+@says("On {node}, passes over data that take up so much ({labels}) move {value}")
 def by_footprint(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory."""
     return data.summary("bandwidth", value="bytes_per_s")
 
 
-@quantity(
-    "bandwidth.rate",
-    unit="B/s",
-    needs={"experiments": ["bandwidth"], "device": "any"},
-    labels=("op", "dtype", "threads", "backend", "footprint"),
-    says="On {node}, memory moves {value} ({labels})",
-)
+@_bandwidth("bandwidth.rate", "B/s", _LABELS)
+@says("On {node}, memory moves {value} ({labels})")
 def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at footprints of at least four times the last-level cache.
 
     Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library
     and footprint among those.
     """
-    cells = by_footprint(data)
-    if not len(cells):
-        return cells
-    places = zip(cells.frame["node"], cells.frame["device"], cells.frame["footprint"], strict=True)
-    cells = cells.at([i for i, (n, d, f) in enumerate(places) if f >= CACHE_MULTIPLE * last_level_cache(data, n, d)])
-    if not len(cells):
-        return cells
-    return concat([cells, cells.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
+    rates = by_footprint(data)
+    least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
+    rates = rates.at(rates["footprint"] >= least)
+    return concat([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
-@quantity(
-    "bandwidth.over_desktop",
-    unit="1",
-    needs={"experiments": ["bandwidth"], "device": "both"},
-    labels=("op", "dtype", "baseline"),
-    says="The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})",
-)
+@_bandwidth("bandwidth.over_desktop", "1", ("op", "dtype", "baseline"), device="both")
+@says("The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})")
 def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation and format.
 
     baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machines.DESKTOP`), with all
     its threads; the fastest library and footprint on either side. `detail` names it.
     """
-    rates, desktops = bandwidth_rate(data), of_kind(data, "desktop")
-    if not len(rates) or not desktops:
-        return Estimates.empty()
-    rates = rates.only(backend="best").without("backend")
-    gpus, cpus = rates.only(device="gpu"), rates.only(device="cpu", node=desktops)
-    if not len(gpus) or not len(cpus):
-        return Estimates.empty()
-    most = cpus.frame.groupby("node")["threads"].transform("max")
-    cpus = cpus.at((cpus.frame["threads"] == most).to_numpy(bool))
-    named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
-    best = cpus.label(baseline="desktop", named=named).best(["op", "dtype", "baseline"], of=["named"])
-    cells = gpus.without("threads") / best.label(against=best.frame["detail"])
-    return cells.label(detail=cells.frame["against"]).without("against") if len(cells) else cells
+    rates = bandwidth_rate(data).only(backend="best").without("backend")
+    desktops = most_threads(rates.only(device="cpu", node=of_kind(data, "desktop")))
+    named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
+    gpus = rates.only(device="gpu").without("threads").label(detail="")
+    return over(gpus, named.best(["op", "dtype", "baseline"], of=["named"]))
 
 
 def copies(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
     """Copies to, from and within GPUs under the labels that tell them apart."""
-    cells = data.summary("transfer", metric, value)
-    return cells.by(*_COPY) if len(cells) else cells
+    return data.summary("transfer", metric, value).by(*_WAY, "size")
 
 
-@quantity(
-    "transfer.rate",
-    unit="B/s",
-    needs={"experiments": ["transfer"], "device": "gpu"},
-    labels=("direction", "size", "host_memory"),
-    says="On {node}, copies ({labels}) move {value}",
-)
+@_transfer("transfer.rate", "B/s", _COPY)
+@says("On {node}, copies ({labels}) move {value}")
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second of copies of one size, one after the other.
 
@@ -118,29 +91,16 @@ def transfer_rate(data: Dataset) -> Estimates:
     return copies(data, value="bytes_per_s")
 
 
-@quantity(
-    "transfer.memory_ratio",
-    unit="1",
-    needs={"experiments": ["transfer", "bandwidth"], "device": "gpu"},
-    labels=("direction", "size", "host_memory", "op", "dtype"),
-    says="On {node}, the device's own memory moves {value} times what the link to the host does ({labels})",
-)
+@_transfer("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
+@says("On {node}, the device's own memory moves {value} times what the link to the host does ({labels})")
 def memory_ratio(data: Dataset) -> Estimates:
     """Copy rate within device memory over the copy rate between host and device, same device."""
-    link, memory = transfer_rate(data), bandwidth_rate(data)
-    if not len(link) or not len(memory):
-        return Estimates.empty()
-    inside, link = memory.only(device="gpu", op="copy", backend="best"), link.only(direction=list(TO_AND_FROM))
-    return inside.by("node", "device", "op", "dtype") / link if len(inside) else inside
+    inside = bandwidth_rate(data).only(device="gpu", op="copy", backend="best").by("node", "device", "op", "dtype")
+    return inside / transfer_rate(data).only(direction=TO_AND_FROM)
 
 
-@quantity(
-    "transfer.latency",
-    unit="s",
-    needs={"experiments": ["transfer"], "device": "gpu"},
-    labels=("direction", "host_memory", "size", "clock"),
-    says="On {node}, the smallest copy ({labels}) takes {value}",
-)
+@_transfer("transfer.latency", "s", ("direction", "host_memory", "size", "clock"))
+@says("On {node}, the smallest copy ({labels}) takes {value}")
 def transfer_latency(data: Dataset) -> Estimates:
     """Time of the smallest copy that was measured.
 
@@ -149,37 +109,23 @@ def transfer_latency(data: Dataset) -> Estimates:
     """
     found = []
     for clock, metric in (("host", "request_time"), ("device", "graph_time")):
-        cells = copies(data, metric)
-        if len(cells):
-            sizes = cells.frame["size"].astype(float)
-            least = sizes.groupby([cells.frame[name] for name in _WAY]).transform("min")
-            found.append(cells.at((sizes == least).to_numpy(bool)).label(clock=clock))
+        times = copies(data, metric)
+        smallest = times["size"].groupby([times[name] for name in _WAY]).transform("min")
+        found.append(times.at(times["size"] == smallest).label(clock=clock))
     return concat(found)
 
 
-@quantity(
-    "transfer.duplex_gain",
-    unit="1",
-    needs={"experiments": ["transfer"], "device": "gpu"},
-    labels=("size", "host_memory"),
-    says="On {node}, copies both ways at once move {value} times what the faster way does alone ({labels})",
-)
+@_transfer("transfer.duplex_gain", "1", ("size", "host_memory"))
+@says("On {node}, copies both ways at once move {value} times what the faster way does alone ({labels})")
 def duplex_gain(data: Dataset) -> Estimates:
     """Rate of copies both ways at once over that of the faster way alone, same size: 2 if neither slows the other."""
     rates = transfer_rate(data)
-    if not len(rates):
-        return rates
-    one = rates.only(direction=list(TO_AND_FROM)).best(["node", "device", "size", "host_memory"], of=["direction"])
-    return rates.only(direction="both").without("direction") / one if len(one) else one
+    alone = rates.only(direction=TO_AND_FROM).best(["node", "device", "size", "host_memory"], of=["direction"])
+    return rates.only(direction="both").without("direction") / alone
 
 
-@quantity(
-    "transfer.half_rate_size",
-    unit="B",
-    needs={"experiments": ["transfer"], "device": "gpu"},
-    labels=("direction", "host_memory"),
-    says="On {node}, copies ({labels}) reach half of their best rate at {value}",
-)
+@_transfer("transfer.half_rate_size", "B", ("direction", "host_memory"))
+@says("On {node}, copies ({labels}) reach half of their best rate at {value}")
 def half_rate_size(data: Dataset) -> Estimates:
     """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
 
@@ -188,28 +134,23 @@ def half_rate_size(data: Dataset) -> Estimates:
     interpolated on logarithms. No cell where the smallest copy reaches it.
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
-    rates = transfer_rate(data)
-    if not len(rates):
-        return rates
-    found = []
-    for way, part in rates.frame.groupby(_WAY):
-        order = Estimates(part.assign(size=part["size"].astype(float)).sort_values("size").reset_index(drop=True))
-        top = order.at([int(order.frame["estimate"].argmax())])
-        ratio = (order / top.by(*_WAY)).frame
-        size, share = ratio["size"].to_numpy(float), ratio["estimate"].to_numpy(float)
-        less = np.flatnonzero(share < 0.5)
-        if not len(less) or less[-1] + 1 == len(size):
-            continue
-        last = int(less[-1])
-        ends = slice(last, last + 2)
-        at = float(np.exp(np.interp(math.log(0.5), np.log(share[ends]), np.log(size[ends]))))
-        below = np.flatnonzero(ratio["high"].to_numpy(float)[: last + 1] < 0.5)
-        above = last + 1 + np.flatnonzero(ratio["low"].to_numpy(float)[last + 1 :] >= 0.5)
-        low, high = (float(size[sure[end]]) if len(sure) else math.nan for sure, end in ((below, -1), (above, 0)))
-        best = f"best: {with_unit(float(top.frame['estimate'].iloc[0]), 'B/s')}"
-        counts = {"n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum())}
-        labels = dict(zip(_WAY, way, strict=True))
-        values = {"estimate": at, "low": low, "high": high, "source_rows": merged(part["source_rows"])}
-        cell = exact([{**labels, **values, "detail": best}])
-        found.append(Estimates(cell.frame.assign(**counts), log=False))
-    return concat(found)
+    rows = []
+    for way, rates in transfer_rate(data).ascending("size").groups(*_WAY):
+        top = rates.at([rates["estimate"].argmax()])
+        shares = rates / top.by(*_WAY)
+        size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
+        # The number of copies up to the largest that stays below.
+        below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1
+        if 0 < below < len(size):
+            ends = slice(below - 1, below + 1)
+            rows.append(
+                {
+                    **dict(zip(_WAY, way, strict=True)),
+                    "estimate": float(np.exp(np.interp(math.log(0.5), np.log(share[ends]), np.log(size[ends])))),
+                    "low": max(size[:below][high[:below] < 0.5], default=math.nan),
+                    "high": min(size[below:][low[below:] >= 0.5], default=math.nan),
+                    "detail": f"best: {with_unit(top.value('estimate', 0), 'B/s')}",
+                    **rates.counts(),
+                }
+            )
+    return exact(rows)

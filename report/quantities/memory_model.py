@@ -7,10 +7,16 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.estimates import Estimates
 from report.formatting import number
-from report.quantities import quantity
-from report.quantities.several_devices import BATCH, PUBLISHED, by_model, memory_model_error, state_bytes
+from report.quantities.declared import declare, says
+from report.quantities.several_devices import (
+    BATCH,
+    PUBLISHED,
+    by_model,
+    memory_model_errors,
+    parameters_of,
+    state_bytes,
+)
 from report.quantities.training import peak_memory
 
 # Common sizes of a GPU's memory, in bytes.
@@ -21,50 +27,28 @@ LEAST_PEAK = 2e8
 _UNCHECKED = (0.5, 2.0)
 
 _STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}
+_BATCH = {"a": ("bytes that a sample keeps for the backward pass", "B"), "b": ("samples in a batch", "1")}
 _OFF = {"e": ("measured peak over what the model of memory says", "1")}
-OWN = Formula(
-    "B = (s * N + a * b) * e",
-    "B",
-    {**_STATE, "a": ("bytes that a sample keeps for the backward pass", "B"), "b": ("samples in a batch", "1"), **_OFF},
-)
+OWN = Formula("B = (s * N + a * b) * e", "B", {**_STATE, **_BATCH, **_OFF})
 LEAST = Formula("B = s * N", "B", _STATE)
+_COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
 
 
 def model_ratio(data: Dataset) -> Input:
     """Measured peak of a training step over what the model says: the median of the large ones, and their range."""
-    cells = _large(data)
-    if not len(cells):
+    peaks = peak_memory(data)
+    errors = memory_model_errors(data, peaks.at(peaks.numbers("estimate") >= LEAST_PEAK))
+    if not len(errors):
         why = f"no peak of {LEAST_PEAK / 1e6:g} MB or more was measured"
         return Input(1.0, "1", "assumed", why, *_UNCHECKED, spans=True)
-    ratio = 1 / (1 + cells.frame["estimate"].to_numpy(float))
+    ratio = 1 / (1 + errors.numbers("estimate").to_numpy())
     what = f"Median and range of {len(ratio)} measured steps of {LEAST_PEAK / 1e6:g} MB and more"
-    rows = tuple(sorted({row for behind in cells.frame["source_rows"] for row in behind}))
-    return Input(
-        float(np.median(ratio)), "1", "measured", "measured by this study", float(ratio.min()), float(ratio.max()),
-        what=what, source_rows=rows, spans=True, n_rounds=int(cells.frame["n_rounds"].min()),
-        n_samples=int(cells.frame["n_samples"].sum()),
-    )  # fmt: skip
+    middle, low, high = float(np.median(ratio)), float(ratio.min()), float(ratio.max())
+    return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
 
 
-def _large(data: Dataset) -> Estimates:
-    """Errors of the model of memory at the steps whose measured peak is large enough to tell."""
-    errors, peaks = memory_model_error(data), peak_memory(data)
-    if not len(errors):
-        return errors
-    shared = [name for name in errors.labels if name in peaks.labels]
-    known = peaks.frame[[*shared, "estimate"]].rename(columns={"estimate": "peak"})
-    peak = errors.frame[shared].merge(known, on=shared, how="left")["peak"]
-    return errors.at((peak >= LEAST_PEAK).to_numpy(bool))
-
-
-@quantity(
-    "ladder.training_memory_bytes",
-    unit="B",
-    tier="derived",
-    labels=("model", "kind", "batch"),
-    says="Training a model with Adam takes {value} ({labels})",
-    formulas=(OWN, LEAST),
-)
+@declare("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), tier="derived", formulas=(OWN, LEAST))
+@says("Training a model with Adam takes {value} ({labels})")
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
 
@@ -77,7 +61,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     for model in sorted(set(parameters) & set(kept), key=lambda name: (parameters[name], name)):
         inputs = {
             "s": state_bytes(),
-            "N": Input(parameters[model], "1", "measured", "counted by this study", what=f"Parameters of {model}"),
+            "N": parameters_of(model, parameters[model]),
             "a": Input(kept[model], "B", "measured", "counted by this study", what=f"Kept of a sample by {model}"),
             "b": assumed(float(BATCH), "1", "a batch as in the study's smallest comparisons", 1.0, 256.0),
             "e": ratio,
@@ -88,24 +72,16 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
         for name, prefix in models.items():
             inputs = {"s": state_bytes(), "N": documented(data, f"{prefix}.parameters")}
             works.append(Work({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
-    return derive(works).with_beside(*fitting(works))
+    whole = derive(works)
+    return whole.with_beside(*((f"models that {size / 1e9:g} GB hold", "1", _fitting(whole, size)) for size in SIZES))
 
 
-def fitting(works: list[Work]) -> list[tuple[str, str, DerivedEstimates]]:
-    """How many of each kind of reference model fit each common size of memory, at the estimates."""
-    cells = derive(works)
-    found = []
-    for size in SIZES:
-        counts = []
-        for kind in ("study", "published"):
-            mine = cells.frame[cells.frame["kind"] == kind]
-            if len(mine):
-                fits = mine["estimate"] <= size
-                names = ", ".join(mine.loc[fits, "model"].astype(str))
-                inputs = {"b": assumed(float(fits.sum()), "1", f"of {len(mine)}")}
-                counts.append(Work({"kind": kind}, _COUNT, inputs, f"of {len(mine)}: {names or 'none'}"))
-        found.append((f"models that {size / 1e9:g} GB hold", "1", derive(counts)))
-    return found
-
-
-_COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
+def _fitting(whole: DerivedEstimates, size: float) -> DerivedEstimates:
+    """How many of each kind of reference model fit a size of memory, at the estimates."""
+    counts = []
+    for kind in whole["kind"].unique():
+        models = whole.only(kind=kind)
+        fits = models.at(models["estimate"] <= size)["model"]
+        inputs = {"b": assumed(float(len(fits)), "1", f"of {len(models)}")}
+        counts.append(Work({"kind": kind}, _COUNT, inputs, f"of {len(models)}: {', '.join(fits) or 'none'}"))
+    return derive(counts)

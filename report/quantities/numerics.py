@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+
+import numpy as np
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat, exact
-from report.quantities import quantity
+from report.data.summary import POINT
+from report.estimates import Estimates, concat
+from report.quantities.declared import declare, says
 
-_PLACE = ["node", "device", "backend", "dtype", "threads"]
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
 # What a method changes. A library may do the other too: see `spread_across_cells_ulp`.
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
-
-def _shaped(cells: Estimates) -> Estimates:
-    shape = [f"{m}x{n}x{k}" for m, n, k in cells.frame[["m", "n", "k"]].itertuples(index=False)]
-    return cells.label(shape=shape)
+_numerics = partial(declare, experiments=["numerics"])
 
 
-def _cells(
-    data: Dataset, metric: str, methods: Sequence[str] = (*ACROSS, *WITHIN, "repeat"), least: float = 0.0
-) -> Estimates:
-    """Cells of a metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
-    cells = data.summary("numerics", metric=metric)
-    if not len(cells):
-        return cells
-    cells = _shaped(cells.only(method=methods))
-    return Estimates(cells.frame.assign(low=cells.frame["low"].clip(lower=least)), cells.log)
+def _shaped(found: Estimates) -> Estimates:
+    return found.label(shape=[f"{m}x{n}x{k}" for m, n, k in found.rows("m", "n", "k")])
 
 
-@quantity(
-    "numerics.spread_across_cells_ulp",
-    unit="ulp",
-    needs={"experiments": ["numerics"], "device": "any"},
-    labels=_LABELS,
-    says="On {node}, changing the order of the cells ({labels}) moves a cell of a matrix product by up to {value}",
-)
+def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
+    """A metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
+    found = _shaped(data.summary("numerics", metric).only(method=methods))
+    return found.label(low=found["low"].clip(lower=least))
+
+
+@_numerics("numerics.spread_across_cells_ulp", "ulp", _LABELS)
+@says("On {node}, changing the order of the cells ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_across_cells(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of the cells, in units in the last place.
 
@@ -49,16 +41,11 @@ def spread_across_cells(data: Dataset) -> Estimates:
     because it stands elsewhere, at the edge of a tile, say: a spread says so, and
     nothing of the cells' own order. The unit is that of the result's root mean square.
     """
-    return _cells(data, "spread_ulp", ACROSS)
+    return _of_methods(data, "spread_ulp", ACROSS)
 
 
-@quantity(
-    "numerics.spread_within_cell_ulp",
-    unit="ulp",
-    needs={"experiments": ["numerics"], "device": "any"},
-    labels=_LABELS,
-    says="On {node}, changing the order of the additions ({labels}) moves a cell of a matrix product by up to {value}",
-)
+@_numerics("numerics.spread_within_cell_ulp", "ulp", _LABELS)
+@says("On {node}, changing the order of the additions ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of its additions, in units in the last place.
 
@@ -66,62 +53,38 @@ def spread_within_cell(data: Dataset) -> Estimates:
     library (threads, libraries) may keep the order. The unit is that of the result's
     root mean square.
     """
-    return _cells(data, "spread_ulp", WITHIN)
+    return _of_methods(data, "spread_ulp", WITHIN)
 
 
-@quantity(
-    "numerics.error_ulp",
-    unit="ulp",
-    needs={"experiments": ["numerics"], "device": "any"},
-    labels=_LABELS,
-    says="On {node}, a matrix product ({labels}) errs by up to {value} in a cell",
-)
+@_numerics("numerics.error_ulp", "ulp", _LABELS)
+@says("On {node}, a matrix product ({labels}) errs by up to {value} in a cell")
 def error(data: Dataset) -> Estimates:
     """Largest error of a cell in the worst of a method's orders, in units in the last place.
 
     Against float64; for float64 against a product in twice its precision.
     """
-    return _cells(data, "error_ulp")
+    return _of_methods(data, "error_ulp", (*ACROSS, *WITHIN, "repeat"))
 
 
-@quantity(
-    "numerics.determinism",
-    unit="1",
-    needs={"experiments": ["numerics"], "device": "any"},
-    labels=("over", *(label for label in _LABELS if label != "method")),
-    says="On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit",
-)
+@_numerics("numerics.determinism", "1", ("over", *_LABELS[1:]))
+@says("On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit")
 def determinism(data: Dataset) -> Estimates:
     """Number of different results of one product of the same operands; 1 is determinism.
 
     over calls: among the repeated calls of one process, as a mean over the rounds. over
     rounds: among the processes that measured this point, counted, from two on.
     """
-    calls, rounds = _cells(data, "distinct_results", ("repeat",), least=1), _over_rounds(data)
-    among = [calls.without("method").label(over="calls")] if len(calls) else []
-    return concat([*among, rounds.label(over="rounds")] if len(rounds) else among)
+    calls = _of_methods(data, "distinct_results", ("repeat",), least=1)
+    return concat([calls.without("method").label(over="calls"), _over_rounds(data).label(over="rounds")])
 
 
 def _over_rounds(data: Dataset) -> Estimates:
-    """Different fingerprints among the rounds of a point that has at least two."""
+    """How many different fingerprints the rounds of a product left, of products with at least two rounds."""
+    found = data.summary("numerics", "fingerprint")
     samples = data.samples("numerics")
-    prints = samples[
-        (samples["experiment"] == "numerics") & (samples["metric"] == "fingerprint") & (samples["status"] == "ok")
-    ]
-    rows: list[dict[str, Any]] = []
-    own = data.table[(data.table["experiment"] == "numerics") & (data.table["metric"] == "fingerprint")]
-    places: Any = own.groupby([*_PLACE, "params"], observed=True).indices
-    for (*values, params), part in prints.groupby([*_PLACE, "params"], sort=True):
-        rounds = int(part["round"].nunique())
-        if rounds > 1:
-            size = {name: value for name, value in json.loads(str(params)).items() if name in ("m", "n", "k")}
-            found = {"estimate": float(part["value"].nunique()), "n_rounds": rounds, "n_samples": len(part)}
-            source_rows = tuple(own.index[places[(*values, params)]].tolist())
-            rows.append({**dict(zip(_PLACE, values, strict=True)), **size, **found, "source_rows": source_rows})
-    if not rows:
-        return Estimates.empty()
-    counted = exact(rows)
-    frame = counted.frame.assign(
-        n_rounds=[row["n_rounds"] for row in rows], n_samples=[row["n_samples"] for row in rows]
-    )
-    return _shaped(Estimates(frame, counted.log))
+    prints = samples[(samples["metric"] == "fingerprint") & (samples["status"] == "ok")].astype({"params": str})
+    different = prints.groupby(POINT, observed=True)["value"].nunique().rename("different").reset_index()
+    points = data.table.loc[[number for (number,) in found["source_rows"]], POINT]
+    counts = points.astype(object).merge(different.astype(object), how="left", on=POINT)["different"].astype(float)
+    found = found.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
+    return _shaped(found.at(found["n_rounds"] > 1).without("method"))

@@ -6,26 +6,18 @@ from collections.abc import Sequence
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.quantities import inference, quantity
+from report.quantities import inference
+from report.quantities.declared import declare, says
 
 
-def _gpu_over_cpu(cells: Estimates, by: Sequence[str], of: Sequence[str]) -> Estimates:
+def _gpu_over_cpu(rates: Estimates, by: Sequence[str], of: Sequence[str]) -> Estimates:
     """The most that each GPU does over the most of its node's CPU; `detail` says by what the GPU does it."""
-    if not len(cells):
-        return cells
-    gpu, cpu = cells.only(device="gpu"), cells.only(device="cpu")
-    if not len(gpu) or not len(cpu):
-        return Estimates.empty()
+    gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu")
     return gpu.best(["node", "device", *by], of=of) / cpu.best(["node", *by], of=of)
 
 
-@quantity(
-    "inference.gpu_over_cpu",
-    unit="1",
-    needs={"experiments": ["inference"], "device": "both"},
-    labels=("model",),
-    says="On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})",
-)
+@declare("inference.gpu_over_cpu", "1", ("model",), experiments=["inference"], device="both")
+@says("On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})")
 def answers(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
 
@@ -34,13 +26,8 @@ def answers(data: Dataset) -> Estimates:
     return _gpu_over_cpu(inference.throughput(data), ["model"], ["batch", "dtype"])
 
 
-@quantity(
-    "generation.gpu_over_cpu",
-    unit="1",
-    needs={"experiments": ["generation"], "device": "both"},
-    labels=("model", "phase"),
-    says="On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})",
-)
+@declare("generation.gpu_over_cpu", "1", ("model", "phase"), experiments=["generation"], device="both")
+@says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
 def tokens(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and format."""
     return _gpu_over_cpu(inference.tokens_per_s(data), ["model", "phase"], ["context", "batch", "dtype"])

@@ -6,11 +6,11 @@ machines, the place and the date.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset, MissingSourceError
@@ -18,8 +18,8 @@ from report.derivations import Formula, Input, assumed, computed, documented, me
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.estimates import Estimates
 from report.formatting import count, exactly, several
-from report.quantities import quantity
 from report.quantities.cpu_servers import PRICED, size_of
+from report.quantities.declared import declare, says
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
@@ -52,6 +52,8 @@ RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
 # What is asked for only where a node has a processor of that maker.
 ENTRIES = ("aws-c7i.large.*", "aws-m7i.large.usd_per_hour")
 
+Priced = tuple[dict[str, Input], str]
+
 
 def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
     """The machine in which a GPU of this name can be hired, and others in its place."""
@@ -61,21 +63,18 @@ def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
 def hourly(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
     """Hourly price of a machine. Raises MissingSourceError."""
     entry = data.entry(f"{machine}.usd_per_hour")
-    others = [f"{other}.usd_per_hour" for other in beside]
-    return documented(data, f"{machine}.usd_per_hour", others, what=f"{entry['subject']}, {_place(entry)}")
-
-
-def _place(entry: Mapping[str, Any]) -> str:
     region = "us-east-1, " if "us-east-1" in entry["source"]["where"] else ""
-    return f"on demand, {region}{entry['date']}"
+    what = f"{entry['subject']}, on demand, {region}{entry['date']}"
+    return documented(data, f"{machine}.usd_per_hour", [f"{other}.usd_per_hour" for other in beside], what=what)
 
 
-def core_price(data: Dataset, vendor: str) -> tuple[dict[str, Input], str] | None:
-    """Price, virtual CPUs and cores of each of a machine of a maker, and its name; None if none is priced."""
+def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
+    """Price, virtual CPUs and their cores of a machine by a processor's maker, and its name; None if none is priced."""
+    vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
         return None
-    large = PRICED[vendor][0].partition(".")[0] + ".large"
-    price = hourly(data, f"aws-{large}", tuple(f"aws-{one.partition('.')[0]}.large" for one in PRICED[vendor][1]))
+    large, *others = (f"{one.partition('.')[0]}.large" for one in (PRICED[vendor][0], *PRICED[vendor][1]))
+    price = hourly(data, f"aws-{large}", tuple(f"aws-{one}" for one in others))
     return {"p": price, **size_of(data, large, vendor)}, large
 
 
@@ -92,15 +91,16 @@ REQUEST = Formula(
 )
 
 
-@quantity(
+@declare(
     "price.cpu_over_gpu_per_request",
-    unit="1",
+    "1",
+    ("service", "requests_per_s"),
+    experiments=["serving"],
+    device="cpu",
     tier="derived",
-    needs={"experiments": ["serving"], "device": "cpu"},
-    labels=("service", "requests_per_s"),
-    says="On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})",
     formulas=(REQUEST,),
 )
+@says("On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})")
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price of a request on the cheapest measured CPU server over that on the cheapest machine with a GPU, same load.
 
@@ -110,61 +110,43 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have been measured.
     Loads: LOADS, and those that were offered.
     """
-    found = p99_latency(data)
-    found = found.only(device="cpu") if len(found) else found
-    if not len(found):
-        return derive([])
-    processors = {node.id: node.record["hardware"]["cpu"] for node in data.nodes.nodes}
-    gpu, name = _cheapest(data)
+    whole = assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
-    for key, part in found.frame.groupby(["node", "service"], sort=True):
-        node, service = map(str, key if isinstance(key, tuple) else (key,))
-        cpu = processors[node]
-        priced = core_price(data, str(cpu.get("vendor")))
+    for (node, service), offered in p99_latency(data).only(device="cpu").groups("node", "service"):
+        gpu, name = _cheapest(data)
+        cpu = data.record(node)["hardware"]["cpu"]
+        priced = core_price(data, cpu)
         if priced is None:
             continue
-        cores = part["cores"].astype(float).replace(0.0, float(cpu["usable_cores"]))
-        offered = part.assign(cores=cores).to_dict("records")
-        for load in sorted({*LOADS, *part["requests_per_s"]}):
-            server, sure = _server(offered, float(load))
-            if server is None:
-                continue
-            held = "held" if sure else "too close to tell whether held"
-            told = f"{server['dtype']}, {held} at {exactly(float(server['requests_per_s']))} requests/s"
-            inputs = {**priced[0], "c": _cores(server, sure, told), "q": gpu, "f": _whole()}
-            detail = f"{count(int(server['cores']), 'core')} of {priced[1]} against {name}; {told}"
-            labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": float(load)}
-            works.append(Work(labels, REQUEST, inputs, detail))
+        # No number of cores: all of them.
+        servers = offered.label(cores=offered.numbers("cores").replace(0.0, float(cpu["usable_cores"])))
+        for load in sorted({*LOADS, *offered.numbers("requests_per_s")}):
+            server, sure = _smallest(servers, load)
+            for cores, dtype, rate in server.rows("cores", "dtype", "requests_per_s"):
+                held = "held" if sure else "too close to tell whether held"
+                what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
+                error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
+                used = {"what": what, "each": True, **error, **server.counts()}
+                measured_cores = Input(cores, "1", "measured", "measured by this study", **used)
+                inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
+                detail = f"{count(int(cores), 'core')} of {priced[1]} against {name}; {what}"
+                labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
+                works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
 
 
-def _server(offered: Sequence[Mapping[Any, Any]], load: float) -> tuple[Any, bool]:
-    """The server of the fewest cores that keeps the limit at a load or a higher one, and whether that is sure."""
-    enough = [one for one in offered if one["requests_per_s"] >= load]
-    for end, sure in (("high", True), ("estimate", False)):
-        held = [one for one in enough if one[end] < LIMIT_S]
-        if held:
-            return min(held, key=lambda one: (one["cores"], one["requests_per_s"])), sure
-    return None, False
-
-
-def _cores(server: Any, sure: bool, what: str) -> Input:
-    return Input(
-        float(server["cores"]), "1", "measured", "measured by this study", what=what, source_rows=tuple(server["source_rows"]),
-        n_rounds=int(server["n_rounds"]), n_samples=int(server["n_samples"]), each=True,
-        se=0.0 if sure else np.nan, df=np.inf if sure else 0.0,
-    )  # fmt: skip
-
-
-def _whole() -> Input:
-    return assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
+def _smallest(servers: Estimates, load: float) -> tuple[Estimates, bool]:
+    """The server of the fewest cores that keeps the limit at a load or a higher one, if any; whether that is sure."""
+    enough = servers.at(servers["requests_per_s"] >= load).ascending("cores", "requests_per_s")
+    surely, perhaps = (enough.at(enough[end] < LIMIT_S) for end in ("high", "estimate"))
+    kept, sure = (surely, True) if len(surely) else (perhaps, False)
+    return kept.at(range(min(len(kept), 1))), sure
 
 
 def _cheapest(data: Dataset) -> tuple[Input, str]:
     """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
-    prices = sorted((data.figure(f"{machine}.usd_per_hour"), machine) for machine in SINGLE)
-    first = prices[0][1]
-    return hourly(data, first, tuple(machine for _, machine in prices[1:])), first.removeprefix("aws-")
+    first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
+    return hourly(data, first, tuple(others)), first.removeprefix("aws-")
 
 
 SAVING = Formula(
@@ -179,116 +161,88 @@ SAVING = Formula(
 )
 
 
-@quantity(
+@declare(
     "price.speedup_over_price_ratio",
-    unit="1",
+    "1",
+    ("model", "batch", "baseline", "precision", "dtype"),
+    experiments=["training"],
+    device="both",
     tier="derived",
-    needs={"experiments": ["training"], "device": "both"},
-    labels=("model", "batch", "baseline", "precision", "dtype"),
-    says="On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})",
     formulas=(SAVING,),
 )
+@says("On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     """Speed-up of training over the ratio of prices by the hour: above 1 a run is cheaper on the GPU.
 
     GPU: its share of a machine with GPUs of that name. CPU: as many cores as the host has, by the core of a machine
     of the same maker. Baseline node alone: one core is not what one would hire.
     """
-    cells = speedup(data)
-    cells = cells.only(baseline="node") if len(cells) else cells
-    if not len(cells):
-        return derive([])
-    machines = _machines_of(data, cells)
-    priced = np.array([key in machines for key in zip(cells.frame["node"], cells.frame["device"], strict=True)])
-    if not priced.any():
-        names = sorted({device["name"] for node in data.nodes.nodes for device in node.record["devices"]
-                        if device["kind"] == "gpu"})  # fmt: skip
+    speedups = speedup(data).only(baseline="node")
+    wanted = set(speedups.rows("node", "device"))
+    devices = [(node, one) for node in data.nodes.nodes for one in node.record["devices"] if one["kind"] == "gpu"]
+    priced = {
+        (node.id, one["id"]): found
+        for node, one in devices
+        if (node.id, one["id"]) in wanted and (found := _machines(data, one["name"], node.record["hardware"]["cpu"]))
+    }
+    if wanted and not priced:
+        names = sorted({one["name"] for _, one in devices})
         raise MissingSourceError(f"the price per hour of a machine with {several(names, 'or')}")
-    kept = cells.at(priced)
-    keys = list(zip(kept.frame["node"], kept.frame["device"], strict=True))
-    factors = {key: _price_factor(inputs) for key, (inputs, _) in machines.items()}
-    detail = [
-        "; ".join(filter(None, (str(text), machines[key][1])))
-        for key, text in zip(keys, kept.frame["detail"], strict=True)
-    ]
-    scaled = kept.scaled_by(pd.Series([factors[key] for key in keys]))
+    speedups = speedups.at([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
+    machines = [priced[place] for place in speedups.rows("node", "device")]
+    detail = ["; ".join(filter(None, (own, of))) for own, (_, of) in zip(speedups["detail"], machines, strict=True)]
+    values = pd.DataFrame([{name: one.value for name, one in inputs.items()} for inputs, _ in machines])
+    values = values.reindex(columns=list("pvxcqg"))
+    factors = values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])
 
     def make(row: int) -> Work:
-        return Work({}, SAVING, {"S": measured(kept, row, "1", "measured speed-up"), **machines[keys[row]][0]})
+        return Work({}, SAVING, {"S": measured(speedups, row, "1", "measured speed-up"), **machines[row][0]})
 
-    return worked(scaled.label(detail=detail), make)
-
-
-def _price_factor(inputs: Mapping[str, Input]) -> float:
-    """Price of the CPU's cores over that of the GPU."""
-    values = {name: one.value for name, one in inputs.items()}
-    return values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])
+    return worked(speedups.scaled_by(factors).label(detail=detail), make)
 
 
-def _machines_of(data: Dataset, cells: Estimates) -> dict[tuple[str, str], tuple[dict[str, Input], str]]:
-    """Prices by node and device, and which machines they are of, where both sides have one."""
-    found = {}
-    wanted = set(zip(cells.frame["node"], cells.frame["device"], strict=True))
-    for node in data.nodes.nodes:
-        cpu = node.record["hardware"]["cpu"]
-        for device in node.record["devices"]:
-            machine = gpu_machine(str(device["name"]))
-            if (node.id, device["id"]) not in wanted or machine is None:
-                continue
-            priced = core_price(data, str(cpu.get("vendor")))
-            if priced is None:
-                continue
-            gpu, beside = machine
-            inputs = {
-                **priced[0],
-                "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", each=True),
-                "q": hourly(data, gpu, beside),
-                "g": documented(data, f"{gpu}.gpus"),
-            }
-            told = f"{inputs['q'].what} against {count(int(cpu['usable_cores']), 'core')} of {priced[1]}"
-            found[node.id, str(device["id"])] = (inputs, told)
-    return found
+def _machines(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
+    """Prices of the machines that have such a GPU and such cores, and which they are; None where a side has none."""
+    machine = gpu_machine(gpu)
+    priced = core_price(data, cpu) if machine else None
+    if machine is None or priced is None:
+        return None
+    inputs = {
+        **priced[0],
+        "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", each=True),
+        "q": hourly(data, *machine),
+        "g": documented(data, f"{machine[0]}.gpus"),
+    }
+    return inputs, f"{inputs['q'].what} against {count(int(cpu['usable_cores']), 'core')} of {priced[1]}"
 
 
 RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more of it for a dollar", "1")})
 
 
-@quantity(
-    "price.rank_per_dollar",
-    unit="1",
-    tier="derived",
-    labels=("card", "version", "limit"),
-    says="For its price, {labels} takes rank {value}",
-    formulas=(RANK,),
-)
+@declare("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
+@says("For its price, {labels} takes rank {value}")
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """Rank of each recommended card among those of its price class, by what limits the work over the price at launch.
 
     limit: arithmetic (rated dense bf16 FLOP/s), bandwidth or capacity of memory. A card of the class counts where both
     figures were verified. Raises MissingSourceError naming the entries that the recommended cards lack.
     """
-    lacking = [name for name in _needed() if not verified(data, name)]
-    if lacking:
-        raise MissingSourceError(f"verified prices and ratings of the cards: {', '.join(lacking)}")
+    recommended = {card: price for card, (price, part) in CARDS.items() if part in RECOMMENDED}
+    ratings = [f"{card}.{figure}" for card in recommended for figure in LIMITS.values()]
+    missing = [name for name in (*recommended.values(), *ratings) if not verified(data, name)]
+    if missing:
+        raise MissingSourceError(f"verified prices and ratings of the cards: {', '.join(missing)}")
     works = []
-    for by, figure in LIMITS.items():
+    for limit, figure in LIMITS.items():
         per_dollar = {
             card: data.figure(f"{card}.{figure}") / data.figure(price)
             for card, (price, _) in CARDS.items()
             if verified(data, price) and verified(data, f"{card}.{figure}")
         }
-        for card, value in per_dollar.items():
-            part = CARDS[card][1]
-            if part in RECOMMENDED:
-                better = sorted(other for other, one in per_dollar.items() if one > value)
-                names = [name for other in per_dollar for name in (f"{other}.{figure}", CARDS[other][0])]
-                told = f"{exactly(float(f'{value:.4g}'))} for a dollar; more by {several(better) or 'none'}"
-                inputs = {"b": computed(data, names, float(len(better)), "1", told)}
-                works.append(Work({"card": part, "version": card, "limit": by}, RANK, inputs, told))
+        names = [name for card in per_dollar for name in (f"{card}.{figure}", CARDS[card][0])]
+        for card in filter(recommended.get, per_dollar):
+            better = sorted(other for other, one in per_dollar.items() if one > per_dollar[card])
+            told = f"{exactly(float(f'{per_dollar[card]:.4g}'))} for a dollar; more by {several(better) or 'none'}"
+            inputs = {"b": computed(data, names, float(len(better)), "1", told)}
+            works.append(Work({"card": CARDS[card][1], "version": card, "limit": limit}, RANK, inputs, told))
     return derive(works)
-
-
-def _needed() -> list[str]:
-    cards = [card for card, (_, part) in CARDS.items() if part in RECOMMENDED]
-    ratings = [f"{card}.{figure}" for card in cards for figure in LIMITS.values()]
-    return [*(CARDS[card][0] for card in cards), *ratings]

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from report.data.dataset import Dataset
+from report.derivations import verified
 from report.estimates import Estimates, exact
 from report.formatting import within
-from report.quantities import quantity
+from report.quantities.declared import declare, says
 
 
-@quantity(
-    "reference.value",
-    unit="",
-    tier="documented",
-    labels=("entry", "subject"),
-    says="{labels}: {value}",
-)
+@declare("reference.value", "", ("entry", "subject"), tier="documented")
+@says("{labels}: {value}")
 def value(data: Dataset) -> Estimates:
     """One cell per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
-    rows = [
-        {
-            "entry": name,
-            "subject": entry["subject"],
-            "estimate": float(entry["value"]),
-            "low": float(entry.get("low", entry["value"])),
-            "high": float(entry.get("high", entry["value"])),
-            "detail": f"{entry['subject']}, {within(entry['what'])}",
-        }
-        for name, entry in data.reference.items()
-        if entry["status"] == "verified" and entry.get("value") is not None
-    ]
-    return exact(rows) if rows else Estimates.empty()
+    return exact(
+        [
+            {
+                "entry": name,
+                "subject": entry["subject"],
+                "estimate": float(entry["value"]),
+                "low": float(entry.get("low", entry["value"])),
+                "high": float(entry.get("high", entry["value"])),
+                "detail": f"{entry['subject']}, {within(entry['what'])}",
+            }
+            for name, entry in data.reference.items()
+            if verified(data, name)
+        ]
+    )

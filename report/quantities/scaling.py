@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, memory, quantity, training
+from report.quantities import gemm, memory, training
+from report.quantities.declared import declare, says
+
+# Of the highest rate, what counts as having reached it.
+SATURATED = 0.9
+# What says that a batch was too large.
+_TOO_LARGE = ("oom", "skipped: memory")
+_SERIES = ["node", "device", "model", "dtype", "backend"]
+_on_cpu = partial(declare, device="cpu")
 
 
 def efficiency(rates: Estimates) -> Estimates:
     """Rate with several threads over (threads x rate with one); a node that measured one thread only has no cell."""
-    if not len(rates):
-        return rates
     rates = rates.only(device="cpu")
-    many = rates.frame["threads"] > 1
-    one = rates.only(threads=1).without("threads")
-    shared = rates.at(many.to_numpy(bool))
-    if not len(one) or not len(shared):
-        return Estimates.empty()
-    return shared.scaled_by(1 / shared.frame["threads"].astype(float)) / one
+    shared = rates.at(rates["threads"] > 1)
+    return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")
 
 
-@quantity(
-    "gemm.scaling_efficiency",
-    unit="1",
-    needs={"experiments": ["gemm"], "device": "cpu"},
-    labels=("dtype", "threads", "backend", "shape", "m", "n", "k"),
-    says="On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core",
-)
+@_on_cpu("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"), experiments=["gemm"])
+@says("On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core")
 def gemm_efficiency(data: Dataset) -> Estimates:
     """Rate with many threads over (threads x rate with one), same dtype and library.
 
@@ -37,44 +35,32 @@ def gemm_efficiency(data: Dataset) -> Estimates:
     return efficiency(gemm.rate(data))
 
 
-@quantity(
-    "bandwidth.scaling_efficiency",
-    unit="1",
-    needs={"experiments": ["bandwidth"], "device": "cpu"},
-    labels=("op", "dtype", "threads", "backend", "footprint"),
-    says="On {node}, each core moves {value} of what one core alone does ({labels})",
+@_on_cpu(
+    "bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"), experiments=["bandwidth"]
 )
+@says("On {node}, each core moves {value} of what one core alone does ({labels})")
 def bandwidth_efficiency(data: Dataset) -> Estimates:
     """Bytes per second from main memory with many threads over (threads x those with one)."""
     return efficiency(memory.bandwidth_rate(data))
 
 
-@quantity(
-    "training.scaling_efficiency",
-    unit="1",
-    needs={"experiments": ["training"], "device": "cpu"},
-    labels=("model", "batch", "dtype", "threads", "backend"),
-    says="On {node}, training ({labels}) reaches {value} of its one-core rate on each core",
+@_on_cpu(
+    "training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"), experiments=["training"]
 )
+@says("On {node}, training ({labels}) reaches {value} of its one-core rate on each core")
 def training_efficiency(data: Dataset) -> Estimates:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
     return efficiency(training.samples_per_second(data))
 
 
-# What says that a batch was too large.
-_TOO_LARGE = ("oom", "skipped: memory")
-_SERIES = ["node", "device", "model", "dtype", "backend"]
-# Of the highest rate, what counts as having reached it.
-SATURATED = 0.9
-
-
-@quantity(
+@declare(
     "scaling.throughput_over_eighth",
-    unit="1",
-    needs={"experiments": ["training"], "device": "gpu"},
-    labels=("model", "dtype", "backend", "batch"),
-    says="On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})",
+    "1",
+    ("model", "dtype", "backend", "batch"),
+    experiments=["training"],
+    device="gpu",
 )
+@says("On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})")
 def throughput_over_eighth(data: Dataset) -> Estimates:
     """Samples per second at the largest batch that fits over those at an eighth of it.
 
@@ -82,31 +68,26 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
     memory; where none was, the largest that fits is not known. `detail` names the batch
     that did not fit, and the smallest one at nine tenths of the highest rate.
     """
-    rates = training.samples_per_second(data)
     too_large = _too_large(data)
-    if not len(rates) or not too_large:
-        return Estimates.empty()
     found = []
-    for key, group in rates.frame.groupby(_SERIES, sort=True):
-        batches = dict(zip(group["batch"].astype(int), group.index, strict=True))
-        largest = max(batches)
-        refused = [batch for batch in too_large.get(tuple(map(str, key)), ()) if batch > largest]
-        if not refused or largest % 8 or largest // 8 not in batches:
-            continue
-        above, below = (rates.at([batches[batch]]).by(*_SERIES) for batch in (largest, largest // 8))
-        enough = group.loc[group["estimate"] >= SATURATED * group["estimate"].max(), "batch"].astype(int).min()
-        said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
-        found.append((above / below).label(batch=largest, detail=said))
-    return concat(found) if found else Estimates.empty()
+    for series, rates in training.samples_per_second(data).only(device="gpu").groups(*_SERIES):
+        batches = rates["batch"].astype(int)
+        largest = batches.max()
+        refused = [batch for batch in too_large.get(series, ()) if batch > largest]
+        above, below = (rates.at(batches == batch).by(*_SERIES) for batch in (largest, largest / 8))
+        if refused:
+            enough = batches[rates["estimate"] >= SATURATED * rates["estimate"].max()].min()
+            said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
+            found.append((above / below).label(batch=largest, detail=said))
+    return concat(found)
 
 
 def _too_large(data: Dataset) -> dict[tuple[str, ...], list[int]]:
     """The batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
-    said = rows["status"].astype(str) + ": " + rows["reason"].astype(str)
+    outcomes = rows["status"].astype(str) + ": " + rows["reason"].astype(str)
     found: dict[tuple[str, ...], list[int]] = {}
-    for _, row in rows[said.str.startswith(_TOO_LARGE)].iterrows():
-        params = json.loads(row["params"])
-        key = tuple(str(one) for one in (row["node"], row["device"], params["model"], row["dtype"], row["backend"]))
-        found.setdefault(key, []).append(int(params["batch"]))
+    for row in rows[outcomes.str.startswith(_TOO_LARGE)].to_dict("records"):
+        labels = {**row, **json.loads(row["params"])}
+        found.setdefault(tuple(labels[name] for name in _SERIES), []).append(int(labels["batch"]))
     return found

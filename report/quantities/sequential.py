@@ -2,136 +2,93 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from report import statistics
 from report.data.dataset import Dataset
-from report.estimates import Estimates, exact, merged
+from report.estimates import VALUES, Estimates, concat, exact
 from report.formatting import with_unit
-from report.quantities import plateau_detection, quantity
+from report.quantities import plateau_detection
+from report.quantities.declared import declare, says
 from report.quantities.gemm import clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
-_NEEDS = {"experiments": ["sequential"], "device": "any"}
-_BOTH = {"experiments": ["sequential"], "device": "both"}
-_CPU = {"experiments": ["sequential"], "device": "cpu"}
+_sequential = partial(declare, experiments=["sequential"])
+_on_cpu, _on_both = partial(_sequential, device="cpu"), partial(_sequential, device="both")
 
 
 def steps(data: Dataset) -> Estimates:
     """Seconds of one step of one chain, by kernel, chains, footprint, data and threads."""
-    cells = data.summary("sequential", "step_time")
-    return cells.without("backend", "dtype") if len(cells) else cells
+    return data.summary("sequential", "step_time").without("backend", "dtype")
 
 
 def device_steps(data: Dataset) -> Estimates:
     """Seconds per step of a whole device at work: the time of a step over the chains in flight."""
-    cells, chains = steps(data), data.summary("sequential", "chains_in_flight")
-    if not len(cells) or not len(chains):
-        return Estimates.empty()
-    cells = cells.only(chains="full")
-    on = ["node", "device", "threads", "chains", *_TASK]
-    counts = cells.frame[on].merge(chains.frame[[*on, "estimate"]], how="left", on=on)["estimate"]
-    return cells.scaled_by(1 / counts.astype(float))
+    times, chains = steps(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
+    point = ["node", "device", "threads", "chains", *_TASK]
+    in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
+    return times.scaled_by(1 / pd.Series([in_flight.get(one, np.nan) for one in times.rows(*point)], dtype=float))
 
 
 def one_chain(data: Dataset, device: str) -> Estimates:
     """Seconds of one step of a chain that is alone on a device of this kind (cpu, gpu)."""
-    cells = steps(data)
-    return cells.only(chains="one", device=device).without("chains", "threads") if len(cells) else cells
+    return steps(data).only(chains="one", device=device).without("chains", "threads")
 
 
-@quantity(
-    "sequential.step_time",
-    unit="s",
-    needs=_NEEDS,
-    labels=("chains", "threads", *_TASK),
-    says="On {node}, one step of a chain ({labels}) takes {value}",
-)
+@_sequential("sequential.step_time", "s", ("chains", "threads", *_TASK))
+@says("On {node}, one step of a chain ({labels}) takes {value}")
 def step_time(data: Dataset) -> Estimates:
     """Time of one step of one chain; with chains full, of every chain at the same time."""
     return steps(data)
 
 
-@quantity(
-    "sequential.chain_speed_ratio",
-    unit="1",
-    needs=_BOTH,
-    labels=_TASK,
-    says="On {node}, one CPU core runs a chain ({labels}) at {value} times the speed of one GPU thread",
-)
+@_on_both("sequential.chain_speed_ratio", "1", _TASK)
+@says("On {node}, one CPU core runs a chain ({labels}) at {value} times the speed of one GPU thread")
 def chain_speed_ratio(data: Dataset) -> Estimates:
     """Time of a step on one GPU thread over that on one CPU core, same kernel, data and footprint."""
-    return one_chain(data, "gpu") / one_chain(data, "cpu").without("device") if _both(data) else Estimates.empty()
+    return one_chain(data, "gpu") / one_chain(data, "cpu").without("device")
 
 
-@quantity(
-    "sequential.gpu_over_cpu_one_thread",
-    unit="1",
-    needs=_BOTH,
-    labels=_TASK,
-    says="On {node}, one GPU thread runs a chain ({labels}) at {value} times the speed of one CPU core",
-)
+@_on_both("sequential.gpu_over_cpu_one_thread", "1", _TASK)
+@says("On {node}, one GPU thread runs a chain ({labels}) at {value} times the speed of one CPU core")
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
     """The inverse of sequential.chain_speed_ratio."""
-    return one_chain(data, "cpu").without("device") / one_chain(data, "gpu") if _both(data) else Estimates.empty()
+    return one_chain(data, "cpu").without("device") / one_chain(data, "gpu")
 
 
-@quantity(
-    "sequential.gpu_over_cpu_full_chip",
-    unit="1",
-    needs=_BOTH,
-    labels=_TASK,
-    says="On {node}, a full GPU does {value} times as many steps a second as all CPU cores ({labels})",
-)
+@_on_both("sequential.gpu_over_cpu_full_chip", "1", _TASK)
+@says("On {node}, a full GPU does {value} times as many steps a second as all CPU cores ({labels})")
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     """Steps per second of as many chains as the GPU holds, over those of one chain on every core, same kernel."""
-    cells = device_steps(data)
-    if not len(cells):
-        return cells
-    cells = cells.without("chains")
-    gpu, cpu = cells.only(device="gpu").without("threads"), cells.only(device="cpu")
-    if not len(gpu) or not len(cpu):
-        return Estimates.empty()
-    return cpu.only(threads=int(cpu.frame["threads"].max())).without("device", "threads") / gpu
+    times = device_steps(data).without("chains")
+    cpu = times.only(device="cpu")
+    cpu = cpu.only(threads=cpu["threads"].max()).without("device", "threads")
+    return cpu / times.only(device="gpu").without("threads")
 
 
-def _both(data: Dataset) -> bool:
-    return bool(len(one_chain(data, "cpu")) and len(one_chain(data, "gpu")))
-
-
-@quantity(
-    "sequential.prediction_gain",
-    unit="1",
-    needs=_NEEDS,
-    labels=("chains", "threads", "footprint"),
-    says="On {node}, branches that nothing can predict take {value} times as long as predictable ones ({labels})",
-)
+@_sequential("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
+@says("On {node}, branches that nothing can predict take {value} times as long as predictable ones ({labels})")
 def prediction_gain(data: Dataset) -> Estimates:
     """Time of a step of the branching loop on random data over that on predictable data, same code and device.
 
     Both take either branch equally often. Where a GPU is full, its threads also part
     ways on random data: one chain alone shows prediction, and nothing else.
     """
-    random, predictable = _branches(data, "random"), _branches(data, "predictable")
-    return random / predictable if len(random) and len(predictable) else Estimates.empty()
+    return _branches(data, "random") / _branches(data, "predictable")
 
 
 def _branches(data: Dataset, kind: str) -> Estimates:
-    cells = steps(data)
-    return cells.only(kernel="branches", data=kind).without("kernel", "data") if len(cells) else cells
+    return steps(data).only(kernel="branches", data=kind).without("kernel", "data")
 
 
-@quantity(
-    "sequential.mispredict_cycles",
-    unit="cycles",
-    needs={"experiments": ["sequential", "clock"], "device": "cpu"},
-    labels=("footprint",),
-    says="On {node}, a branch that was guessed wrong costs {value} ({labels})",
-)
+@_on_cpu("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
+@says("On {node}, a branch that was guessed wrong costs {value} ({labels})")
 def mispredict_cycles(data: Dataset) -> Estimates:
     """Clock cycles that a wrong guess costs: twice what a step on random data takes longer, times the clock.
 
@@ -139,15 +96,12 @@ def mispredict_cycles(data: Dataset) -> Estimates:
     ends of the difference's interval are multiplied by those of the clock's, which
     is conservative.
     """
-    random, predictable, clocks = _branches(data, "random"), _branches(data, "predictable"), clock(data)
-    if not len(random) or not len(predictable) or not len(clocks):
-        return Estimates.empty()
-    on = ["node", "device", "footprint"]
-    pairs = (
-        random.only(device="cpu", chains="one")
-        .frame.merge(predictable.only(chains="one").frame, on=on, suffixes=("", "_below"))
-        .merge(clocks.frame, on="node", suffixes=("", "_clock"))
+    place = ["node", "device", "footprint"]
+    random, predictable = (
+        _branches(data, kind).only(device="cpu", chains="one").by(*place) for kind in ("random", "predictable")
     )
+    pairs = random.frame.merge(predictable.frame, on=place, suffixes=("", "_below"))
+    pairs = pairs.merge(clock(data).by("node").frame, on="node", suffixes=("", "_clock"))
     above, below = pairs["estimate"], pairs["estimate_below"]
     se, df = statistics.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
     half = statistics.half_width(se, df)
@@ -155,68 +109,44 @@ def mispredict_cycles(data: Dataset) -> Estimates:
         estimate=2 * (above - below) * pairs["estimate_clock"],
         low=2 * (above - below - half) * pairs["low_clock"],
         high=2 * (above - below + half) * pairs["high_clock"],
+        se=np.nan,
+        df=np.inf,
         n_rounds=pairs[["n_rounds", "n_rounds_below"]].min(axis=1),
         n_samples=pairs["n_samples"] + pairs["n_samples_below"],
         source_rows=pairs["source_rows"] + pairs["source_rows_below"] + pairs["source_rows_clock"],
     )
-    return _given(found[[*on, "estimate", "low", "high", "n_rounds", "n_samples", "source_rows"]])
+    return Estimates(found[[*place, *VALUES]], log=False)
 
 
-@quantity(
-    "sequential.load_cycles",
-    unit="cycles",
-    needs={"experiments": ["sequential", "clock"], "device": "cpu"},
-    labels=("footprint",),
-    says="On {node}, a load that waits for the one before takes {value} ({labels})",
-)
+@_on_cpu("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
+@says("On {node}, a load that waits for the one before takes {value} ({labels})")
 def load_cycles(data: Dataset) -> Estimates:
     """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
-    chase, clocks = _chase(data), clock(data)
-    if not len(chase) or not len(clocks):
-        return Estimates.empty()
-    one = clocks.frame
-    return chase / Estimates(one.assign(estimate=1 / one["estimate"], low=1 / one["high"], high=1 / one["low"]))
+    return _chase(data) / clock(data).inverse()
 
 
-@quantity(
-    "sequential.cache_gain",
-    unit="1",
-    needs=_CPU,
-    says="On {node}, a load that main memory serves takes {value} times as long as one that the caches of a core serve",
-)
+@_on_cpu("sequential.cache_gain", "1")
+@says("On {node}, a load that main memory serves takes {value} times as long as one that the caches of a core serve")
 def cache_gain(data: Dataset) -> Estimates:
     """Latency at the largest footprint, at least four times the last-level cache, over that of one near the core.
 
     Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
     of the level 2 cache, where the system tells it.
     """
-    chase = _chase(data)
-    if not len(chase):
-        return chase
-    near, far = [], []
-    for (node, device), part in chase.frame.groupby(["node", "device"]):
-        footprint = part["footprint"].astype(float)
-        within = footprint[footprint <= min(NEAR_BYTES, _level_2(data, str(node)))]
-        beyond = footprint[footprint >= CACHE_MULTIPLE * last_level_cache(data, str(node), str(device))]
-        if len(within) and len(beyond):
-            near.append(within.idxmax())
-            far.append(beyond.idxmax())
-    below, above = chase.at(near), chase.at(far)
-    detail = [
-        f"{with_unit(float(a), 'B')} over {with_unit(float(b), 'B')}"
-        for a, b in zip(above.frame["footprint"], below.frame["footprint"], strict=True)
-    ]
-    above = Estimates(above.frame.assign(detail=detail))
-    return above.without("footprint") / below.without("footprint")
+    found = []
+    for (node, device), times in _chase(data).ascending("footprint").groups("node", "device"):
+        sizes = times.numbers("footprint")
+        near = sizes[sizes <= min(NEAR_BYTES, _level_2(data, node))]
+        far = sizes[sizes >= CACHE_MULTIPLE * last_level_cache(data, node, device)]
+        if len(near) and len(far):
+            above, below = (times.at([part.index[-1]]).without("footprint") for part in (far, near))
+            detail = f"{with_unit(far.iloc[-1], 'B')} over {with_unit(near.iloc[-1], 'B')}"
+            found.append(above.label(detail=detail) / below)
+    return concat(found)
 
 
-@quantity(
-    "sequential.cache_level",
-    unit="B",
-    needs=_CPU,
-    labels=("level",),
-    says="On {node}, latency leaves a plateau at a footprint of {value} ({labels})",
-)
+@_on_cpu("sequential.cache_level", "B", ("level",))
+@says("On {node}, latency leaves a plateau at a footprint of {value} ({labels})")
 def cache_level(data: Dataset) -> Estimates:
     """Caches as a chain of loads sees them: the footprints at which its latency rises from one plateau to the next.
 
@@ -225,39 +155,22 @@ def cache_level(data: Dataset) -> Estimates:
     geometric mean, `detail` the latency of its plateau. A step may also be the reach
     of a TLB; a cache that others use at the same time shows smaller than it is.
     """
-    chase = _chase(data)
-    if not len(chase):
-        return chase
     rows = []
-    for (node, device), part in chase.frame.groupby(["node", "device"]):
-        part = part.assign(footprint=part["footprint"].astype(float)).sort_values("footprint")
-        found = plateau_detection.steps(part["footprint"], part["estimate"], part["se"])
-        rows += [
-            {
-                "node": node, "device": device, "level": number, "estimate": float(np.sqrt(step.low * step.high)),
-                "low": step.low, "high": step.high, "n_rounds": int(part["n_rounds"].min()),
-                "n_samples": int(part["n_samples"].sum()), "detail": f"{with_unit(step.level, 's')} up to there",
-                "source_rows": merged(part["source_rows"]),
-            }
-            for number, step in enumerate(found, start=1)
-        ]  # fmt: skip
-    return _given(pd.DataFrame(rows)) if rows else Estimates.empty()
+    for (node, device), times in _chase(data).ascending("footprint").groups("node", "device"):
+        levels = plateau_detection.steps(*(times.numbers(name) for name in ("footprint", "estimate", "se")))
+        for number, step in enumerate(levels, start=1):
+            ends = {"estimate": float(np.sqrt(step.low * step.high)), "low": step.low, "high": step.high}
+            detail = f"{with_unit(step.level, 's')} up to there"
+            rows.append({"node": node, "device": device, "level": number, **ends, "detail": detail, **times.counts()})
+    return exact(rows)
 
 
 def _chase(data: Dataset) -> Estimates:
-    cells = one_chain(data, "cpu")
-    return cells.only(kernel="chase", data="random").without("kernel", "data") if len(cells) else cells
+    return one_chain(data, "cpu").only(kernel="chase", data="random").without("kernel", "data")
 
 
 def _level_2(data: Dataset, node: str) -> float:
     """Bytes of one instance of the level 2 cache; infinite where the system does not tell."""
-    record = next(one.record for one in data.nodes.nodes if one.id == node)
-    cpu = record["hardware"]["cpu"]
+    cpu = data.record(node)["hardware"]["cpu"]
     level = cpu.get("caches", {}).get("L2") if isinstance(cpu, dict) else None
     return level["bytes"] / level["instances"] if level else float("inf")
-
-
-def _given(frame: pd.DataFrame) -> Estimates:
-    """Cells whose intervals stand as computed."""
-    made = exact([{str(name): value for name, value in row.items()} for row in frame.to_dict("records")])
-    return Estimates(made.frame.assign(n_rounds=frame["n_rounds"], n_samples=frame["n_samples"]), log=False)

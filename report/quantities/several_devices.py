@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.derivations import Formula, Input, assumed, documented
+from report.derivations import Formula, Input, assumed, documented, verified
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates
-from report.quantities import quantity
 from report.quantities.architecture import counted
+from report.quantities.declared import declare, says
 
-_LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
-_NEEDS = {"experiments": ["several-devices"], "device": "any"}
 # Bytes for each parameter while Adam trains it. In mixed precision 2 for the weight, 2 for its gradient, and 4 each
 # for a float32 copy and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1); all in float32, 4 each for the
 # weight, its gradient and two moments: the same.
@@ -30,80 +29,66 @@ PUBLISHED = {
 # The study's models that stand for small projects.
 OWN = {"mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes"}
 _MEMORY = ".memory_bytes"
+_COUNTED = "counted by this study"
+
+_several = partial(declare, experiments=["several-devices"])
+_LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
 
 
-@quantity(
-    "several_devices.efficiency",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, each of several ranks trains at {value} of the rate of one alone ({labels})",
-)
+@_several("several_devices.efficiency", "1", _LABELS)
+@says("On {node}, each of several ranks trains at {value} of the rate of one alone ({labels})")
 def efficiency(data: Dataset) -> Estimates:
     """Samples per second of all ranks over as many times those of one rank, each with a batch of its own.
 
     Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
     """
     rates = data.summary("several-devices", "samples_per_s")
-    if not len(rates):
-        return rates
-    one = rates.only(ranks=1).without("ranks")
-    several = rates.at((rates.frame["ranks"] > 1).to_numpy(bool))
-    if not len(one) or not len(several):
-        return Estimates.empty()
-    share = several / one
-    return share.scaled_by(1 / share.frame["ranks"].astype(float)).without("backend")
+    shares = rates.at(rates["ranks"] > 1) / rates.only(ranks=1).without("ranks")
+    return shares.scaled_by(1 / shares.numbers("ranks")).without("backend")
 
 
-@quantity(
-    "several_devices.communication_share",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, what the ranks tell each other is {value} of a training step ({labels})",
-)
+@_several("several_devices.communication_share", "1", _LABELS)
+@says("On {node}, what the ranks tell each other is {value} of a training step ({labels})")
 def communication_share(data: Dataset) -> Estimates:
     """1 - time of a step that averages no gradients / time of one that does; both of the slowest rank."""
-    cells = data.summary("several-devices", "communication_share")
-    return cells.without("backend") if len(cells) else cells
+    return data.summary("several-devices", "communication_share").without("backend")
 
 
-@quantity(
+@declare(
     "training.memory_model_error",
-    unit="1",
-    needs={"experiments": ["training", "models"], "device": "any"},
-    labels=("model", "batch", "dtype", "threads", "backend"),
-    says="On {node}, the model of memory differs from the measured peak of a training step by {value} of it ({labels})",
+    "1",
+    ("model", "batch", "dtype", "threads", "backend"),
+    experiments=["training", "models"],
 )
+@says("On {node}, the model of memory differs from the measured peak of a training step by {value} of it ({labels})")
 def memory_model_error(data: Dataset) -> Estimates:
     """(16 bytes x parameters + bytes kept of a sample x batch) / measured peak - 1: negative where it forgets some.
 
     What a sample keeps is counted in float32: under autocast to bfloat16 the model expects rather too much.
     """
-    peaks = data.summary("training", "peak_memory")
+    return memory_model_errors(data, data.summary("training", "peak_memory"))
+
+
+def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
+    """`memory_model_error` of some of the measured peaks."""
     parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
-    if not len(peaks):
-        return peaks
-    peaks = peaks.at(peaks.frame["model"].isin(set(parameters) & set(kept)).to_numpy(bool))
-    if not len(peaks):
-        return Estimates.empty()
-    named = list(zip(peaks.frame["model"], peaks.frame["batch"], strict=True))
-    predicted = np.array([needed_bytes(parameters[name], kept[name], float(batch)) for name, batch in named])
-    frame = peaks.frame
-    ratio = {name: predicted / frame[end].astype(float) for name, end in _TURNED.items()}
-    ends = {name: values - 1 for name, values in ratio.items()}
-    return Estimates(frame.assign(**ends, se=ratio["estimate"] * frame["se"].astype(float)), log=False)
-
-
-_TURNED = {"estimate": "estimate", "low": "high", "high": "low"}
+    peaks = peaks.at(peaks["model"].isin(set(parameters) & set(kept)))
+    needed = np.array(
+        [needed_bytes(parameters[name], kept[name], batch) for name, batch in peaks.rows("model", "batch")]
+    )
+    ends = {"estimate": "estimate", "low": "high", "high": "low"}
+    ratios = {name: needed / peaks.numbers(end) for name, end in ends.items()}
+    errors = {name: ratio - 1 for name, ratio in ratios.items()}
+    return Estimates(peaks.label(**errors, se=ratios["estimate"] * peaks.numbers("se")).frame, log=False)
 
 
 def by_model(data: Dataset, metric: str) -> dict[str, float]:
     """A counted property of the study's models by name: the same on every node."""
-    cells = counted(data, metric)
-    if not len(cells):
-        return {}
-    return dict(zip(cells.frame["model"].astype(str), cells.frame["estimate"].astype(float), strict=True))
+    return dict(counted(data, metric).rows("model", "estimate"))
+
+
+def parameters_of(model: str, number: float) -> Input:
+    return Input(number, "1", "measured", _COUNTED, what=f"Parameters of {model}")
 
 
 def needed_bytes(parameters: float, kept: float = 0.0, batch: float = 0.0) -> float:
@@ -130,40 +115,39 @@ def parts(data: Dataset) -> dict[str, Input]:
         str(entry["subject"]): documented(data, name)
         for name, entry in data.reference.items()
         if name.endswith(_MEMORY)
+        and verified(data, name)
         and f"{name.removesuffix(_MEMORY)}.cores" not in data.reference
-        and entry["status"] == "verified"
-        and entry.get("value")
     }
-    told = {
-        f"{device['name']}, measured here": Input(
-            float(device["memory_bytes"]), "B", "measured", "told by the device", what=str(device["name"])
+    measured = {
+        f"{one['name']}, measured here": Input(
+            float(one["memory_bytes"]), "B", "measured", "told by the device", what=str(one["name"])
         )
         for node in data.nodes.nodes
-        for device in node.record["devices"]
-        if device["kind"] == "gpu" and device.get("memory_bytes")
+        for one in node.record["devices"]
+        if one["kind"] == "gpu" and one.get("memory_bytes")
     }
-    return stated | told
+    return stated | measured
 
 
 def jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
     """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
+    none = {
+        "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
+        "b": assumed(0.0, "1", "the batch comes on top"),
+    }
     for size, models in PUBLISHED.items():
         for name, prefix in models.items():
-            counted_in = {"N": documented(data, f"{prefix}.parameters"), **_batch(0.0, 0.0, "left out")}
-            yield name, size, counted_in, "weights, gradients and moments"
-    parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
+            parameters = documented(data, f"{prefix}.parameters")
+            yield name, size, {"N": parameters, **none}, "weights, gradients and moments"
+    counted, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
     for model, name in OWN.items():
-        if model in parameters and model in kept:
-            own = Input(parameters[model], "1", "measured", "counted by this study", what=f"Parameters of {name}")
-            counted_in = {"N": own, **_batch(kept[model], float(BATCH), "counted by this study")}
-            yield name, "small", counted_in, f"weights, gradients, moments and a batch of {BATCH}"
-
-
-def _batch(kept: float, batch: float, source: str) -> dict[str, Input]:
-    return {
-        "a": Input(kept, "B", "measured" if kept else "assumed", source, what="Kept of a sample for the backward pass"),
-        "b": assumed(batch, "1", "samples of a batch" if batch else "the batch comes on top"),
-    }
+        if model in counted and model in kept:
+            batch = {
+                "a": Input(kept[model], "B", "measured", _COUNTED, what="Kept of a sample for the backward pass"),
+                "b": assumed(float(BATCH), "1", "samples of a batch"),
+            }
+            inputs = {"N": parameters_of(name, counted[model]), **batch}
+            yield name, "small", inputs, f"weights, gradients, moments and a batch of {BATCH}"
 
 
 NEEDED = Formula(
@@ -180,14 +164,8 @@ NEEDED = Formula(
 )
 
 
-@quantity(
-    "several_devices.gpus_needed",
-    unit="1",
-    tier="derived",
-    labels=("model", "size", "accelerator"),
-    says="GPUs that hold a model between them while it is trained ({labels}): at least {value}",
-    formulas=(NEEDED,),
-)
+@declare("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), tier="derived", formulas=(NEEDED,))
+@says("GPUs that hold a model between them while it is trained ({labels}): at least {value}")
 def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
@@ -196,12 +174,12 @@ def needed(data: Dataset) -> DerivedEstimates:
     What published models keep of their batches comes on top. `training.memory_model_error`
     holds the model against measured peaks.
     """
-    works = []
-    for name, size, counted_in, what in jobs(data):
-        wanted = needed_bytes(*(counted_in[symbol].value for symbol in "Nab"))
-        for part, memory in parts(data).items():
+    works, memories = [], parts(data)
+    for name, size, inputs, what in jobs(data):
+        wanted = needed_bytes(*(inputs[symbol].value for symbol in "Nab"))
+        for part, memory in memories.items():
             share = wanted / memory.value
             detail = f"{what} take {100 * share:.3g}% of one" if share <= 1 else f"{what} take {share:.3g} times one"
             labels = {"model": name, "size": size, "accelerator": part}
-            works.append(Work(labels, NEEDED, {"s": state_bytes(), **counted_in, "M": memory}, detail))
+            works.append(Work(labels, NEEDED, {"s": state_bytes(), **inputs, "M": memory}, detail))
     return derive(works)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,9 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity
+from report.quantities import gemm
+from report.quantities.declared import declare, says
 
-_LABELS = ("load", "extent", "dtype", "backend", "threads")
-_NEEDS = {"experiments": ["sustained"], "device": "any"}
 # Heat takes its time: a run must last so long to say what it costs.
 MINUTES_S = 120.0
 TENTHS = 10
@@ -25,6 +24,9 @@ END = 0.9
 LOW_SHARE = 0.2
 # Half of the whole per cents in which a driver tells utilisation.
 HALF_A_PER_CENT = 0.005
+_RUN = [*POINT, "round"]
+_LABELS = ("load", "extent", "dtype", "backend", "threads")
+_sustained = partial(declare, experiments=["sustained"])
 
 
 def runs(data: Dataset) -> pd.DataFrame:
@@ -33,9 +35,9 @@ def runs(data: Dataset) -> pd.DataFrame:
     Column `run_s`: seconds from the beginning of the run to the end of the sample.
     """
     samples = data.samples("sustained")
-    timed = (samples["experiment"] == "sustained") & (samples["metric"] == "time") & (samples["status"] == "ok")
-    ran = samples[timed].sort_values([*POINT, "round", "sample"], kind="stable")
-    first = ran.groupby([*POINT, "round"])[["elapsed_s", "value", "calls"]].transform("first")
+    timed = samples[(samples["metric"] == "time") & (samples["status"] == "ok")]
+    ran = timed.sort_values([*_RUN, "sample"], kind="stable")
+    first = ran.groupby(_RUN)[["elapsed_s", "value", "calls"]].transform("first")
     return ran.assign(run_s=ran["elapsed_s"] - first["elapsed_s"] + first["value"] * first["calls"])
 
 
@@ -51,82 +53,54 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
     kept, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
     se, df = float(np.sqrt(np.mean(np.diff(tenths[1:]) ** 2))), 2 * (n - 1) ** 2 / (3 * n - 4)
     half = float(statistics.half_width(se, df))
-    return {
-        "estimate": 1 - kept, "low": 1 - kept * np.exp(half), "high": 1 - kept * np.exp(-half), "se": kept * se,
-        "df": df, "n_samples": len(run),
-    }  # fmt: skip
+    ends = {"estimate": 1 - kept, "low": 1 - kept * np.exp(half), "high": 1 - kept * np.exp(-half)}
+    return {**ends, "se": kept * se, "df": df, "n_samples": len(run)}
 
 
-@quantity(
-    "sustained.throughput_drift",
-    unit="1",
-    needs=_NEEDS,
-    labels=(*_LABELS, "round"),
-    says="On {node}, minutes of load without a pause cost {value} of the rate ({labels})",
-)
+@_sustained("sustained.throughput_drift", "1", (*_LABELS, "round"))
+@says("On {node}, minutes of load without a pause cost {value} of the rate ({labels})")
 def throughput_drift(data: Dataset) -> Estimates:
     """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
 
     One cell for each run. Both tenths are of one process, so what differs between processes
     drops out, and the interval is that of the run's own scatter: another room or day may differ.
     """
-    rows: list[dict[str, Any]] = []
-    for key, run in runs(data).groupby([*POINT, "round"], sort=True):
+    rows = []
+    for key, run in runs(data).groupby(_RUN, sort=True):
         lasted = float(run["run_s"].iloc[-1])
         if lasted >= MINUTES_S and len(run) >= 2 * TENTHS:
-            point = dict(zip([*POINT, "round"], key, strict=True))
-            params = json.loads(str(point.pop("params")))
-            del point["experiment"]
+            labels = dict(zip(_RUN, key, strict=True))
+            del labels["experiment"]
+            labels |= json.loads(str(labels.pop("params")))
             (source_rows,) = data.source_rows(run.iloc[:1])
             about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "source_rows": source_rows}
-            rows.append({**point, **params, **drift(run), **about})
-    return Estimates(pd.DataFrame(rows), log=False) if rows else Estimates.empty()
+            rows.append({**labels, **drift(run), **about})
+    return Estimates.of(rows)
 
 
-@quantity(
-    "sustained.clock",
-    unit="Hz",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the clock is {value} at the end of a load without a pause ({labels})",
-)
+@_sustained("sustained.clock", "Hz", _LABELS)
+@says("On {node}, the clock is {value} at the end of a load without a pause ({labels})")
 def clock(data: Dataset) -> Estimates:
     """Median clock in the last tenth of a run."""
-    cells = data.readings("sustained", "clock_mhz", settled=END)
-    return cells * 1e6 if len(cells) else cells
+    return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
-@quantity(
-    "sustained.temperature",
-    unit="°C",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the device is at {value} at the end of a load without a pause ({labels})",
-)
+@_sustained("sustained.temperature", "°C", _LABELS)
+@says("On {node}, the device is at {value} at the end of a load without a pause ({labels})")
 def temperature(data: Dataset) -> Estimates:
     """Median temperature in the last tenth of a run."""
     return data.readings("sustained", "temperature_c", settled=END)
 
 
-@quantity(
-    "sustained.power",
-    unit="W",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, the device draws {value} at the end of a load without a pause ({labels})",
-)
+@_sustained("sustained.power", "W", _LABELS)
+@says("On {node}, the device draws {value} at the end of a load without a pause ({labels})")
 def power(data: Dataset) -> Estimates:
     """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
     return data.readings("sustained", "power_w", settled=END)
 
 
-@quantity(
-    "sustained.utilisation_at_low_mfu",
-    unit="1",
-    needs={"experiments": ["sustained"], "device": "gpu"},
-    labels=_LABELS,
-    says="On {node}, the driver tells a utilisation of {value} while almost nothing is computed ({labels})",
-)
+@_sustained("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu")
+@says("On {node}, the driver tells a utilisation of {value} while almost nothing is computed ({labels})")
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
 
@@ -134,17 +108,18 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     peak: against what the maker promises, the share would be lower still. Rounds that agree are
     known to half of the per cent that the driver counts in. `detail` holds the share.
     """
-    told, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
-    if not len(told) or not len(rates):
-        return Estimates.empty()
-    peak = concat([rates, gemm.rate(data)]).best(["node", "device", "dtype"])
-    share = (rates / peak).frame.rename(columns={"estimate": "share"})
-    frame = told.frame.merge(share[["share", "source_rows", *told.labels]], on=told.labels, suffixes=("", "_share"))
-    frame = frame[frame["share"] < LOW_SHARE].reset_index(drop=True)
-    frame["source_rows"] += frame.pop("source_rows_share")
-    estimate, low, high = (frame[name].to_numpy(float) for name in ("estimate", "low", "high"))
-    alone = frame["n_rounds"].to_numpy(int) < 2
-    low = np.where(alone, np.nan, np.fmin(low, estimate - HALF_A_PER_CENT).clip(0, 1))
-    high = np.where(alone, np.nan, np.fmax(high, estimate + HALF_A_PER_CENT).clip(0, 1))
-    detail = [f"at {100 * value:.2g}% of the fastest product's rate" for value in frame.pop("share")]
-    return Estimates(frame.assign(low=low, high=high, detail=detail), log=False)
+    used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
+    shares = rates / concat([rates, gemm.rate(data)]).best(["node", "device", "dtype"])
+    low_shares = shares.at(shares["estimate"] < LOW_SHARE)
+    place = ["node", "device", *_LABELS]
+    known = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))
+    used = used.at([row for row, point in enumerate(used.rows(*place)) if point in known])
+    beside = [known[point] for point in used.rows(*place)]
+    estimate, low, high = (used.numbers(name) for name in ("estimate", "low", "high"))
+    found = used.label(
+        low=np.fmin(low, estimate - HALF_A_PER_CENT).clip(0, 1),
+        high=np.fmax(high, estimate + HALF_A_PER_CENT).clip(0, 1),
+        detail=[f"at {100 * share:.2g}% of the fastest product's rate" for share, _ in beside],
+        source_rows=[rows + more for rows, (_, more) in zip(used["source_rows"], beside, strict=True)],
+    )
+    return Estimates(found.unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
@@ -10,87 +13,59 @@ from report.data.summary import POINT
 from report.derivations import Formula
 from report.derived_estimates import quotient
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities.comparing import most_threads
+from report.quantities.declared import declare, says
 from report.quantities.train_hours import best_rates, hours_to_train
 
 EXPERIMENT = "time-to-train"
 _LABELS = ("job", "dtype", "backend", "threads")
-_NEEDS = {"experiments": [EXPERIMENT], "device": "any"}
 _HOUR = 3600.0
-
+# What a round of a job tells.
+_PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
+_ROUND = [*POINT, "round"]
 # The family whose rate the ladder would take for a job; others are not on the ladder.
 FAMILY_OF = {"digits-cnn": "convolutional", "mnist-resnet": "convolutional", "bytes-gpt": "transformer"}
 # The jobs of the list of real tasks: fewer would be another list.
-TASKS = frozenset(
-    {
-        "digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt", "table-boosting",
-        "digits-boosting", "digits-logistic",
-    }
-)  # fmt: skip
+_NETWORKS = ("digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt")
+TASKS = frozenset([*_NETWORKS, "table-boosting", "digits-boosting", "digits-logistic"])
+_jobs = partial(declare, experiments=[EXPERIMENT])
 
 
 def rounds(data: Dataset) -> pd.DataFrame:
     """What each round of each job observed: columns POINT and round, and one for each metric."""
     samples = data.samples(EXPERIMENT)
-    seen = samples[(samples["experiment"] == EXPERIMENT) & (samples["status"] == "ok")]
-    if not len(seen):
-        return pd.DataFrame(columns=[*POINT, "round", "job_time", "predicted"])
-    table = seen.pivot_table(index=[*POINT, "round"], columns="metric", values="value", aggfunc="median").reset_index()
-    table.columns.name = None
-    parts = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
-    if set(parts) <= set(table.columns):
-        prepare, steps, step, draw, passes, forward = (table[name] for name in parts)
-        table["predicted"] = prepare + steps * (step + draw) + passes * forward
-    else:
-        table["predicted"] = float("nan")
-    return table
+    observed = samples[samples["status"] == "ok"].groupby([*_ROUND, "metric"], observed=True)["value"].median()
+    table = observed.unstack("metric").reset_index()
+    table = table.reindex(columns=[*_ROUND, "job_time", "job_flop", *_PARTS])
+    prepare, steps, step, draw, passes, forward = (table[name] for name in _PARTS)
+    return table.assign(predicted=prepare + steps * (step + draw) + passes * forward)
 
 
-def _cells(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
+def _of_rounds(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
     """One value a round as cells, with rounds as the unit of the intervals."""
     known = table.assign(value=values)[values.notna()]
-    if not len(known):
-        return Estimates.empty()
     samples = data.samples(EXPERIMENT)
-    first = samples[(samples["experiment"] == EXPERIMENT) & (samples["metric"] == "job_time")]
-    rows = first.drop(columns="value").merge(known[[*POINT, "round", "value"]], on=[*POINT, "round"])
-    return data.of_samples(rows.assign(unit=unit))
+    first = samples[samples["metric"] == "job_time"].drop(columns="value")
+    return data.of_samples(first.merge(known[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
 
 
-@quantity(
-    "time_to_train.job_time",
-    unit="s",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, a whole job takes {value} to its accuracy ({labels})",
-)
+@_jobs("time_to_train.job_time", "s", _LABELS)
+@says("On {node}, a whole job takes {value} to its accuracy ({labels})")
 def job_time(data: Dataset) -> Estimates:
     """Seconds of a whole job, from data on disk until its accuracy on held-out samples is reached.
 
     A job that gave up in some round has no interval: its time is at least that.
     """
     table = rounds(data)
-    if not len(table):
-        return Estimates.empty()
-    cells = _cells(data, table, table["job_time"], "s")
-    reached = data.summary(EXPERIMENT, "reached_share").frame
-    named = [name for name in cells.labels if name in reached]
-    kept = cells.frame.merge(reached[[*named, "estimate"]].rename(columns={"estimate": "reached"}), how="left")
-    missed = (kept.pop("reached") < 1).to_numpy(bool)
-    gone = {name: kept[name].mask(missed) for name in ("low", "high", "se")}
-    return Estimates(
-        kept.assign(**gone, detail=["at least: it gave up in some round" if one else "" for one in missed])
-    )
+    times, reached = _of_rounds(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
+    gave_up = set(reached.at(reached["estimate"] < 1).rows(*times.labels))
+    missed = [job in gave_up for job in times.rows(*times.labels)]
+    detail = ["at least: it gave up in some round" if one else "" for one in missed]
+    return times.unknown(missed, "low", "high", "se").label(detail=detail)
 
 
-@quantity(
-    "time_to_train.predicted",
-    unit="s",
-    tier="derived",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, a whole job should take {value} ({labels})",
-)
+@_jobs("time_to_train.predicted", "s", _LABELS, tier="derived")
+@says("On {node}, a whole job should take {value} ({labels})")
 def predicted(data: Dataset) -> Estimates:
     """Seconds that a job should take by its parts, each timed alone before it.
 
@@ -99,7 +74,7 @@ def predicted(data: Dataset) -> Estimates:
     are the first steps, which are slower, and whatever the parts do to each other in a row.
     """
     table = rounds(data)
-    return _cells(data, table, table["predicted"], "s") if len(table) else Estimates.empty()
+    return _of_rounds(data, table, table["predicted"], "s")
 
 
 def over_measured(data: Dataset) -> Estimates:
@@ -109,72 +84,37 @@ def over_measured(data: Dataset) -> Estimates:
     published runs predicts, operations of the job over the best rate of its family on that device.
     """
     table = rounds(data)
-    if not len(table):
-        return Estimates.empty()
-    found = []
-    parts = _cells(data, table, table["predicted"] / table["job_time"], "ratio")
-    if len(parts):
-        found.append(parts.label(method="parts"))
-    by_rate = _by_rate(data, table)
-    if len(by_rate):
-        found.append(by_rate.label(method="rate"))
-    return concat(found) if found else Estimates.empty()
+    parts = _of_rounds(data, table, table["predicted"] / table["job_time"], "ratio")
+    # Of the operations of a job, the rate over the best of its family on the same device with the same threads.
+    achieved = _of_rounds(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
+    achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
+    rate = (achieved / best_rates(data).without("baseline")).without("family")
+    return concat([parts.label(method="parts"), rate.label(method="rate")])
 
 
-def _by_rate(data: Dataset, table: pd.DataFrame) -> Estimates:
-    """The rate of each job over the best of its family on the same device with the same threads."""
-    rates = best_rates(data)
-    if "job_flop" not in table or not len(rates):
-        return Estimates.empty()
-    achieved = _cells(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
-    if not len(achieved):
-        return achieved
-    achieved = achieved.label(family=[FAMILY_OF.get(str(job), "") for job in achieved.frame["job"]])
-    # `baseline` is empty on a GPU, and says nothing that threads do not.
-    return (achieved / rates.without(*({"baseline"} & set(rates.labels)))).without("family")
-
-
-@quantity(
-    "time_to_train.prediction_error",
-    unit="1",
-    tier="derived",
-    needs=_NEEDS,
-    labels=(*_LABELS, "method"),
-    says="On {node}, the predicted time of a whole job is off by {value} of the measured one ({labels})",
-)
+@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), tier="derived")
+@says("On {node}, the predicted time of a whole job is off by {value} of the measured one ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
-    cells = over_measured(data)
-    if not len(cells):
-        return cells
-    frame = cells.frame
-    low, high = (frame["low"] - 1).astype(float), (frame["high"] - 1).astype(float)
-    ends = pd.concat([low.abs(), high.abs()], axis=1)
-    least = ends.min(axis=1, skipna=False).mask((low < 0) & (high > 0), 0.0)
-    error = (frame["estimate"].astype(float) - 1).abs()
-    se = frame["se"] * frame["estimate"]
-    return Estimates(frame.assign(estimate=error, low=least, high=ends.max(axis=1, skipna=False), se=se), log=False)
+    ratios = over_measured(data)
+    middle, low, high = (ratios.numbers(name) - 1 for name in ("estimate", "low", "high"))
+    ends = np.abs([low, high])
+    least = np.where((low < 0) & (high > 0), 0.0, ends.min(axis=0))
+    errors = {"estimate": middle.abs(), "low": least, "high": ends.max(axis=0)}
+    return Estimates(ratios.label(**errors, se=ratios["se"] * ratios["estimate"]).frame, log=False)
 
 
-def fastest(cells: Estimates) -> Estimates:
+def fastest(times: Estimates) -> Estimates:
     """The shortest of each task on each device with the most threads; `detail` says how it was done."""
-    most = cells.frame["threads"].astype(float)
-    cells = cells.at((most == most.groupby([cells.frame["node"], cells.frame["device"]]).transform("max")).to_numpy())
-    order = cells.frame.sort_values("estimate", kind="stable")
-    first = order.groupby(["node", "device", "job"], sort=True).head(1).sort_index()
-    detail = [", ".join(filter(None, pair)) for pair in zip(first["dtype"], first["backend"], strict=True)]
-    kept = ["node", "device", "threads", "job", *(name for name in first.columns if name not in cells.labels)]
-    return Estimates(first.assign(detail=detail)[kept].reset_index(drop=True), cells.log)
+    times = most_threads(times, "node", "device")
+    tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")])
+    best = times.at(sorted(tasks.idxmin()))
+    detail = [", ".join(filter(None, pair)) for pair in best.rows("dtype", "backend")]
+    return best.label(detail=detail).by("node", "device", "threads", "job")
 
 
-@quantity(
-    "time_to_train.hours",
-    unit="h",
-    tier="derived",
-    needs={"experiments": [EXPERIMENT, "training"], "device": "any"},
-    labels=("job", "evidence", "threads"),
-    says="On {node}, training takes {value} ({labels})",
-)
+@_jobs("time_to_train.hours", "h", ("job", "evidence", "threads"), tier="derived", experiments=[EXPERIMENT, "training"])
+@says("On {node}, training takes {value} ({labels})")
 def hours(data: Dataset) -> Estimates:
     """Hours of each task of one list, a cell a task: whole jobs as measured, published runs as derived.
 
@@ -182,16 +122,12 @@ def hours(data: Dataset) -> Estimates:
     of `ladder.hours_to_train`). Only of devices that have run all of TASKS and have a ladder: which
     tasks are on the list decides what it says.
     """
-    jobs, ladder = job_time(data), hours_to_train(data)
-    if not len(jobs) or not len(ladder):
-        return Estimates.empty()
-    measured = fastest(jobs) * (1 / _HOUR)
-    names = [name for name in ("flop", "baseline") if name in ladder.labels]
-    derived = ladder.label(job=ladder.frame["run"]).without("run", *names)
+    measured, ladder = fastest(job_time(data)) / _HOUR, hours_to_train(data)
+    derived = ladder.label(job=ladder["run"]).without("run", "flop", "baseline")
     both = concat([measured.label(evidence="measured"), derived.label(evidence="derived")])
-    ran = both.frame.groupby(["node", "device"])["job"]
-    whole = ran.transform(lambda names: set(names) >= TASKS and not set(names) <= TASKS)
-    return both.at(whole.to_numpy(bool))
+    # Published runs beside all of the jobs.
+    whole = both["job"].groupby([both["node"], both["device"]]).transform(lambda jobs: set(jobs) > TASKS)
+    return both.at(whole.astype(bool))
 
 
 RATIO = Formula(
@@ -201,15 +137,10 @@ RATIO = Formula(
 )
 
 
-@quantity(
-    "time_to_train.ratio",
-    unit="1",
-    tier="derived",
-    needs={"experiments": ["training"], "device": "gpu"},
-    labels=("baseline",),
-    says="A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})",
-    formulas=(RATIO,),
+@declare(
+    "time_to_train.ratio", "1", ("baseline",), experiments=["training"], device="gpu", tier="derived", formulas=(RATIO,)
 )
+@says("A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})")
 def ratio(data: Dataset) -> Estimates:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
 
@@ -217,14 +148,9 @@ def ratio(data: Dataset) -> Estimates:
     any transformer, batch, format and library (`best_rates`). baseline: laptop, a node whose
     processor bears a laptop's name (`machines.LAPTOP`), with all its cores.
     """
-    rates, laptops = best_rates(data), of_kind(data, "laptop")
-    if not len(rates) or not laptops:
-        return Estimates.empty()
-    rates = rates.only(family="transformer")
-    gpus, cpus = rates.only(device="gpu"), rates.only(device="cpu", node=laptops)
-    if not len(gpus) or not len(cpus):
-        return Estimates.empty()
-    named = [f"over {data.label(node)}" for node in cpus.frame["node"]]
-    best = cpus.label(baseline="laptop", named=named).best(["baseline"], of=["named"])
-    names = [name for name in ("threads", "baseline", "family") if name in gpus.labels]
-    return quotient(RATIO, gpus.without(*names), best).label(detail=best.frame["detail"].iloc[0])
+    rates = best_rates(data).only(family="transformer")
+    laptops = rates.only(device="cpu", node=of_kind(data, "laptop"))
+    named = laptops.label(baseline="laptop", named=[f"over {data.label(node)}" for node in laptops["node"]])
+    best = named.best(["baseline"], of=["named"])
+    ratios = quotient(RATIO, rates.only(device="gpu").without("threads", "baseline", "family"), best)
+    return ratios.label(detail=best["detail"].tolist() * len(ratios))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities.declared import declare, says
 from report.quantities.ladder import LOOPS
 from report.quantities.training import baselines
 
 _HOUR = 3600.0
 # FLOP of training by multiply-add: two forward, four backward (gradients of inputs and of weights).
-_TRAINING = 6
+_TRAINING = 6.0
+# Parameters of transformer blocks, embeddings left out, by layer and width squared (Kaplan et al. 2020, equation 2.1).
+_BLOCK = 12
 
 # The study's models whose measured rate stands for that of a family.
 FAMILIES = {
@@ -38,63 +42,47 @@ class Run:
     flop: Callable[[Figure], float]
 
 
-def _blocks(figure: Figure) -> float:
-    """Parameters of transformer blocks, embeddings left out. Source: Kaplan et al. 2020, equation 2.1."""
-    return 12 * figure("layers") * figure("width") ** 2
-
-
-def _characters(figure: Figure) -> float:
-    return _TRAINING * _blocks(figure) * figure("iterations") * figure("sequences") * figure("context")
+def _product(factor: float, *names: str) -> Callable[[Figure], float]:
+    """Total FLOP as a factor times figures of the run."""
+    return lambda figure: math.prod(map(figure, names), start=factor)
 
 
 def _bert(figure: Figure) -> float:
+    """Most steps are on short sequences, the rest on long ones."""
     short = figure("short_share")
     length = short * figure("short_tokens") + (1 - short) * figure("long_tokens")
-    return _TRAINING * _blocks(figure) * figure("steps") * figure("sequences") * length
+    return length * _product(_TRAINING * _BLOCK, "layers", "width", "width", "steps", "sequences")(figure)
 
 
-def _gpt2(figure: Figure) -> float:
-    return _TRAINING * figure("parameters") * figure("steps") * figure("tokens_per_step")
-
-
-def _tokens(figure: Figure) -> float:
-    return _TRAINING * figure("parameters") * figure("tokens")
-
-
-def _examples(figure: Figure) -> float:
-    """At most: examples that are shorter than the longest take less."""
-    return _TRAINING * figure("parameters") * figure("examples") * figure("epochs") * figure("most_tokens")
-
-
-def _epochs(figure: Figure) -> float:
-    return _TRAINING * figure("mac") * figure("images") * figure("epochs")
-
-
-def _iterations(figure: Figure) -> float:
-    return _TRAINING * figure("mac") * figure("iterations") * figure("batch")
-
-
-def _counted(figure: Figure) -> float:
-    return figure("flop")
-
-
+_COUNTED = _product(1.0, "flop")
+_TOKENS = _product(_TRAINING, "parameters", "tokens")
+_CHARACTERS = _product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
+# At most: examples that are shorter than the longest take less.
+_EXAMPLES = _product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
-    Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _characters),
-    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _counted),
-    Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _characters),
-    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _counted),
-    Run("AlexNet on ImageNet", "alexnet", "convolutional", _epochs),
-    Run("Alpaca 7B fine-tune (at most)", "alpaca", "transformer", _examples),
-    Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _iterations),
-    Run("GPT-2 (124M) on FineWeb", "gpt2-124m", "transformer", _gpt2),
+    Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS),
+    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _COUNTED),
+    Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _CHARACTERS),
+    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _COUNTED),
+    Run("AlexNet on ImageNet", "alexnet", "convolutional", _product(_TRAINING, "mac", "images", "epochs")),
+    Run("Alpaca 7B fine-tune (at most)", "alpaca", "transformer", _EXAMPLES),
+    Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _product(_TRAINING, "mac", "iterations", "batch")),
+    Run(
+        "GPT-2 (124M) on FineWeb",
+        "gpt2-124m",
+        "transformer",
+        _product(_TRAINING, "parameters", "steps", "tokens_per_step"),
+    ),
     Run("BERT base", "bert-base", "transformer", _bert),
-    Run("Pythia-1.4B", "pythia-1.4b", "transformer", _tokens),
-    Run("Llama 2 7B", "llama2-7b", "transformer", _tokens),
-    Run("Llama 2 70B", "llama2-70b", "transformer", _tokens),
-    Run("Llama 3.1 405B", "llama31-405b", "transformer", lambda figure: figure("training_flop")),
+    Run("Pythia-1.4B", "pythia-1.4b", "transformer", _TOKENS),
+    Run("Llama 2 7B", "llama2-7b", "transformer", _TOKENS),
+    Run("Llama 2 70B", "llama2-70b", "transformer", _TOKENS),
+    Run("Llama 3.1 405B", "llama31-405b", "transformer", _product(1.0, "training_flop")),
 )
 # Of which the nodes are counted that it takes to be done in so many days.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
+
+_of_rates = partial(declare, experiments=["training"], tier="derived")
 
 
 def total_flop(run: Run, data: Dataset) -> float:
@@ -113,30 +101,23 @@ def best_rates(data: Dataset) -> Estimates:
     Over models of the family, batch sizes, number formats and libraries; `detail`
     says which it was. The plain loops of the ladder are left out.
     """
-    cells = data.summary("training", value="flop_per_s")
-    if not len(cells):
-        return cells
-    cells = cells.at((~cells.frame["backend"].isin(LOOPS)).to_numpy(bool))
-    cpu = baselines(cells)
-    cells = concat([cpu.only(baseline="node") if len(cpu) else cpu, cells.only(device="gpu")])
-    found = []
-    for family, models in FAMILIES.items():
-        these = cells.only(model=models)
-        if len(these):
-            these = these.label(batch=[f"batch {size}" for size in these.frame["batch"]])
-            by = [name for name in ("node", "device", "threads", "baseline") if name in these.labels]
-            found.append(these.best(by, of=["model", "batch", "dtype", "backend"]).label(family=family))
-    return concat(found) if found else Estimates.empty()
+    rates = data.summary("training", value="flop_per_s")
+    rates = rates.at(~rates["backend"].isin(LOOPS))
+    rates = concat([baselines(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
+    rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
+    by, of = ["node", "device", "threads", "baseline"], ["model", "batch", "dtype", "backend"]
+    return concat([rates.only(model=models).best(by, of).label(family=family) for family, models in FAMILIES.items()])
 
 
-@quantity(
-    "ladder.hours_to_train",
-    unit="h",
-    tier="derived",
-    needs={"experiments": ["training"], "device": "any"},
-    labels=("run", "flop", "threads", "baseline"),
-    says="On {node}, a published training run ({labels}) would take {value}",
-)
+def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
+    """Seconds of a run on each device that has a rate of its family."""
+    rates = rates.only(family=run.family).without("family")
+    seconds = total_flop(run, data) / rates.numbers("estimate")
+    return Estimates.from_estimates(rates.label(estimate=seconds).frame)
+
+
+@_of_rates("ladder.hours_to_train", "h", ("run", "flop", "threads", "baseline"))
+@says("On {node}, a published training run ({labels}) would take {value}")
 def hours_to_train(data: Dataset) -> Estimates:
     """Total FLOP of a published training run over the device's best measured training rate of its family.
 
@@ -147,45 +128,15 @@ def hours_to_train(data: Dataset) -> Estimates:
     baseline: node, on a CPU.
     """
     rates = best_rates(data)
-    if not len(rates):
-        return rates
-    found = []
-    for run in RUNS:
-        seconds = _seconds(run, rates, data)
-        if len(seconds):
-            found.append((seconds / _HOUR).label(run=run.name, flop=float(f"{total_flop(run, data):.3g}")))
-    return concat(found) if found else Estimates.empty()
+    found = [
+        (_seconds(run, rates, data) / _HOUR).label(run=run.name, flop=float(f"{total_flop(run, data):.3g}"))
+        for run in RUNS
+    ]
+    return concat(found)
 
 
-def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
-    """Seconds of a run on each device that has a rate of its family."""
-    these = rates.only(family=run.family).without("family")
-    frame = these.frame.assign(estimate=total_flop(run, data) / these.frame["estimate"].astype(float))
-    return Estimates.from_estimates(frame) if len(frame) else these
-
-
-def _large(data: Dataset) -> Estimates:
-    """Seconds of each large run on each device, labelled with its parameters."""
-    rates = best_rates(data)
-    if not len(rates):
-        return rates
-    large = [run for run in RUNS if run.id in LARGE]
-    return concat(
-        [
-            _seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
-            for run in large
-        ]
-    )
-
-
-@quantity(
-    "ladder.nodes_for_90_days",
-    unit="nodes",
-    tier="derived",
-    needs={"experiments": ["training"], "device": "any"},
-    labels=("run", "parameters", "threads", "baseline"),
-    says="It takes {value} such as {node} to train a published model in 90 days ({labels})",
-)
+@_of_rates("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
+@says("It takes {value} such as {node} to train a published model in 90 days ({labels})")
 def nodes_for_90_days(data: Dataset) -> Estimates:
     """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
 
@@ -193,5 +144,10 @@ def nodes_for_90_days(data: Dataset) -> Estimates:
     (see `best_rates`) and 90 days. At the least: that the model does not fit, and what
     machines tell each other, is left out, as if all kept the pace of one alone.
     """
-    seconds = _large(data)
-    return seconds / (DAYS * 24 * _HOUR) if len(seconds) else seconds
+    rates = best_rates(data)
+    found = [
+        _seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
+        for run in RUNS
+        if run.id in LARGE
+    ]
+    return concat(found) / (DAYS * 24 * _HOUR)

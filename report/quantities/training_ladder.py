@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities.comparing import most_threads
+from report.quantities.declared import declare, says
 from report.quantities.ladder import LOOPS
 from report.quantities.training import samples_per_second
 
@@ -22,17 +24,11 @@ RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("GPU, at its best", {"device": "gpu"}, False),
 )
 BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
-_LABELS = ("model", "batch", "rung", "place")
-_NEEDS = {"experiments": ["training"], "device": "any"}
+_training = partial(declare, labels=("model", "batch", "rung", "place"), experiments=["training"])
 
 
-@quantity(
-    "training.ladder",
-    unit="samples/s",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training ({labels}) runs at {value}",
-)
+@_training("training.ladder", "samples/s")
+@says("On {node}, training ({labels}) runs at {value}")
 def ladder(data: Dataset) -> Estimates:
     """Samples per second of every model and batch on each rung, plain loops left out.
 
@@ -41,31 +37,22 @@ def ladder(data: Dataset) -> Estimates:
     that node, and more than one.
     """
     rates = samples_per_second(data)
-    if not len(rates):
-        return rates
-    rates = rates.at((~rates.frame["backend"].isin(LOOPS)).to_numpy(bool))
-    most = rates.frame["threads"].astype(int).groupby(rates.frame["node"]).transform("max")
-    on_all = rates.at(((rates.frame["threads"].astype(int) == most) & (most > 1)).to_numpy(bool))
-    found = []
-    for place, (rung, wanted, whole) in enumerate(RUNGS, start=1):
-        these = (on_all if whole else rates).only(**wanted)
-        if len(these):
-            best = these.best(["node", "device", "model", "batch"], of=["backend", "dtype"])
-            found.append(best.label(rung=rung, place=place))
-    return concat(found) if found else Estimates.empty()
+    rates = rates.at(~rates["backend"].isin(LOOPS))
+    on_all = most_threads(rates.at(rates["threads"] > 1))
+    steps = [
+        (on_all if whole else rates)
+        .only(**wanted)
+        .best(["node", "device", "model", "batch"], of=["backend", "dtype"])
+        .label(rung=rung, place=place)
+        for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
+    ]
+    return concat(steps)
 
 
-@quantity(
-    "training.ladder_gain",
-    unit="1",
-    needs=_NEEDS,
-    labels=_LABELS,
-    says="On {node}, training ({labels}) runs at {value} times the rate of one core as PyTorch comes",
-)
+@_training("training.ladder_gain", "1")
+@says("On {node}, training ({labels}) runs at {value} times the rate of one core as PyTorch comes")
 def gain(data: Dataset) -> Estimates:
     """Rate of each rung over that of one core of the same node's CPU with PyTorch as it comes, in float32."""
-    cells = ladder(data)
-    if not len(cells):
-        return cells
-    base = cells.only(rung=BASE).without("device", "rung", "place")
-    return cells.at((cells.frame["rung"] != BASE).to_numpy(bool)) / base if len(base) else Estimates.empty()
+    rates = ladder(data)
+    base = rates.only(rung=BASE).without("device", "rung", "place")
+    return rates.at(rates["rung"] != BASE) / base

@@ -6,57 +6,47 @@ import pytest
 
 from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
-from report.quantities.memory_model import LEAST_PEAK, model_ratio
 
 from .conftest import Factory, SyntheticNode
-from .evidence import of
 from .priced import evidence
 
-PARAMETERS, KEPT = 100_000_000.0, 5e6
+PARAMETERS, KEPT = {"gpt2": 1e8, "mlp": 1e5}, 5e6
+SAID = 16 * PARAMETERS["gpt2"] + KEPT * 32
 
 
-def counted(node: SyntheticNode, model: str = "gpt2", parameters: float = PARAMETERS) -> SyntheticNode:
-    for name, number in (("parameters", parameters), ("activation_bytes", KEPT)):
-        node.point("models", number, metric=name, params={"model": model}, unit="1", spread=0)
-    return node
+def build(synthetic: Factory, peaks: tuple[tuple[str, float, int], ...]) -> DerivedEstimates:
+    """peaks: of a model, so many times what the model of memory says, at a batch."""
+    node: SyntheticNode = synthetic("node-a")
+    for model, parameters in PARAMETERS.items():
+        for name, number in (("parameters", parameters), ("activation_bytes", KEPT)):
+            node.point("models", number, metric=name, params={"model": model}, unit="1", spread=0)
+    for model, over, batch in peaks:
+        params, peak = {"model": model, "batch": batch}, over * (16 * PARAMETERS[model] + KEPT * batch)
+        node.point("training", peak, metric="peak_memory", params=params, unit="B", spread=1e-4)
+    found = quantities()["ladder.training_memory_bytes"].cells(evidence(synthetic, node))
+    assert isinstance(found, DerivedEstimates)
+    return found
 
 
-def peak(node: SyntheticNode, over: float, batch: int = 4, model: str = "gpt2", parameters: float = PARAMETERS) -> None:
-    """A measured peak so many times what the model says."""
-    said = 16 * parameters + KEPT * batch
-    node.point(
-        "training", over * said, metric="peak_memory", params={"model": model, "batch": batch}, unit="B", spread=0.001
-    )
+LARGE = (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4))
 
 
-def test_a_model_takes_its_state_and_its_batch(synthetic: Factory) -> None:
-    cells = of("ladder.training_memory_bytes", evidence(synthetic, counted(synthetic("node-a"))))
-    own = cells.only(kind="study").frame.iloc[0]
-    said = 16 * PARAMETERS + KEPT * 32
-    assert own["estimate"] == pytest.approx(said)
-    assert (own["low"], own["high"]) == pytest.approx((said / 2, said * 2))
-    llama = cells.only(model="Llama 3.1 8B").frame.iloc[0]
-    assert llama["low"] == llama["estimate"] == pytest.approx(16 * 8e9)
-
-
-def test_measured_peaks_correct_it_and_small_ones_do_not_count(synthetic: Factory) -> None:
-    node = counted(counted(synthetic("node-a")), "mlp", 1e5)
-    for over, batch in ((0.9, 1), (1.0, 2), (1.2, 4)):
-        peak(node, over, batch)
-    peak(node, 3.0, 1, "mlp", 1e5)
-    found = evidence(synthetic, node)
-    assert 16e5 + KEPT < LEAST_PEAK
-    ratio = model_ratio(found)
-    assert (ratio.low, ratio.value, ratio.high) == pytest.approx((0.9, 1.0, 1.2), rel=0.01)
-    row = of("ladder.training_memory_bytes", found, model="gpt2").frame.iloc[0]
-    assert row["high"] / row["low"] == pytest.approx(1.2 / 0.9, rel=0.01)
-
-
-def test_what_each_size_holds_stands_beside(synthetic: Factory) -> None:
-    cells = quantities()["ladder.training_memory_bytes"].cells(evidence(synthetic, counted(synthetic("node-a"))))
-    assert isinstance(cells, DerivedEstimates)
-    held = {
-        name: {of["kind"]: of["estimate"] for of in other.frame.to_dict("records")} for name, _, other in cells.beside
-    }
-    assert held["models that 8 GB hold"] == {"study": 1, "published": 2}
-    assert held["models that 24 GB hold"]["published"] == 3
+@pytest.mark.parametrize(
+    ("peaks", "ratios"),
+    [
+        ((), (0.5, 1.0, 2.0)),
+        # Small peaks do not count.
+        ((*LARGE, ("mlp", 3.0, 1)), (0.9, 1.1, 1.2)),
+    ],
+)
+def test_measured_peaks_correct_the_model(
+    synthetic: Factory, peaks: tuple[tuple[str, float, int], ...], ratios: tuple[float, float, float]
+) -> None:
+    found = build(synthetic, peaks)
+    (own,) = found.only(model="gpt2").rows("low", "estimate", "high")
+    assert own == pytest.approx([SAID * ratio for ratio in ratios], rel=1e-3)
+    assert bool(found.only(model="gpt2").value("source_rows", 0)) == bool(peaks)
+    assert found.only(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
+    fits = {name: dict(other.rows("kind", "estimate")) for name, _, other in found.beside}
+    assert fits["models that 8 GB hold"] == {"study": 2, "published": 2}
+    assert fits["models that 24 GB hold"]["published"] == 3

@@ -16,10 +16,7 @@ OCTAVES = (12, 28)  # 4 KiB to 256 MiB
 
 @st.composite
 def staircases(draw: Any) -> tuple[Any, Any, list[float]]:
-    """A curve of 1 to 4 rises, sharp or over an octave, at 1 to 3 points an octave, and the middles of its rises.
-
-    Plateaus are two octaves wide or more, as caches are; a rise is by a factor of 1.8 to 8.
-    """
+    """A curve of 1 to 4 rises by 1.8 to 8, sharp or over an octave, between plateaus of two octaves or more."""
     density, spread = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([0.0, 1.0]))
     count = draw(st.integers(1, 4))
     gap = 2.0 + spread
@@ -76,19 +73,19 @@ def test_one_disturbed_point_neither_makes_nor_moves_a_step(place: int, factor: 
     assert abs(np.log2(found[0].low / right[0].low)) <= 0.5
 
 
-def test_points_that_are_known_badly_make_no_step() -> None:
-    x = 2.0 ** np.arange(12.0, 20.0)
-    y = np.where(x > 2.0**15, 1.7, 1.0)
-    assert len(steps(x, y)) == 1
-    assert len(steps(x, y, np.full(8, np.nan))) == 1
-    assert steps(x, y, np.full(8, 0.5)) == []
-
-
-def test_a_curve_that_never_levels_out_again_gives_no_end_to_its_level() -> None:
-    x = 2.0 ** np.arange(12.0, 20.0)
-    assert steps(x, np.where(x > 2.0**17, x / 2.0**17, 1.0)) == []
-
-
-@pytest.mark.parametrize("points", [0, 1])
-def test_too_few_points_have_no_steps(points: int) -> None:
-    assert steps(np.full(points, 4096.0), np.ones(points)) == []
+@pytest.mark.parametrize(
+    ("points", "y", "se", "count"),
+    [
+        (8, lambda x: np.where(x > 2.0**15, 1.7, 1.0), None, 1),
+        (8, lambda x: np.where(x > 2.0**15, 1.7, 1.0), np.full(8, np.nan), 1),
+        # Points that are known badly make no step.
+        (8, lambda x: np.where(x > 2.0**15, 1.7, 1.0), np.full(8, 0.5), 0),
+        # A curve that never levels out again gives no end to its level.
+        (8, lambda x: np.where(x > 2.0**17, x / 2.0**17, 1.0), None, 0),
+        (1, np.ones_like, None, 0),
+        (0, np.ones_like, None, 0),
+    ],
+)
+def test_how_many_steps_there_are(points: int, y: Any, se: Any, count: int) -> None:
+    x = 2.0 ** np.arange(12.0, 12.0 + points)
+    assert len(steps(x, y(x), se)) == count

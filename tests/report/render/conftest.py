@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from pypdf import PdfReader
-from tests.report.data.dataset import Shown
 
 from contract.files import read_json
 from report.data.gather import gather
@@ -19,6 +18,7 @@ from report.data.summary import COLUMNS, POINT
 from report.render import render
 from report.verdicts import VERDICTS
 from tests.report.conftest import Factory, SyntheticNode
+from tests.report.evidence import Shown
 from tests.report.rendering import once
 
 ARTICLES = {"N": ("nuface", 18), "G": ("gpuserver", 32), "W": ("whygpu", 38)}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.data.dataset import Shown
 
 from contract.errors import StudyError
 from contract.files import read_json
@@ -20,6 +19,7 @@ from report.render.figures import Drawing
 from report.render.measurements import FAMILIES, Exhibit, Table, left_out_points, sections
 from report.render.measurements.base import NOTHING, with_parameters
 from report.render.measurements.gemm import MOST_NAMED
+from tests.report.evidence import Shown
 
 CACHES = {"L1d": {"bytes": 2**16, "instances": 2}, "L3": {"bytes": 2**25, "instances": 1}}
 

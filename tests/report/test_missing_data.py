@@ -1,0 +1,59 @@
+"""What was not measured needs no word in a quantity: it then says nothing, or names the source that it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from report.data.dataset import Dataset, MissingSourceError
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.filters import lacking
+from report.quantities import quantities
+
+from .conftest import Factory
+from .priced import evidence, priced, trained
+from .quantity_cases_2 import measured
+
+MEASURED = {name: one for name, one in quantities().items() if one.experiments}
+
+
+def build(synthetic: Factory) -> Dataset:
+    return evidence(synthetic, synthetic("node-a").point("unknown", 1.0))
+
+
+def of_gpu_alone(synthetic: Factory) -> Dataset:
+    node = priced(synthetic, gpu="Tesla T4")
+    return evidence(synthetic, trained(node, 9000, device="cuda:0").clock(device="cuda:0"))
+
+
+bare, gpu_alone = measured(build), measured(of_gpu_alone)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_without_its_experiments_a_quantity_says_nothing(bare: Dataset, gpu_alone: Dataset, name: str) -> None:
+    """And one that needs a GPU asks for it."""
+    known = MEASURED[name]
+    try:
+        found = known.cells(bare)
+    except MissingSourceError:
+        return
+    assert not len(found) or known.tier == "derived"
+    if "gpu" in known.kinds and not len(found):
+        assert lacking(Part("", name, "at_least", 1, ""), known, found, bare)[0] == "awaiting hardware"
+    if "cpu" in known.kinds and known.tier == "measured":
+        assert not len(known.cells(gpu_alone))
+
+
+def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+    about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
+    found = Estimates.of(
+        [
+            {"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
+            {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about},
+        ]
+    )
+    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
+    unknown = found.unknown([True, False], "low", "se")
+    assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
+    assert not len(Estimates.empty().unknown([], "low"))
