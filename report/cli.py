@@ -108,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
     package.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
 
+    known = commands.add_parser("quantities", help="what a claim may be decided by: unit, labels, what it means")
+    known.add_argument("word", nargs="?", default="", metavar="WORD", help="only those that speak of it")
+
     new = commands.add_parser("new-claim", help="a claim file that reads, to be completed")
     new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
     new.add_argument("--article", required=True, metavar="KEY", help="nuface, gpuserver or whygpu")
@@ -200,22 +203,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.commands.new_claim import new_claim, next_steps
         from report.judging.judge import CLAIMS
 
-        path = new_claim(
-            given.claim,
-            given.claims or CLAIMS,
-            article=given.article,
-            section=given.section,
-            says=given.says,
-            quantity=given.quantity,
-            rule=given.rule,
-            threshold=given.threshold,
-            why=given.why,
-            kind=given.kind,
-            scope=given.scope,
-            options=given.option,
-            sensitivity=given.sensitivity,
-        )
-        print(next_steps(path))
+        print(next_steps(new_claim(given.claim, given.claims or CLAIMS, given)))
+    elif given.command == "quantities":
+        from report.commands import quantities
+
+        print("\n".join(quantities.lines(given.word)))
     elif given.command == "explain":
         from report.commands.explain import explain, find, sources_of
         from report.data.reference import REFERENCE
