@@ -6,7 +6,7 @@ A new quantity is one decorated function in a module listed in MODULES.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -80,55 +80,59 @@ class Quantity:
 
     def estimates(self, data: Dataset) -> Estimates:
         """The quantity's estimates; those that cannot be are left without an interval. Raises MissingSourceError."""
-        cells = self.compute(data)
-        if self.ceiling is None or not len(cells):
-            return cells
-        broken = cells.frame["low"] > self.ceiling
+        found = self.compute(data)
+        if self.ceiling is None:
+            return found
+        broken = found["low"] > self.ceiling
         why = f"cannot exceed {self.ceiling:g}: a measurement was disturbed"
-        detail = cells.frame["detail"].where(
-            ~broken, cells.frame["detail"].map(lambda text: f"{text}; {why}".strip("; "))
-        )
-        gone = {name: cells.frame[name].mask(broken) for name in ("low", "high", "se")}
-        return Estimates(cells.frame.assign(detail=detail, **gone), cells.log)
+        detail = found["detail"].where(~broken, found["detail"].map(lambda text: f"{text}; {why}".strip("; ")))
+        return found.label(detail=detail).unknown(broken, "low", "high", "se")
 
 
+Compute = Callable[[Dataset], Estimates]
+# A function and the sentence about one of its estimates.
+Described = tuple[Compute, str]
 _REGISTRY: dict[str, Quantity] = {}
+
+
+def says(sentence: str) -> Callable[[Compute], Described]:
+    """The sentence about one estimate, with {value}, {node} and {labels}; stands between `quantity` and the function."""
+    return lambda compute: (compute, sentence)
 
 
 def quantity(
     name: str,
     unit: str,
-    says: str,
-    *,
-    tier: str = "measured",
-    needs: Mapping[str, object] | None = None,
     labels: tuple[str, ...] = (),
+    *,
+    experiments: Sequence[str] = (),
+    device: str = "any",
+    tier: str = "measured",
     ceiling: float | None = None,
     formulas: tuple[Formula, ...] = (),
-) -> Callable[[Callable[[Dataset], Estimates]], Callable[[Dataset], Estimates]]:
-    """Register a function from Data to Cells under a name.
+) -> Callable[[Described], Compute]:
+    """Register a function from the data to estimates under a name.
 
-    needs: {experiments: [names], device: cpu | gpu | both | any}.
+    experiments: that it needs, on a device: cpu, gpu, both or any. The rest as `Quantity` has it.
     Raises ValueError if the name is taken, the tier is unknown, or a label means something else in a verdict.
+
+    @quantity("transfer.rate", "B/s", ("direction", "size"), experiments=["transfer"], device="gpu")
+    @says("On {node}, copies ({labels}) move {value}")
+    def transfer_rate(data: Dataset) -> Estimates:
     """
     if name in _REGISTRY or tier not in TIERS:
         raise ValueError(f"quantity {name}: the name is taken or the tier {tier!r} unknown")
     if RESERVED & set(labels):
         raise ValueError(f"quantity {name}: no label may be called {sorted(RESERVED & set(labels))[0]!r}")
-    needs = needs or {}
-    experiments = needs.get("experiments", ())
-    kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(str(needs.get("device", "any")), ())
-    if not isinstance(experiments, (list, tuple)):
-        raise ValueError(f"quantity {name}: experiments is not a list")
+    kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(device, ())
+    common = ("node", "device") if experiments else ()
 
-    def register(made: Callable[[Dataset], Estimates]) -> Callable[[Dataset], Estimates]:
-        # Quantities ask for each other's cells.
-        compute = once(made)
-        common = ("node", "device") if experiments else ()
+    def register(described: Described) -> Compute:
+        # Quantities ask for each other's estimates.
+        compute, sentence = once(described[0]), described[1]
         _REGISTRY[name] = Quantity(
-            name, unit, tier, tuple(str(e) for e in experiments), kinds, (*common, *labels), says, compute, ceiling,
-            formulas,
-        )  # fmt: skip
+            name, unit, tier, tuple(experiments), kinds, (*common, *labels), sentence, compute, ceiling, formulas
+        )
         return compute
 
     return register
@@ -137,15 +141,15 @@ def quantity(
 def summary_quantity(
     name: str,
     unit: str,
-    says: str,
+    sentence: str,
     how: str,
     *,
+    labels: tuple[str, ...] = (),
     experiment: str = "",
     metric: str = "",
-    labels: tuple[str, ...] = (),
     device: str = "any",
     by: tuple[str, ...] = (),
-) -> Callable[[Dataset], Estimates]:
+) -> Compute:
     """Register a quantity that is one metric of an experiment's points; `how` stands for a docstring.
 
     experiment, metric: as the two parts of its name unless given. by: the only labels that it keeps, if not all.
@@ -158,7 +162,7 @@ def summary_quantity(
         return points.by(*by) if by else points
 
     compute.__doc__ = how
-    return quantity(name, unit, says, needs={"experiments": [experiment], "device": device}, labels=labels)(compute)
+    return quantity(name, unit, labels, experiments=[experiment], device=device)((compute, sentence))
 
 
 @cache

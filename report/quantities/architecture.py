@@ -8,7 +8,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities import quantity, says
 from report.quantities.training import speedup
 
 _NEEDS = {"experiments": ["models"], "device": "cpu"}
@@ -34,13 +34,8 @@ def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimat
     return concat([counted(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
-@quantity(
-    "sequential.parallel_width",
-    "1",
-    "Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another",
-    needs=_NEEDS,
-    labels=("model", "level"),
-)
+@quantity("sequential.parallel_width", "1", **_NEEDS, labels=("model", "level"))
+@says("Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another")
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
 
@@ -52,13 +47,8 @@ def parallel_width(data: Dataset) -> Estimates:
     return counted_as(data, "level", WIDTHS)
 
 
-@quantity(
-    "sequential.dependent_levels",
-    "1",
-    "Counted on {node}: in the graph of {labels}, {value} levels wait for one another",
-    needs=_NEEDS,
-    labels=("model", "counted"),
-)
+@quantity("sequential.dependent_levels", "1", **_NEEDS, labels=("model", "counted"))
+@says("Counted on {node}: in the graph of {labels}, {value} levels wait for one another")
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
 
@@ -70,13 +60,8 @@ def dependent_levels(data: Dataset) -> Estimates:
     return counted_as(data, "counted", LEVELS)
 
 
-@quantity(
-    "models.flop_per_parameter_token",
-    "1",
-    "Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})",
-    needs=_NEEDS,
-    labels=("model", "of"),
-)
+@quantity("models.flop_per_parameter_token", "1", **_NEEDS, labels=("model", "of"))
+@says("Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})")
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.
 
@@ -90,10 +75,11 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 @quantity(
     "sequential.recurrent_over_transformer",
     "1",
-    "On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})",
-    needs={"experiments": ["training"], "device": "both"},
+    experiments=["training"],
+    device="both",
     labels=("model", "batch", "baseline", "precision", "dtype"),
 )
+@says("On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.
 

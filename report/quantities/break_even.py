@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities import quantity
+from report.quantities import quantity, says
 from report.quantities.prices import hourly
 
 _ELECTRICITY = (
@@ -36,14 +36,8 @@ HOURS = Formula(
 )
 
 
-@quantity(
-    "price.break_even_hours",
-    "h",
-    "To hire a GPU is cheaper than to buy it up to {value} of use ({labels})",
-    tier="derived",
-    labels=("accelerator",),
-    formulas=(HOURS,),
-)
+@quantity("price.break_even_hours", "h", tier="derived", labels=("accelerator",), formulas=(HOURS,))
+@says("To hire a GPU is cheaper than to buy it up to {value} of use ({labels})")
 def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use at which buying costs the same as hiring, electricity included.
 
@@ -87,14 +81,8 @@ SERVE = Formula(
 )
 
 
-@quantity(
-    "serving.break_even_days",
-    "d",
-    "Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})",
-    tier="derived",
-    labels=("model", "traffic"),
-    formulas=(SERVE,),
-)
+@quantity("serving.break_even_days", "d", tier="derived", labels=("model", "traffic"), formulas=(SERVE,))
+@says("Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})")
 def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
 

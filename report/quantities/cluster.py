@@ -9,7 +9,7 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities import quantity
+from report.quantities import quantity, says
 from report.quantities.cpu_servers import (
     BY_BERT,
     CORES,
@@ -34,7 +34,7 @@ _WATTS = (
     "could be verified"
 )
 _LABELS = ("server", "evidence", "by", "run", "parameters")
-_derived = partial(quantity, tier="derived", needs={"experiments": ["training"], "device": "cpu"}, labels=_LABELS)
+_derived = partial(quantity, tier="derived", experiments=["training"], device="cpu", labels=_LABELS)
 
 _RUN: Symbols = {"F": ("operations of the run", "FLOP")}
 _PRICE: Symbols = {"p": ("price of the server", "USD/h")}
@@ -89,12 +89,8 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
     return {"run": name, "parameters": data.figure(f"{prefix}.parameters")}
 
 
-@_derived(
-    "ladder.servers_for_90_days",
-    "servers",
-    "It takes {value} to train a published model in 90 days ({labels})",
-    formulas=tuple(NEEDED.values()),
-)
+@_derived("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
+@says("It takes {value} to train a published model in 90 days ({labels})")
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
@@ -144,55 +140,38 @@ def _cost(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
     return [kind.work(COST, labels, F=run_flop(data, LARGEST), p=kind.price) for kind in kinds if kind.price]
 
 
-@_derived(
-    "cluster.servers",
-    "servers",
-    "The largest run takes {value} ({labels})",
-    labels=(*_LABELS, "days"),
-    formulas=tuple(SERVERS.values()),
-)
+@_derived("cluster.servers", "servers", labels=(*_LABELS, "days"), formulas=tuple(SERVERS.values()))
+@says("The largest run takes {value} ({labels})")
 def cluster_servers(data: Dataset) -> DerivedEstimates:
     """Servers that can be hired, on which Llama 3.1 405B would be trained in 54 or in 90 days."""
     kinds = servers(data, priced=True)
     return derive([work for days in SPANS for work in _servers(data, kinds, days)])
 
 
-@_derived(
-    "cluster.days",
-    "d",
-    "The largest run takes as many servers as it had GPUs {value} ({labels})",
-    formulas=tuple(TIME.values()),
-)
+@_derived("cluster.days", "d", formulas=tuple(TIME.values()))
+@says("The largest run takes as many servers as it had GPUs {value} ({labels})")
 def cluster_days(data: Dataset) -> DerivedEstimates:
     """Days of training Llama 3.1 405B on as many servers as Meta had GPUs."""
     return derive(_time(data, servers(data, priced=True)))
 
 
-@_derived(
-    "cluster.power",
-    "W",
-    "The largest run takes {value} ({labels})",
-    labels=(*_LABELS, "days"),
-    formulas=tuple(POWER.values()),
-)
+@_derived("cluster.power", "W", labels=(*_LABELS, "days"), formulas=tuple(POWER.values()))
+@says("The largest run takes {value} ({labels})")
 def cluster_power(data: Dataset) -> DerivedEstimates:
     """Power of the servers of `cluster.servers`, at an assumed power of one; cooling comes on top."""
     kinds = servers(data, priced=True)
     return derive([work for days in SPANS for work in _power(data, kinds, days)])
 
 
-@_derived("cluster.cost", "USD", "The largest run takes {value} ({labels})", formulas=tuple(COST.values()))
+@_derived("cluster.cost", "USD", formulas=tuple(COST.values()))
+@says("The largest run takes {value} ({labels})")
 def cluster_cost(data: Dataset) -> DerivedEstimates:
     """Server hours of training Llama 3.1 405B by their hourly price, whatever their number."""
     return derive(_cost(data, servers(data, priced=True)))
 
 
-@_derived(
-    "ladder.cpu_cluster_cost_ratio",
-    "1",
-    "On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})",
-    formulas=(*RATIO.values(), RELATION),
-)
+@_derived("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
+@says("On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})")
 def cost_ratio(data: Dataset) -> DerivedEstimates:
     """Cost of training Llama 3.1 405B on servers without GPUs over that of its GPU hours, both by the hour.
 

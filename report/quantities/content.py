@@ -6,14 +6,12 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.quantities import gemm, quantity
+from report.quantities import gemm, quantity, says
 
 # What others are held against, for it is what the other experiments multiply.
 BASE = "normal"
 _of_content = partial(
-    quantity,
-    needs={"experiments": ["content"], "device": "any"},
-    labels=("content", "dtype", "backend", "threads", "shape", "m", "n", "k"),
+    quantity, experiments=["content"], labels=("content", "dtype", "backend", "threads", "shape", "m", "n", "k")
 )
 
 
@@ -28,21 +26,15 @@ def _against_base(found: Estimates) -> Estimates:
     return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")
 
 
-@_of_content(
-    "content.speed_ratio",
-    "1",
-    "On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data",
-)
+@_of_content("content.speed_ratio", "1")
+@says("On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data")
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
     return _against_base(of(data, "rate"))
 
 
-@_of_content(
-    "content.power_ratio",
-    "1",
-    "On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes",
-)
+@_of_content("content.power_ratio", "1")
+@says("On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes")
 def power_ratio(data: Dataset) -> Estimates:
     """Median power on some content over that on random normal data; no cell where no counter tells it.
 

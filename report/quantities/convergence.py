@@ -29,7 +29,7 @@ from report.data.dataset import Dataset, once
 from report.data.summary import POINT
 from report.estimates import Estimates, merged
 from report.formatting import exactly
-from report.quantities import quantity
+from report.quantities import quantity, says
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
@@ -39,7 +39,7 @@ FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
 _CHOICE = [*_SERIES, "learning_rate", "batch"]
 _OF_SERIES = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
-_on_any = partial(quantity, needs={"experiments": ["convergence"], "device": "any"})
+_on_any = partial(quantity, experiments=["convergence"])
 _of_batch = partial(_on_any, labels=(*_OF_SERIES, "batch"))
 _of_series = partial(_on_any, labels=_OF_SERIES)
 _at_equal_updates = partial(_on_any, labels=tuple("updates" if name == "epochs" else name for name in _OF_SERIES))
@@ -93,7 +93,8 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
     return [np.array(values, float) for values in points["values"]]
 
 
-@_of_batch("convergence.accuracy", "1", "On {node}, the test accuracy is {value} ({labels})")
+@_of_batch("convergence.accuracy", "1")
+@says("On {node}, the test accuracy is {value} ({labels})")
 def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
     points = by_rule(data, "test_accuracy")
@@ -101,7 +102,8 @@ def accuracy(data: Dataset) -> Estimates:
     return Estimates.from_points(points.drop(columns="values"), found)
 
 
-@_of_batch("convergence.spread", "1", "On {node}, the test accuracy spreads by {value} over seeds ({labels})")
+@_of_batch("convergence.spread", "1")
+@says("On {node}, the test accuracy spreads by {value} over seeds ({labels})")
 def spread(data: Dataset) -> Estimates:
     """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
 
@@ -164,11 +166,8 @@ def _slopes(data: Dataset, held: str) -> Estimates:
     return Estimates.from_points([row for row, *_ in series], found)
 
 
-@_of_series(
-    "convergence.accuracy_per_doubling",
-    "1",
-    "On {node}, a batch twice as large changes the test accuracy by {value} ({labels})",
-)
+@_of_series("convergence.accuracy_per_doubling", "1")
+@says("On {node}, a batch twice as large changes the test accuracy by {value} ({labels})")
 def accuracy_per_doubling(data: Dataset) -> Estimates:
     """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
 
@@ -177,32 +176,25 @@ def accuracy_per_doubling(data: Dataset) -> Estimates:
     return _slopes(data, "epochs")
 
 
-@_at_equal_updates(
-    "convergence.accuracy_per_doubling_of_equal_updates",
-    "1",
-    "On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})",
-)
+@_at_equal_updates("convergence.accuracy_per_doubling_of_equal_updates", "1")
+@says("On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})")
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
     images, and take longer."""
     return _slopes(data, "updates")
 
 
-@_of_series(
-    "convergence.spread_per_doubling",
-    "1",
-    "On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})",
-)
+@_of_series("convergence.spread_per_doubling", "1")
+@says("On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})")
 def spread_per_doubling(data: Dataset) -> Estimates:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
     return _slopes_of_spreads(data, "epochs")
 
 
-@_at_equal_updates(
-    "convergence.spread_per_doubling_of_equal_updates",
-    "1",
+@_at_equal_updates("convergence.spread_per_doubling_of_equal_updates", "1")
+@says(
     "On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
-    "seeds by {value} ({labels})",
+    "seeds by {value} ({labels})"
 )
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
@@ -244,7 +236,8 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-@_of_batch("convergence.time_to_target_s", "s", "On {node}, training takes {value} to the target accuracy ({labels})")
+@_of_batch("convergence.time_to_target_s", "s")
+@says("On {node}, training takes {value} to the target accuracy ({labels})")
 def time_to_target_s(data: Dataset) -> Estimates:
     """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
     shares = by_rule(data, "reached_share")
@@ -256,11 +249,8 @@ def time_to_target_s(data: Dataset) -> Estimates:
     return Estimates.from_points(times.drop(columns="values"), found, log=True)
 
 
-@_of_batch(
-    "convergence.noise_scale",
-    "samples",
-    "On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})",
-)
+@_of_batch("convergence.noise_scale", "samples")
+@says("On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})")
 def noise_scale(data: Dataset) -> Estimates:
     """Simple noise scale where the target is reached: variance of one image's gradient over the mean's square.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity
+from report.quantities import gemm, quantity, says
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # Metric, and how the energy is known.
@@ -37,10 +37,10 @@ def least(energies: Estimates, by: Sequence[str]) -> Estimates:
 @quantity(
     "energy.per_flop",
     "J/FLOP",
-    "On {node}, a floating-point operation of a matrix product takes {value} ({labels})",
-    needs={"experiments": ["gemm"], "device": "any"},
+    experiments=["gemm"],
     labels=("experiment", "load", "shape", "dtype", "backend", "threads"),
 )
+@says("On {node}, a floating-point operation of a matrix product takes {value} ({labels})")
 def per_flop(data: Dataset) -> Estimates:
     """Joules over floating-point operations of matrix products: those of `gemm`, and those under sustained load."""
     short = gemm.shaped(joules(data, "gemm", "flop")).label(experiment="gemm").without("m", "n", "k")
@@ -52,10 +52,10 @@ def per_flop(data: Dataset) -> Estimates:
 @quantity(
     "energy.per_byte",
     "J/B",
-    "On {node}, a byte moved to or from memory takes {value} ({labels})",
-    needs={"experiments": ["bandwidth"], "device": "any"},
+    experiments=["bandwidth"],
     labels=("experiment", "op", "footprint", "dtype", "backend", "threads"),
 )
+@says("On {node}, a byte moved to or from memory takes {value} ({labels})")
 def per_byte(data: Dataset) -> Estimates:
     """Joules over bytes as STREAM counts them, at footprints of at least four times the last-level cache.
 
@@ -68,37 +68,23 @@ def per_byte(data: Dataset) -> Estimates:
     return passes.at([footprint >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, footprint in places])
 
 
-@quantity(
-    "energy.idle_power",
-    "W",
-    "On {node}, the device draws {value} with nothing to do",
-    needs={"experiments": ["sustained"], "device": "any"},
-)
+@quantity("energy.idle_power", "W", experiments=["sustained"])
+@says("On {node}, the device draws {value} with nothing to do")
 def idle_power(data: Dataset) -> Estimates:
     """Median power of a device that is held open and does nothing, a second or two after work."""
     idle = data.readings("sustained", "power_w").only(load="idle")
     return idle.without("load", "extent", "dtype", "backend", "threads")  # of nothing that is done
 
 
-@quantity(
-    "energy.gpu_over_cpu",
-    "1",
-    "On {node}, the GPU spends {value} times the CPU's energy on a floating-point operation ({labels})",
-    needs={"experiments": ["gemm"], "device": "both"},
-    labels=("dtype",),
-)
+@quantity("energy.gpu_over_cpu", "1", experiments=["gemm"], device="both", labels=("dtype",))
+@says("On {node}, the GPU spends {value} times the CPU's energy on a floating-point operation ({labels})")
 def gpu_over_cpu(data: Dataset) -> Estimates:
     """Joules per floating-point operation of a GPU over those of its host, each by the library and shape with least."""
     return _over(least(per_flop(data), ["node", "device", "dtype"]), "gpu", "cpu", "dtype")
 
 
-@quantity(
-    "energy.training_ratio",
-    "1",
-    "On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})",
-    needs={"experiments": ["training"], "device": "both"},
-    labels=("model", "batch"),
-)
+@quantity("energy.training_ratio", "1", experiments=["training"], device="both", labels=("model", "batch"))
+@says("On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})")
 def training_ratio(data: Dataset) -> Estimates:
     """Joules of a training step on the CPU over those on a GPU, each by the library, format and threads with least.
 

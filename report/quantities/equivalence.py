@@ -13,7 +13,7 @@ from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, device_kind
 from report.formatting import count, several
-from report.quantities import quantity
+from report.quantities import quantity, says
 
 _LABELS = ("dtype", "backend")
 _GROUP = ["node", "device", "dtype", "backend"]
@@ -69,13 +69,8 @@ def _describe(tried: pd.DataFrame) -> str:
     return ", ".join(text)
 
 
-@quantity(
-    "equivalence.models_that_agree",
-    "1",
-    "On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})",
-    needs={"experiments": ["equivalence"], "device": "gpu"},
-    labels=_LABELS,
-)
+@quantity("equivalence.models_that_agree", "1", experiments=["equivalence"], device="gpu", labels=_LABELS)
+@says("On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})")
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
 
@@ -85,13 +80,8 @@ def models_that_agree(data: Dataset) -> Estimates:
     return _shares(data, "gpu")
 
 
-@quantity(
-    "equivalence.backends_that_agree",
-    "1",
-    "On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})",
-    needs={"experiments": ["equivalence"], "device": "cpu"},
-    labels=_LABELS,
-)
+@quantity("equivalence.backends_that_agree", "1", experiments=["equivalence"], device="cpu", labels=_LABELS)
+@says("On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})")
 def backends_that_agree(data: Dataset) -> Estimates:
     """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""
     return _shares(data, "cpu")

@@ -11,14 +11,14 @@ import pandas as pd
 from report.data.dataset import SETTLED, Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat, device_kind
-from report.quantities import quantity
+from report.quantities import quantity, says
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
 # What a library is called by how it was measured: called by the host, or captured in a graph, without the host.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
-_on_any = partial(quantity, needs={"experiments": ["gemm"], "device": "any"}, labels=_LABELS)
-_on_cpu = partial(quantity, needs={"experiments": ["gemm", "clock"], "device": "cpu"}, labels=_LABELS)
+_on_any = partial(quantity, experiments=["gemm"], labels=_LABELS)
+_on_cpu = partial(quantity, experiments=["gemm", "clock"], device="cpu", labels=_LABELS)
 
 
 def shaped(products: Estimates) -> Estimates:
@@ -69,7 +69,8 @@ def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
     return concat([rates.only(device="cpu") / peak(data, "fma"), rates.only(device="gpu") / products])
 
 
-@_on_any("gemm.rate", "FLOP/s", "On {node}, a matrix product ({labels}) runs at {value}")
+@_on_any("gemm.rate", "FLOP/s")
+@says("On {node}, a matrix product ({labels}) runs at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
     # The best is of those in a graph too. Searched shapes (`gemm-search`) are not among them: the best of a declared
@@ -77,7 +78,8 @@ def rate(data: Dataset) -> Estimates:
     return with_best(each_rate(data, "gemm"))
 
 
-@_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle", "On {node}, a matrix product ({labels}) retires {value} per core")
+@_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle")
+@says("On {node}, a matrix product ({labels}) retires {value} per core")
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
@@ -87,9 +89,8 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     return per_cycle_per_core(data, rate(data).only(device="cpu"))
 
 
-@_on_any(
-    "gemm.mac_per_cycle", "MAC/cycle", "On {node}, a matrix product ({labels}) retires {value} on the whole device"
-)
+@_on_any("gemm.mac_per_cycle", "MAC/cycle")
+@says("On {node}, a matrix product ({labels}) retires {value} on the whole device")
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle by all of a device's cores at work together.
 
@@ -119,12 +120,9 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
 
 
 @quantity(
-    "gemm.graph_gain",
-    "1",
-    "On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph",
-    needs={"experiments": ["gemm"], "device": "gpu"},
-    labels=("dtype", "backend", "shape", "m", "n", "k"),
+    "gemm.graph_gain", "1", experiments=["gemm"], device="gpu", labels=("dtype", "backend", "shape", "m", "n", "k")
 )
+@says("On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph")
 def graph_gain(data: Dataset) -> Estimates:
     """Time of a product that the host starts, one after the other, over its time in a captured graph.
 
@@ -137,10 +135,10 @@ def graph_gain(data: Dataset) -> Estimates:
 @quantity(
     "gemm.batched_rate",
     "FLOP/s",
-    "On {node}, a batch of matrix products ({labels}) runs at {value}",
-    needs={"experiments": ["batched"], "device": "any"},
+    experiments=["batched"],
     labels=("dtype", "threads", "backend", "shape", "batch", "m", "n", "k"),
 )
+@says("On {node}, a batch of matrix products ({labels}) runs at {value}")
 def batched_rate(data: Dataset) -> Estimates:
     """Rate of batch*2*m*n*k FLOP in one call, and in a graph."""
     return shaped(each_rate(data, "batched"))
@@ -149,10 +147,11 @@ def batched_rate(data: Dataset) -> Estimates:
 @quantity(
     "gemm.achievable_rate",
     "FLOP/s",
-    "On {node}, the fastest matrix product that a search found ({labels}) runs at {value}",
-    needs={"experiments": ["gemm-search"], "device": "gpu"},
+    experiments=["gemm-search"],
+    device="gpu",
     labels=("dtype", "backend", "m", "n", "k", "span"),
 )
+@says("On {node}, the fastest matrix product that a search found ({labels}) runs at {value}")
 def achievable_rate(data: Dataset) -> Estimates:
     """Rate of the product whose shape a search around (m, n, k) found, anew in every round; `detail` names it.
 
@@ -171,37 +170,24 @@ def achievable_rate(data: Dataset) -> Estimates:
     return rates.label(detail=[" or ".join(sorted(shapes[key])) for key in rates.rows(*search, "m", "n", "k", "span")])
 
 
-@quantity(
-    "gemm.peak_share",
-    "1",
-    "On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units",
-    needs={"experiments": ["gemm", "peak"], "device": "cpu"},
-    labels=_LABELS,
-    ceiling=1.0,
-)
+@quantity("gemm.peak_share", "1", experiments=["gemm", "peak"], device="cpu", labels=_LABELS, ceiling=1.0)
+@says("On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units")
 def peak_share(data: Dataset) -> Estimates:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
     return rate(data).only(device="cpu") / peak(data, "fma")
 
 
 @quantity(
-    "peak.scalar_mac_per_cycle",
-    "MAC/cycle",
-    "On {node}, plain scalar code without vector instructions ({labels}) retires {value} on one core",
-    needs={"experiments": ["peak", "clock"], "device": "cpu"},
-    labels=("dtype", "threads"),
+    "peak.scalar_mac_per_cycle", "MAC/cycle", experiments=["peak", "clock"], device="cpu", labels=("dtype", "threads")
 )
+@says("On {node}, plain scalar code without vector instructions ({labels}) retires {value} on one core")
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
     return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)
 
 
-@quantity(
-    "clock.rate",
-    "Hz",
-    "On {node}, one busy core runs at {value}",
-    needs={"experiments": ["clock"], "device": "cpu"},
-)
+@quantity("clock.rate", "Hz", experiments=["clock"], device="cpu")
+@says("On {node}, one busy core runs at {value}")
 def clock_rate(data: Dataset) -> Estimates:
     """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
 
@@ -210,13 +196,8 @@ def clock_rate(data: Dataset) -> Estimates:
     return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
 
 
-@quantity(
-    "peak.mac_per_cycle",
-    "MAC/cycle",
-    "On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core",
-    needs={"experiments": ["peak", "clock"], "device": "cpu"},
-    labels=("dtype", "threads"),
-)
+@quantity("peak.mac_per_cycle", "MAC/cycle", experiments=["peak", "clock"], device="cpu", labels=("dtype", "threads"))
+@says("On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core")
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity
+from report.quantities import gemm, quantity, says
 from report.quantities.memory import CACHE_MULTIPLE, bandwidth_rate, last_level_cache
 
 TAIL = 0.99
@@ -16,9 +16,9 @@ _LABELS = ("model", "parameters", "batch", "dtype", "backend", "threads")
 _NEEDS = {"experiments": ["inference"], "device": "any"}
 _REQUEST = ["node", "device", "model", "parameters", "batch", "dtype"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
-_of_inference = partial(quantity, needs=_NEEDS, labels=_LABELS)
-_of_pair = partial(quantity, needs=_NEEDS, labels=("model", "parameters", "batch", "dtype", "threads"))
-_of_text = partial(quantity, needs={"experiments": ["generation"], "device": "any"}, labels=_GENERATION)
+_of_inference = partial(quantity, **_NEEDS, labels=_LABELS)
+_of_pair = partial(quantity, **_NEEDS, labels=("model", "parameters", "batch", "dtype", "threads"))
+_of_text = partial(quantity, experiments=["generation"], labels=_GENERATION)
 
 
 def with_parameters(data: Dataset, found: Estimates) -> Estimates:
@@ -37,7 +37,8 @@ def _requests(data: Dataset) -> Estimates:
     return with_parameters(data, data.summary("inference"))
 
 
-@_of_inference("inference.latency_s", "s", "On {node}, a request ({labels}) is answered after {value}")
+@_of_inference("inference.latency_s", "s")
+@says("On {node}, a request ({labels}) is answered after {value}")
 def latency(data: Dataset) -> Estimates:
     """Median time of one request, on the host's clock, copies to a GPU and back included.
 
@@ -47,7 +48,8 @@ def latency(data: Dataset) -> Estimates:
     return with_quickest(_requests(data))
 
 
-@_of_inference("inference.p99_latency_s", "s", "On {node}, 99% of requests ({labels}) are answered within {value}")
+@_of_inference("inference.p99_latency_s", "s")
+@says("On {node}, 99% of requests ({labels}) are answered within {value}")
 def p99_latency(data: Dataset) -> Estimates:
     """99th percentile of the time of single requests, of rounds with at least LEAST_SAMPLES of them.
 
@@ -56,24 +58,23 @@ def p99_latency(data: Dataset) -> Estimates:
     return with_quickest(with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)))
 
 
-@_of_inference("inference.throughput", "samples/s", "On {node}, requests one after the other ({labels}) answer {value}")
+@_of_inference("inference.throughput", "samples/s")
+@says("On {node}, requests one after the other ({labels}) answer {value}")
 def throughput(data: Dataset) -> Estimates:
     """Batch over the median time of a request: what one caller gets who waits for each answer."""
     requests = latency(data).inverse()
     return requests.scaled_by(requests.numbers("batch"))
 
 
-@_of_pair("inference.onnx_gain", "1", "On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
+@_of_pair("inference.onnx_gain", "1")
+@says("On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
     return _requests(data).ratio("backend", "torch", "onnx")
 
 
-@_of_pair(
-    "inference.compile_gain",
-    "1",
-    "On {node}, compiled PyTorch answers {value} times as fast as PyTorch as it comes ({labels})",
-)
+@_of_pair("inference.compile_gain", "1")
+@says("On {node}, compiled PyTorch answers {value} times as fast as PyTorch as it comes ({labels})")
 def compile_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that by `torch.compile`."""
     return _requests(data).ratio("backend", "torch", "inductor")
@@ -82,29 +83,28 @@ def compile_gain(data: Dataset) -> Estimates:
 @quantity(
     "inference.graph_gain",
     "1",
-    "On {node}, a request whose kernels are one graph is answered {value} times as fast as with each launched "
-    "({labels})",
-    needs={"experiments": ["inference"], "device": "gpu"},
+    experiments=["inference"],
+    device="gpu",
     labels=("model", "parameters", "batch", "dtype"),
+)
+@says(
+    "On {node}, a request whose kernels are one graph is answered {value} times as fast as with each launched "
+    "({labels})"
 )
 def graph_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that with its kernels captured in one graph."""
     return _requests(data).ratio("backend", "torch", "graph")
 
 
-@quantity(
-    "inference.int8_gain",
-    "1",
-    "On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})",
-    needs=_NEEDS,
-    labels=("model", "parameters", "batch", "threads"),
-)
+@quantity("inference.int8_gain", "1", **_NEEDS, labels=("model", "parameters", "batch", "threads"))
+@says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
     return _requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
-@_of_text("generation.tokens_per_s", "tokens/s", "On {node}, text is read or written at {value} ({labels})")
+@_of_text("generation.tokens_per_s", "tokens/s")
+@says("On {node}, text is read or written at {value} ({labels})")
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time of a call: of a prefilling those of the prompts, of a decoding one for each text."""
     calls = with_parameters(data, data.summary("generation").inverse())
@@ -112,13 +112,8 @@ def tokens_per_s(data: Dataset) -> Estimates:
     return calls.scaled_by(tokens * calls.numbers("batch"))
 
 
-@quantity(
-    "generation.bandwidth_share",
-    "1",
-    "On {node}, generating text ({labels}) takes {value} of the memory's measured bandwidth",
-    needs={"experiments": ["generation", "bandwidth"], "device": "any"},
-    labels=_GENERATION,
-)
+@quantity("generation.bandwidth_share", "1", experiments=["generation", "bandwidth"], labels=_GENERATION)
+@says("On {node}, generating text ({labels}) takes {value} of the memory's measured bandwidth")
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, each once) over its time and over the measured bandwidth.
 
@@ -132,12 +127,8 @@ def bandwidth_share(data: Dataset) -> Estimates:
     return with_parameters(data, large / memory)
 
 
-@_of_text(
-    "generation.peak_share",
-    "1",
-    "On {node}, generating text ({labels}) uses {value} of the device's measured peak",
-    ceiling=1.0,
-)
+@_of_text("generation.peak_share", "1", ceiling=1.0)
+@says("On {node}, generating text ({labels}) uses {value} of the device's measured peak")
 def peak_share(data: Dataset) -> Estimates:
     """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))

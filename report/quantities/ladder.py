@@ -11,7 +11,7 @@ from typing import Any
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities import quantity, says
 
 LOOPS = ("python", "scalar", "simd")
 # The article's own product, of which an interpreted loop does some rows, and a step of the MLP.
@@ -34,12 +34,11 @@ RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("GPU, best format", {"device": "gpu", "backend": None, "dtype": ["float32", "tf32", "bfloat16", "float16"]}),
 )
 DEFAULT = "PyTorch as it comes"
-_on_ladder = partial(
-    quantity, needs={"experiments": ["gemm", "training"], "device": "any"}, labels=("work", "rung", "place")
-)
+_on_ladder = partial(quantity, experiments=["gemm", "training"], labels=("work", "rung", "place"))
 
 
-@_on_ladder("ladder.rate", "FLOP/s", "On {node}, {labels} runs at {value}")
+@_on_ladder("ladder.rate", "FLOP/s")
+@says("On {node}, {labels} runs at {value}")
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
 
@@ -67,7 +66,8 @@ def _climb(rates: Estimates) -> Estimates:
     return concat(found)
 
 
-@_on_ladder("ladder.gain", "1", "On {node}, {labels} runs at {value} times the rate of PyTorch as it comes")
+@_on_ladder("ladder.gain", "1")
+@says("On {node}, {labels} runs at {value} times the rate of PyTorch as it comes")
 def ladder_gain(data: Dataset) -> Estimates:
     """Rate of each rung over that of default PyTorch in float32 with all threads of the same node's CPU."""
     rates = ladder_rate(data)

@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, summary_quantity
+from report.quantities import quantity, says, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
@@ -15,13 +15,14 @@ _NEEDS = {"experiments": ["libraries"], "device": "any"}
 WITHOUT = ["native", "naive", "tiled"]
 # Devices for which PyTorch's operators may have kernels, as the experiment names them.
 KEYS = ("cpu", "cuda", "mps", "xpu")
-_of_variants = partial(quantity, needs=_NEEDS, labels=(*_LABELS, "dtype", "variant"))
-_on_gpu = partial(quantity, needs={"experiments": ["libraries"], "device": "gpu"})
+_of_variants = partial(quantity, **_NEEDS, labels=(*_LABELS, "dtype", "variant"))
+_on_gpu = partial(quantity, experiments=["libraries"], device="gpu")
 _OF_DEVICE = ("node", "device")
 _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
 
 
-@_of_variants("libraries.rate", "FLOP/s", "On {node}, a layer ({labels}) runs at {value}")
+@_of_variants("libraries.rate", "FLOP/s")
+@says("On {node}, a layer ({labels}) runs at {value}")
 def rates(data: Dataset) -> Estimates:
     """Rate of a layer. Source: the FLOP of its products over the median time."""
     return data.summary("libraries", value="flop_per_s").without("backend")
@@ -33,11 +34,8 @@ def gains_over(rates: Estimates, variant: str) -> Estimates:
     return rates.only(variant=variant).without("variant") / without.label(variant=without["detail"])
 
 
-@_of_variants(
-    "libraries.gain",
-    "1",
-    "On {node}, a layer ({labels}) takes {value} times as long without the vendor's library as with it",
-)
+@_of_variants("libraries.gain", "1")
+@says("On {node}, a layer ({labels}) takes {value} times as long without the vendor's library as with it")
 def gain(data: Dataset) -> Estimates:
     """Time without the library over the time with it as PyTorch uses it; same shape, batch, passes, format and device.
 
@@ -47,37 +45,22 @@ def gain(data: Dataset) -> Estimates:
     return gains_over(rates(data), "library")
 
 
-@quantity(
-    "libraries.search_gain",
-    "1",
-    "On {node}, cuDNN that tries its algorithms first is {value} times as fast as by its own choice ({labels})",
-    needs=_NEEDS,
-    labels=(*_LABELS, "dtype"),
-)
+@quantity("libraries.search_gain", "1", **_NEEDS, labels=(*_LABELS, "dtype"))
+@says("On {node}, cuDNN that tries its algorithms first is {value} times as fast as by its own choice ({labels})")
 def search_gain(data: Dataset) -> Estimates:
     """Time with the library as it comes over the time after it has tried its algorithms on that shape."""
     return rates(data).ratio("variant", "searched", "library")
 
 
-@quantity(
-    "libraries.float32_sums_cost",
-    "1",
-    "On {node}, a product ({labels}) takes {value} times as long with partial sums in float32 as without",
-    needs={"experiments": ["libraries"], "device": "gpu"},
-    labels=(*_LABELS, "dtype"),
-)
+@quantity("libraries.float32_sums_cost", "1", experiments=["libraries"], device="gpu", labels=(*_LABELS, "dtype"))
+@says("On {node}, a product ({labels}) takes {value} times as long with partial sums in float32 as without")
 def float32_sums_cost(data: Dataset) -> Estimates:
     """Time of a product that adds its partial sums in float32 over that of one that may round them to fewer bits."""
     return rates(data).ratio("variant", "library", "float32_sums")
 
 
-@quantity(
-    "libraries.matrix_unit_gain",
-    "1",
-    "On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them",
-    needs={"experiments": ["libraries"], "device": "gpu"},
-    labels=_LABELS,
-)
+@quantity("libraries.matrix_unit_gain", "1", experiments=["libraries"], device="gpu", labels=_LABELS)
+@says("On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them")
 def matrix_unit_gain(data: Dataset) -> Estimates:
     """Best rate with matrix units allowed for float32 (TF32) over the best with them forbidden; same shape and inputs.
 
@@ -87,12 +70,9 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
 
 
 @quantity(
-    "libraries.own_kernel_share",
-    "1",
-    "On {node}, a product kernel as one would first write it ({labels}) reaches {value} of the library's rate",
-    needs={"experiments": ["libraries"], "device": "gpu"},
-    labels=(*_LABELS, "dtype", "variant"),
+    "libraries.own_kernel_share", "1", experiments=["libraries"], device="gpu", labels=(*_LABELS, "dtype", "variant")
 )
+@says("On {node}, a product kernel as one would first write it ({labels}) reaches {value} of the library's rate")
 def own_kernel_share(data: Dataset) -> Estimates:
     """Rate of this project's naive and tiled products over the library's, same shape and format."""
     layers = rates(data)
@@ -114,13 +94,8 @@ _of_device(
 )
 
 
-@quantity(
-    "libraries.dispatch_coverage",
-    "1",
-    "On {node}, {value} of PyTorch's operators have a kernel of their own ({labels})",
-    needs=_NEEDS,
-    labels=("key", "names"),
-)
+@quantity("libraries.dispatch_coverage", "1", **_NEEDS, labels=("key", "names"))
+@says("On {node}, {value} of PyTorch's operators have a kernel of their own ({labels})")
 def dispatch_coverage(data: Dataset) -> Estimates:
     """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).
 

@@ -11,8 +11,8 @@ from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.estimates import Estimates, concat, exact
 from report.formatting import with_unit
+from report.quantities import quantity, says
 from report.quantities.comparing import most_threads, over
-from report.quantities.declared import declare, says
 
 CACHE_MULTIPLE = 4
 # Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
@@ -24,8 +24,8 @@ _WAY = ["node", "device", "direction", "host_memory"]
 _COPY = ("direction", "size", "host_memory")
 _LABELS = ("op", "dtype", "threads", "backend", "footprint")
 
-_bandwidth = partial(declare, experiments=["bandwidth"])
-_transfer = partial(declare, experiments=["transfer"], device="gpu")
+_bandwidth = partial(quantity, experiments=["bandwidth"])
+_transfer = partial(quantity, experiments=["transfer"], device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:

@@ -8,7 +8,7 @@ from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.formatting import number
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 from report.quantities.several_devices import (
     BATCH,
     PUBLISHED,
@@ -47,7 +47,7 @@ def model_ratio(data: Dataset) -> Input:
     return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
 
 
-@declare("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), tier="derived", formulas=(OWN, LEAST))
+@quantity("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), tier="derived", formulas=(OWN, LEAST))
 @says("Training a model with Adam takes {value} ({labels})")
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.

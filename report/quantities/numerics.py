@@ -10,14 +10,14 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
 # What a method changes. A library may do the other too: see `spread_across_cells_ulp`.
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
-_numerics = partial(declare, experiments=["numerics"])
+_numerics = partial(quantity, experiments=["numerics"])
 
 
 def _shaped(found: Estimates) -> Estimates:

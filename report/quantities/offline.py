@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.quantities import inference
-from report.quantities.declared import declare, says
+from report.quantities import inference, quantity, says
 
 
 def _gpu_over_cpu(rates: Estimates, by: Sequence[str], of: Sequence[str]) -> Estimates:
@@ -16,7 +15,7 @@ def _gpu_over_cpu(rates: Estimates, by: Sequence[str], of: Sequence[str]) -> Est
     return gpu.best(["node", "device", *by], of=of) / cpu.best(["node", *by], of=of)
 
 
-@declare("inference.gpu_over_cpu", "1", ("model",), experiments=["inference"], device="both")
+@quantity("inference.gpu_over_cpu", "1", ("model",), experiments=["inference"], device="both")
 @says("On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})")
 def answers(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
@@ -26,7 +25,7 @@ def answers(data: Dataset) -> Estimates:
     return _gpu_over_cpu(inference.throughput(data), ["model"], ["batch", "dtype"])
 
 
-@declare("generation.gpu_over_cpu", "1", ("model", "phase"), experiments=["generation"], device="both")
+@quantity("generation.gpu_over_cpu", "1", ("model", "phase"), experiments=["generation"], device="both")
 @says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
 def tokens(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and format."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
+from report.quantities import quantity, says
 from report.quantities.comparing import complement, over, with_library
-from report.quantities.declared import declare, says
 from report.transforms import crossings
 
 PARTS = ("h2d", "compute", "d2h")
@@ -28,7 +28,7 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 _LABELS = (*WORK, *WAY)
 _BATCH = ("op", "batch", "size", "uses", "dtype")
 
-_offload = partial(declare, experiments=["offload"])
+_offload = partial(quantity, experiments=["offload"])
 _on_gpu = partial(_offload, device="gpu")
 _on_both = partial(_offload, device="both")
 per_second = Estimates.inverse

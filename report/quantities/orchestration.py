@@ -7,12 +7,12 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.formatting import count
+from report.quantities import quantity, says
 from report.quantities.comparing import complement
-from report.quantities.declared import declare, says
 
 PRELOADED = "preloaded"
 _LOOP = ("model", "batch", "source", "dtype", "threads")
-_orchestration = partial(declare, experiments=["orchestration"])
+_orchestration = partial(quantity, experiments=["orchestration"])
 
 
 @_orchestration("orchestration.wait_share", "1", (*_LOOP, "workers"))
@@ -53,7 +53,7 @@ def decode_time(data: Dataset) -> Estimates:
     return data.summary("orchestration", "decode_time").without("backend")
 
 
-@declare(
+@quantity(
     "orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"], device="gpu"
 )
 @says("On {node}, the GPU has nothing to do for {value} of a training step ({labels})")

@@ -8,12 +8,12 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat, exact
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 
 FULL_SHARE = 0.9
 PRODUCTS = ("naive", "tiled", "library")
 _PLACE = ["node", "device"]
-_parallelism = partial(declare, experiments=["parallelism"])
+_parallelism = partial(quantity, experiments=["parallelism"])
 _on_gpu = partial(_parallelism, device="gpu")
 
 

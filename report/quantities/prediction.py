@@ -23,7 +23,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.formatting import with_unit
-from report.quantities import fits, quantity
+from report.quantities import fits, quantity, says
 from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_rows
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
@@ -88,13 +88,8 @@ def foretold(data: Dataset, node: str | None = None) -> list[Foretold]:
     return found
 
 
-@quantity(
-    "roofline.prediction_error",
-    "1",
-    "On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})",
-    needs={"experiments": _EXPERIMENTS, "device": "any"},
-    labels=_LABELS,
-)
+@quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)
+@says("On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
@@ -126,13 +121,8 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
     return ", ".join(words)
 
 
-@quantity(
-    "roofline.bandwidth_error_over_compute_error",
-    "1",
-    "On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})",
-    needs={"experiments": _EXPERIMENTS, "device": "any"},
-    labels=("threads",),
-)
+@quantity("roofline.bandwidth_error_over_compute_error", "1", experiments=_EXPERIMENTS, labels=("threads",))
+@says("On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})")
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 

@@ -18,8 +18,8 @@ from report.derivations import Formula, Input, assumed, computed, documented, me
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.estimates import Estimates
 from report.formatting import count, exactly, several
+from report.quantities import quantity, says
 from report.quantities.cpu_servers import PRICED, size_of
-from report.quantities.declared import declare, says
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
@@ -91,7 +91,7 @@ REQUEST = Formula(
 )
 
 
-@declare(
+@quantity(
     "price.cpu_over_gpu_per_request",
     "1",
     ("service", "requests_per_s"),
@@ -161,7 +161,7 @@ SAVING = Formula(
 )
 
 
-@declare(
+@quantity(
     "price.speedup_over_price_ratio",
     "1",
     ("model", "batch", "baseline", "precision", "dtype"),
@@ -219,7 +219,7 @@ def _machines(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
 RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more of it for a dollar", "1")})
 
 
-@declare("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
+@quantity("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
 @says("For its price, {labels} takes rank {value}")
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """Rank of each recommended card among those of its price class, by what limits the work over the price at launch.

@@ -6,10 +6,10 @@ from report.data.dataset import Dataset
 from report.derivations import verified
 from report.estimates import Estimates, exact
 from report.formatting import within
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 
 
-@declare("reference.value", "", ("entry", "subject"), tier="documented")
+@quantity("reference.value", "", ("entry", "subject"), tier="documented")
 @says("{labels}: {value}")
 def value(data: Dataset) -> Estimates:
     """One cell per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""

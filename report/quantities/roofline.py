@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from report.data.dataset import Dataset, once
 from report.estimates import VALUES, Estimates, concat, exact, merged
-from report.quantities import gemm, memory
-from report.quantities.declared import declare, says
+from report.quantities import gemm, memory, quantity, says
 
 _LABELS = ("model", "batch", "phase", "dtype", "threads")
 _PLACE = ["node", "device", "dtype", "threads"]
 _CEILINGS = ["gemm", "bandwidth"]
 _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")
-_roofline = partial(declare, experiments=["roofline", *_CEILINGS])
+_roofline = partial(quantity, experiments=["roofline", *_CEILINGS])
 
 
 @once
@@ -40,7 +39,7 @@ def bandwidth(data: Dataset) -> Estimates:
     return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
 
 
-@declare("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS)
+@quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS)
 @says("{node} can do {value} for each byte that its memory moves ({labels})")
 def balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
@@ -123,7 +122,7 @@ def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict
     return {"estimate": float(np.interp(np.log(at["estimate"]), np.log(limits), shares)), "low": low, "high": high}
 
 
-@declare("inference.matmul_time_share", "1", _LABELS, experiments=["roofline"])
+@quantity("inference.matmul_time_share", "1", _LABELS, experiments=["roofline"])
 @says("On {node}, matrix products and convolutions take {value} of the time of inference ({labels})")
 def matmul_time_share(data: Dataset) -> Estimates:
     """Share of operator time in products, convolutions, attention and recurrent layers, without training.

@@ -7,15 +7,14 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, memory, training
-from report.quantities.declared import declare, says
+from report.quantities import gemm, memory, quantity, says, training
 
 # Of the highest rate, what counts as having reached it.
 SATURATED = 0.9
 # What says that a batch was too large.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
-_on_cpu = partial(declare, device="cpu")
+_on_cpu = partial(quantity, device="cpu")
 
 
 def efficiency(rates: Estimates) -> Estimates:
@@ -53,7 +52,7 @@ def training_efficiency(data: Dataset) -> Estimates:
     return efficiency(training.samples_per_second(data))
 
 
-@declare(
+@quantity(
     "scaling.throughput_over_eighth",
     "1",
     ("model", "dtype", "backend", "batch"),

@@ -11,15 +11,14 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import VALUES, Estimates, concat, exact
 from report.formatting import with_unit
-from report.quantities import plateau_detection
-from report.quantities.declared import declare, says
+from report.quantities import plateau_detection, quantity, says
 from report.quantities.gemm import clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
-_sequential = partial(declare, experiments=["sequential"])
+_sequential = partial(quantity, experiments=["sequential"])
 _on_cpu, _on_both = partial(_sequential, device="cpu"), partial(_sequential, device="both")
 
 

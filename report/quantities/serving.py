@@ -8,14 +8,14 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 
 # What is comfortable to wait for, at the 99th percentile.
 LIMIT_S = 0.1
 # What tells one server from another.
 SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
 _LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
-_serving = partial(declare, experiments=["serving"])
+_serving = partial(quantity, experiments=["serving"])
 
 
 def loads(data: Dataset, metric: str) -> Estimates:

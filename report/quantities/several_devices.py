@@ -11,8 +11,8 @@ from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, documented, verified
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates
+from report.quantities import quantity, says
 from report.quantities.architecture import counted
-from report.quantities.declared import declare, says
 
 # Bytes for each parameter while Adam trains it. In mixed precision 2 for the weight, 2 for its gradient, and 4 each
 # for a float32 copy and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1); all in float32, 4 each for the
@@ -31,7 +31,7 @@ OWN = {"mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blo
 _MEMORY = ".memory_bytes"
 _COUNTED = "counted by this study"
 
-_several = partial(declare, experiments=["several-devices"])
+_several = partial(quantity, experiments=["several-devices"])
 _LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
 
 
@@ -54,7 +54,7 @@ def communication_share(data: Dataset) -> Estimates:
     return data.summary("several-devices", "communication_share").without("backend")
 
 
-@declare(
+@quantity(
     "training.memory_model_error",
     "1",
     ("model", "batch", "dtype", "threads", "backend"),
@@ -164,7 +164,7 @@ NEEDED = Formula(
 )
 
 
-@declare("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), tier="derived", formulas=(NEEDED,))
+@quantity("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), tier="derived", formulas=(NEEDED,))
 @says("GPUs that hold a model between them while it is trained ({labels}): at least {value}")
 def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.

@@ -12,8 +12,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
-from report.quantities import gemm
-from report.quantities.declared import declare, says
+from report.quantities import gemm, quantity, says
 
 # Heat takes its time: a run must last so long to say what it costs.
 MINUTES_S = 120.0
@@ -26,7 +25,7 @@ LOW_SHARE = 0.2
 HALF_A_PER_CENT = 0.005
 _RUN = [*POINT, "round"]
 _LABELS = ("load", "extent", "dtype", "backend", "threads")
-_sustained = partial(declare, experiments=["sustained"])
+_sustained = partial(quantity, experiments=["sustained"])
 
 
 def runs(data: Dataset) -> pd.DataFrame:

@@ -6,14 +6,14 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
+from report.quantities import quantity, says
 from report.quantities.comparing import over, with_library
-from report.quantities.declared import declare, says
 
 # What a table's user gets who chooses nothing.
 DEFAULT = "pandas"
 _TASK = ["node", "op", "rows"]
 _POINT = ["node", "device", "op", "rows", "transfers"]
-_tabular = partial(declare, experiments=["tabular"])
+_tabular = partial(quantity, experiments=["tabular"])
 
 
 def rates(data: Dataset) -> Estimates:

@@ -13,8 +13,8 @@ from report.data.summary import POINT
 from report.derivations import Formula
 from report.derived_estimates import quotient
 from report.estimates import Estimates, concat
+from report.quantities import quantity, says
 from report.quantities.comparing import most_threads
-from report.quantities.declared import declare, says
 from report.quantities.train_hours import best_rates, hours_to_train
 
 EXPERIMENT = "time-to-train"
@@ -28,7 +28,7 @@ FAMILY_OF = {"digits-cnn": "convolutional", "mnist-resnet": "convolutional", "by
 # The jobs of the list of real tasks: fewer would be another list.
 _NETWORKS = ("digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt")
 TASKS = frozenset([*_NETWORKS, "table-boosting", "digits-boosting", "digits-logistic"])
-_jobs = partial(declare, experiments=[EXPERIMENT])
+_jobs = partial(quantity, experiments=[EXPERIMENT])
 
 
 def rounds(data: Dataset) -> pd.DataFrame:
@@ -137,7 +137,7 @@ RATIO = Formula(
 )
 
 
-@declare(
+@quantity(
     "time_to_train.ratio", "1", ("baseline",), experiments=["training"], device="gpu", tier="derived", formulas=(RATIO,)
 )
 @says("A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})")

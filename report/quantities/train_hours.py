@@ -9,7 +9,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 from report.quantities.ladder import LOOPS
 from report.quantities.training import baselines
 
@@ -82,7 +82,7 @@ RUNS = (
 # Of which the nodes are counted that it takes to be done in so many days.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
-_of_rates = partial(declare, experiments=["training"], tier="derived")
+_of_rates = partial(quantity, experiments=["training"], tier="derived")
 
 
 def total_flop(run: Run, data: Dataset) -> float:

@@ -9,17 +9,18 @@ from report.data.machines import of_kind
 from report.derivations import Formula
 from report.derived_estimates import DerivedEstimates, join, quotient
 from report.estimates import Estimates, concat
-from report.quantities import energy, gemm, quantity, summary_quantity
+from report.quantities import energy, gemm, quantity, says, summary_quantity
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 _NEEDS = {"experiments": ["training"], "device": "any"}
 _JOB = ["node", "model", "batch"]
 PHASES = ("forward", "backward", "update")
-_of_training = partial(quantity, needs=_NEEDS, labels=_LABELS)
+_of_training = partial(quantity, **_NEEDS, labels=_LABELS)
 _summary = partial(summary_quantity, labels=_LABELS)
 
 
-@_of_training("training.rate", "samples/s", "On {node}, training ({labels}) runs at {value}")
+@_of_training("training.rate", "samples/s")
+@says("On {node}, training ({labels}) runs at {value}")
 def samples_per_second(data: Dataset) -> Estimates:
     """Samples per second: batch over the median time of one step."""
     steps = data.summary("training").inverse()
@@ -55,11 +56,12 @@ SPEEDUP = Formula(
 @quantity(
     "training.speedup",
     "1",
-    "On {node}, the GPU trains {value} times as fast as a CPU ({labels})",
-    needs={"experiments": ["training"], "device": "both"},
+    experiments=["training"],
+    device="both",
     labels=("model", "batch", "baseline", "precision", "dtype"),
     formulas=(SPEEDUP,),
 )
+@says("On {node}, the GPU trains {value} times as fast as a CPU ({labels})")
 def speedup(data: Dataset) -> Estimates:
     """Training rate of one GPU over that of a CPU, same model and batch.
 
@@ -96,12 +98,9 @@ def _against(above: Estimates, below: Estimates) -> DerivedEstimates:
 
 
 @quantity(
-    "training.default_over_best",
-    "1",
-    "On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})",
-    needs={"experiments": ["training"], "device": "cpu"},
-    labels=("model", "batch", "precision"),
+    "training.default_over_best", "1", experiments=["training"], device="cpu", labels=("model", "batch", "precision")
 )
+@says("On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})")
 def default_over_best(data: Dataset) -> Estimates:
     """Rate of PyTorch as it comes (float32, all threads) over the best of the same CPU, same model and batch.
 
@@ -120,7 +119,8 @@ def default_over_best(data: Dataset) -> Estimates:
     return concat(found)
 
 
-@_of_training("training.energy_per_sample", "J", "On {node}, training takes {value} for a sample ({labels})")
+@_of_training("training.energy_per_sample", "J")
+@says("On {node}, training takes {value} for a sample ({labels})")
 def energy_per_sample(data: Dataset) -> Estimates:
     """Energy of a training step over its batch; `detail` says how the energy is known (see `energy.METHODS`)."""
     energies = energy.joules(data, "training")
@@ -138,9 +138,8 @@ On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experimen
 )
 
 
-@_of_training(
-    "training.mfu", "1", "On {node}, training ({labels}) uses {value} of the device's measured peak", ceiling=1.0
-)
+@_of_training("training.mfu", "1", ceiling=1.0)
+@says("On {node}, training ({labels}) uses {value} of the device's measured peak")
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
 
@@ -151,13 +150,8 @@ def mfu(data: Dataset) -> Estimates:
     return gemm.share_of_peak(data, data.summary("training", value="flop_per_s"))
 
 
-@quantity(
-    "training.split",
-    "1",
-    "On {node}, {labels} takes {value} of a training step",
-    needs=_NEEDS,
-    labels=(*_LABELS, "phase"),
-)
+@quantity("training.split", "1", **_NEEDS, labels=(*_LABELS, "phase"))
+@says("On {node}, {labels} takes {value} of a training step")
 def split(data: Dataset) -> Estimates:
     """Share of a step's median time in each phase: forward, backward, update.
 

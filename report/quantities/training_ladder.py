@@ -8,8 +8,8 @@ from typing import Any
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
+from report.quantities import quantity, says
 from report.quantities.comparing import most_threads
-from report.quantities.declared import declare, says
 from report.quantities.ladder import LOOPS
 from report.quantities.training import samples_per_second
 
@@ -24,7 +24,7 @@ RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("GPU, at its best", {"device": "gpu"}, False),
 )
 BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
-_training = partial(declare, labels=("model", "batch", "rung", "place"), experiments=["training"])
+_training = partial(quantity, labels=("model", "batch", "rung", "place"), experiments=["training"])
 
 
 @_training("training.ladder", "samples/s")

@@ -6,11 +6,11 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.quantities.declared import declare, says
+from report.quantities import quantity, says
 
 CUDA = "cuda"
 _LABELS = ("kernel", "n", "backend")
-_without_cuda = partial(declare, experiments=["without-cuda"], device="gpu")
+_without_cuda = partial(quantity, experiments=["without-cuda"], device="gpu")
 
 
 def rates(data: Dataset, value: str = "flop_per_s") -> Estimates:
