@@ -19,7 +19,6 @@ from contract.errors import StudyError
 from contract.files import atomic
 from report.data.dataset import Dataset
 from report.data.gathered import read_dataset
-from report.data.groups import keys
 from report.data.summary import SERIES
 from report.site import paths
 
@@ -73,13 +72,10 @@ def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFra
 
 def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The samples in the order of the summary's rows, with the number of each one's own. Raises StudyError."""
-    known, asked = keys(rows, samples, SERIES)
-    order = np.argsort(known)
-    found = order[np.minimum(np.searchsorted(known[order], asked), len(order) - 1)]
-    if (known[found] != asked).any():
+    numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
+    if numbered["row"].isna().any():
         raise StudyError("samples.parquet: holds samples that summary.parquet has no row for: gather again")
-    numbered = samples.assign(row=rows["row"].to_numpy()[found])
-    return numbered.sort_values(["row", "round", "sample"], kind="stable")
+    return numbered.astype({"row": int}).sort_values(["row", "round", "sample"], kind="stable")
 
 
 def _wide(part: pd.DataFrame) -> pd.DataFrame:
