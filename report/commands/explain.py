@@ -14,7 +14,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.data.ranges import parse_ranges
-from report.data.rows import read_rows, row_lines
+from report.data.rows import read_rows, rounds_of, row_lines
 from report.formatting import count, interval, label_value, number, several, threshold_text, thresholds_text, with_unit
 from report.judging.contradictions import contradicting
 
@@ -169,9 +169,18 @@ def _cells(
             if cell["node"] and rows[row]["node"] != cell["node"]:
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
+            lines += _samples(sources.data, rows[row])
     if len(shown) < len(cells):
         lines += _wrap("  ", f"and {count(len(cells) - len(shown), 'cell')} more: --rows all tells all")
     return lines
+
+
+def _samples(data: Path | None, row: Mapping[str, Any]) -> list[str]:
+    """The samples of a row, round by round, and the file of the node that holds them."""
+    rounds = rounds_of(data, row) if data else []
+    texts = [f"round {number}: {n}, median {with_unit(median, row['unit'])}" for number, n, median in rounds]
+    files = f"{row['experiment']}.{row['device'].replace(':', '-')}.<round>.parquet of {row['node']}"
+    return _wrap(" " * 15, f"samples ({files}): {'; '.join(texts)}", hang=15) if texts else []
 
 
 def _behind(part: Mapping[str, Any], number_: int, told: int, sources: Sources) -> list[str]:

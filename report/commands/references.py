@@ -24,7 +24,7 @@ _MOST_NAMED = 6
 
 
 def references(data: Path | None, claims: Path, reference: Path) -> tuple[str, list[str]]:
-    """All entries with their users as text, and those without any; data: a gathered folder, or None: the published nodes.
+    """All entries with their users as text, and those without any, on gathered data or the published nodes.
 
     Raises StudyError for a fault in any of the files.
     """

@@ -38,6 +38,24 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
     return found
 
 
+def rounds_of(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
+    """The rounds of a row of the summary, from its samples: number, samples that are ok, their median.
+
+    None where the folder holds no samples, as an edition.
+    """
+    import polars as pl
+
+    path = folder / "samples.parquet"
+    if not path.is_file():
+        return []
+    same = [
+        pl.col(name) == row[name] for name in ("node", "experiment", "device", "backend", "dtype", "threads", "params")
+    ]
+    samples = pl.scan_parquet(path).filter(*same, pl.col("metric") == row["metric"], pl.col("status") == "ok")
+    rounds = samples.group_by("round").agg(pl.len(), pl.col("value").median()).sort("round").collect()
+    return list(rounds.iter_rows())
+
+
 def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A row in two lines, each as head and text: the point, and what was measured."""
     params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())

@@ -111,7 +111,7 @@ def _cells(setting: Setting, machines: Machines, random: np.random.Generator) ->
     truth = np.broadcast_to(setting.question.truth(machines), (len(machines.devices), machines.points))
     values = truth[..., None, None] * disturbance(setting.noise, machines, random)
     data = Dataset(Nodes([], []), {}, summarise(samples(values, machines)))
-    return setting.question.cells(data.summary(EXPERIMENT))
+    return setting.question.estimates(data.summary(EXPERIMENT))
 
 
 def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter[str]], list[float]]:
@@ -124,12 +124,12 @@ def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter
     with patch("report.judging.rules.boundary", return_value=""):
         for one in sets:
             ruling = decide(question.rule, one, question.threshold(off), "s", question.options)
-            frame = ruling.cells.frame
+            frame = ruling.estimates.frame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths += (high - low if question.rule == "trend" else np.log(high / low)).tolist()
             if question.whole:
                 answers[str(frame["node"].iloc[0])][ruling.outcome] += 1
             else:
-                for node, outcome in zip(frame["node"], ruling.outcomes, strict=True):
+                for node, outcome in zip(frame["node"], ruling.sides, strict=True):
                     answers[str(node)][_OF_CELL[outcome]] += 1
     return list(answers.values()), widths

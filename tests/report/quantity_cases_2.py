@@ -48,7 +48,7 @@ class Case:
 
     def check(self, data: Dataset) -> None:
         known = quantities()[self.name]
-        found = select(known.cells(data), self.scope)
+        found = select(known.estimates(data), self.scope)
         expected = {} if self.estimate is None else self.estimate if self.by else {(): self.estimate}
         keys = found.rows(*self.by) if len(self.by) != 1 else found[self.by[0]].tolist()
         keys = keys or [()] * len(found)

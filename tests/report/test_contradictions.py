@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.judging.rule_conflicts import rule_conflicts
+from report.judging.side_outcome import OUTCOMES, STANDINGS, opposed, outcome, standing
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
@@ -15,8 +17,6 @@ from contract.files import read_yaml
 from report.data.reference import read_reference
 from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import SCHEMA, Contradiction, contradicting, decide, read_contradictions
-from report.judging.rule_conflicts import rule_conflicts
-from report.judging.side_outcome import OUTCOMES, STANDINGS, opposed, outcome, standing
 
 from .test_claim_files import copied
 

@@ -9,7 +9,8 @@ from scipy.stats import t as student
 
 from report import statistics
 from report.estimates import Estimates, exact
-from report.judging.rules import decide, level
+from report.judging.rules import level
+from tests.report.deciding import decide
 
 
 def cells(log: bool = True, **values: float) -> Estimates:

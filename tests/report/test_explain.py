@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.verdicts import summary
 
 from contract.errors import StudyError
 from report.commands.explain import ROWS, WIDTH, Sources, explain, find, sources_of
@@ -21,7 +22,6 @@ from report.data.ranges import parse_ranges, spans
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
 from report.quantities import quantities
-from report.verdicts import summary
 
 from .conftest import Factory, SyntheticNode
 

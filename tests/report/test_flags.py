@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report.data.groups import Runs
 
 from contract.errors import StudyError
 from contract.flags import FLAGS
@@ -19,7 +20,6 @@ from contract.tables import validate
 from report.data import flags
 from report.data.flags import Seen
 from report.data.gather import gather
-from report.data.groups import Runs
 from report.data.nodes import read_nodes
 from report.data.summary import summarise
 from report.render.flagged import flagged_points

@@ -10,8 +10,8 @@ from report.data.dataset import Dataset
 from report.judging.claims import Claim, read_claims
 from report.judging.filters import select
 from report.judging.judge import CLAIMS
-from report.judging.rules import decide
 from report.quantities import quantities
+from tests.report.deciding import decide
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data, of

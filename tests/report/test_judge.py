@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.verdicts import VERDICTS
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
@@ -17,7 +18,6 @@ from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import exactly, interval, number, thresholds_text, with_unit
 from report.judging.judge import CLAIMS, judge
-from report.verdicts import VERDICTS
 
 from .conftest import Factory, SyntheticNode
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from report.commands.lint.program import ALLOWED, NOT_PROSE, NUMBER, prose, template_prose
+from report.commands.lint.study import PACKAGE, check
 
 from contract.errors import StudyError
 from report.cli import main
 from report.commands.lint import CHECKS, Study, run
-from report.commands.lint.program import ALLOWED, NOT_PROSE, NUMBER, prose, template_prose
-from report.commands.lint.study import PACKAGE, check
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.ranges import parse_ranges

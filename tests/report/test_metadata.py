@@ -17,6 +17,7 @@ import pyarrow.parquet as parquet
 import pytest
 from bs4 import BeautifulSoup
 from jsonschema import Draft202012Validator
+from report.verdicts import VERDICTS
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
@@ -32,7 +33,6 @@ from report.publish.claimreview import RATINGS
 from report.publish.study import CITATION, study
 from report.render import render
 from report.render.words import MEANING
-from report.verdicts import VERDICTS
 
 from .conftest import Factory
 

@@ -34,14 +34,14 @@ def test_without_its_experiments_a_quantity_says_nothing(bare: Dataset, gpu_alon
     """And one that needs a GPU asks for it."""
     known = MEASURED[name]
     try:
-        found = known.cells(bare)
+        found = known.estimates(bare)
     except MissingSourceError:
         return
     assert not len(found) or known.tier == "derived"
     if "gpu" in known.kinds and not len(found):
         assert lacking(Part("", name, "at_least", 1, ""), known, found, bare)[0] == "awaiting hardware"
     if "cpu" in known.kinds and known.tier == "measured":
-        assert not len(known.cells(gpu_alone))
+        assert not len(known.estimates(gpu_alone))
 
 
 def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:

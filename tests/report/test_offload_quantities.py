@@ -9,8 +9,8 @@ import pytest
 from report.data.dataset import Dataset
 from report.judging.claims import read_claims
 from report.judging.judge import CLAIMS
-from report.judging.rules import decide
 from report.quantities import offload
+from tests.report.deciding import decide
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data
@@ -126,7 +126,7 @@ def test_a_batch_and_its_uses_bound_where_loading_hardly_counts(synthetic: Facto
     (claim,) = (one for one in read_claims(CLAIMS, REFERENCE) if one.id == "W23")
     part = claim.parts[0]
     ruling = decide(part.rule, cells(part.quantity, data(synthetic, node), **part.scope), part.threshold)
-    outcomes = zip(ruling.cells.rows("batch", "uses"), ruling.outcomes, strict=True)
+    outcomes = zip(ruling.estimates.rows("batch", "uses"), ruling.sides, strict=True)
     assert {key for key, outcome in outcomes if outcome == "supports"} == {(64, 10), (64, 100), (8192, 100)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from report.data.dataset import Dataset
-from report.judging.rules import decide
+from tests.report.deciding import decide
 
 from .conftest import Factory, SyntheticNode
 from .evidence import data

@@ -181,7 +181,7 @@ def test_every_quantity_says_what_it_is(name: str) -> None:
 
 def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
     node = synthetic("node-a").gemm(40).gemm(20, n=256).peak(20 * 2 * 3e9).clock()
-    cells = select(quantities()["gemm.peak_share"].cells(data(synthetic, node)), {"backend": "best"})
+    cells = select(quantities()["gemm.peak_share"].estimates(data(synthetic, node)), {"backend": "best"})
     row = cells.frame.iloc[0]
     assert row["estimate"] == pytest.approx(2, rel=0.1)
     assert pd.isna(row["low"]) and "a measurement was disturbed" in row["detail"]

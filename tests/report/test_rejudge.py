@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from report.judging.threshold_sensitivity import SIDES
+from report.verdicts import JUDGED
 
 from report.commands.what_if import what_if
 from report.data.dataset import Dataset
@@ -21,9 +23,7 @@ from report.judging.client_evaluation import MOST_NAMED, again
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.overrides import changes
 from report.judging.rules import decide, level, of_counts, sides
-from report.judging.threshold_sensitivity import SIDES
 from report.render.rejudged import as_script, can_be_tried, rejudged
-from report.verdicts import JUDGED
 
 from .rejudging import BASELINES, Bench, bench, judged_fleet
 from .rendering import once

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report.judging.robustness import robustness, together
+from report.judging.threshold_sensitivity import SIDES, margin
 
 from report.data.dataset import Dataset
 from report.data.nodes import Nodes
@@ -17,9 +19,8 @@ from report.estimates import Estimates, exact
 from report.judging import rules
 from report.judging.claims import Part
 from report.judging.counterfactuals import flips, nearest, of_claim
-from report.judging.robustness import robustness, together
-from report.judging.rules import RuleResult, decide
-from report.judging.threshold_sensitivity import SIDES, margin
+from report.judging.rules import RuleResult
+from tests.report.deciding import decide
 
 NODES = ("node-a", "node-b", "node-c")
 RULES = ("at_least", "at_most", "within", "exists", "for_share_of")

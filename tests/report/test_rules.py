@@ -155,17 +155,17 @@ def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     )  # fmt: skip
     options = {"over": "device", "of": "gpu", "to": "cpu"}
     ruling = rules.decide("ratio", some, 4, options=options)
-    assert sorted(ruling.cells.frame["estimate"]) == pytest.approx([5, 10])
+    assert sorted(ruling.estimates.frame["estimate"]) == pytest.approx([5, 10])
     assert ruling.outcome == "supported"
-    assert (ruling.cells.frame["low"] < ruling.cells.frame["estimate"]).all()
+    assert (ruling.estimates.frame["low"] < ruling.estimates.frame["estimate"]).all()
     inverse = rules.decide("ratio", some, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
-    assert sorted(1 / inverse.cells.frame["high"]) == pytest.approx(sorted(ruling.cells.frame["low"]))
+    assert sorted(1 / inverse.cells.frame["high"]) == pytest.approx(sorted(ruling.estimates.frame["low"]))
 
 
 def test_exact_figures_give_an_exact_ratio() -> None:
     some = exact([{"estimate": 884.0, "entry": "a"}, {"estimate": 681.0, "entry": "b"}])
     ruling = rules.decide("ratio", some, 1, options={"over": "entry", "of": "a", "to": "b"})
-    assert ruling.outcome == "supported" and ruling.cells.frame["low"].iloc[0] == pytest.approx(884 / 681)
+    assert ruling.outcome == "supported" and ruling.estimates.frame["low"].iloc[0] == pytest.approx(884 / 681)
 
 
 def test_a_ratio_over_an_unknown_label_is_a_mistake() -> None:
@@ -176,7 +176,7 @@ def test_a_ratio_over_an_unknown_label_is_a_mistake() -> None:
 def test_a_trend_is_the_exponent_of_a_power_law() -> None:
     batch = np.array([1, 4, 16, 64, 256])
     ruling = rules.decide("trend", log_cells(3 * batch**0.5, batch=batch), 0.4, options={"along": "batch"})
-    assert ruling.cells.frame["estimate"].iloc[0] == pytest.approx(0.5)
+    assert ruling.estimates.frame["estimate"].iloc[0] == pytest.approx(0.5)
     assert ruling.outcome == "supported"
     bent = log_cells([1, 2, 1, 2, 1], batch=batch)
     assert rules.decide("trend", bent, 0.1, options={"along": "batch"}).outcome == "undecided"
@@ -206,7 +206,7 @@ def crossing(cpu: Sequence[float], gpu: Sequence[float]) -> Estimates:
 
 def test_a_crossover_lies_between_the_points_that_decide() -> None:
     ruling = rules.decide("crossover", crossing([1, 10, 100, 1000], [50, 50, 50, 50]), 1, options=OVER)
-    row = ruling.cells.frame.iloc[0]
+    row = ruling.estimates.frame.iloc[0]
     assert (row["low"], row["high"]) == (10, 100)
     assert row["estimate"] == pytest.approx(50)
     assert ruling.outcome == "supported"

@@ -64,7 +64,7 @@ def test_tables(found: Dataset, one: Case) -> None:
 def test_w32_is_decided_by_the_rows_from_which_on_the_gpu_is_ahead(found: Dataset) -> None:
     (part,) = verdicts("W32", found).values()
     assert part.outcome == "depends" and part.ruling.boundary
-    outcomes = zip(part.ruling.cells["rows"], part.ruling.outcomes, strict=True)
+    outcomes = zip(part.ruling.estimates["rows"], part.ruling.sides, strict=True)
     assert sorted(outcomes) == [(FEW, "supports"), (MANY, "challenges")]
 
 

@@ -9,8 +9,8 @@ import pytest
 from experiments.suite.time_to_train import Name
 from report.data.dataset import Dataset
 from report.data.machines import LAPTOP
-from report.judging.rules import decide
 from report.quantities.time_to_train import TASKS, over_measured
+from tests.report.deciding import decide
 
 from .conftest import CPU, GPU, Factory, SyntheticNode
 from .priced import GIGA, evidence, trained

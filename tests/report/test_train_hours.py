@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from report.data.dataset import Dataset, MissingSourceError
-from report.judging.rules import decide
 from report.quantities.train_hours import RUNS, total_flop
+from tests.report.deciding import decide
 
 from .conftest import Factory
 from .priced import GIGA, evidence, trained
@@ -85,6 +85,6 @@ def test_one_figure_that_was_not_read_leaves_the_whole_ladder_waiting(synthetic:
 
 def test_the_boundary_of_a_day_lies_between_two_runs(found: Dataset) -> None:
     ruling = decide("at_least", cells("ladder.hours_to_train", found, device="cpu", baseline="node"), 24, "h", {})
-    sides = dict(zip(ruling.cells["run"], ruling.outcomes, strict=True))
+    sides = dict(zip(ruling.estimates["run"], ruling.sides, strict=True))
     assert ruling.outcome == "depends" and ruling.boundary and len(sides) == len(RUNS)
     assert sides[NANOGPT] == "challenges" and sides["ResNet-18 on CIFAR-10"] == "supports"

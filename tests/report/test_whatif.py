@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.judging.provenance import fresh, made_from
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
@@ -21,7 +22,6 @@ from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import read_claims
 from report.judging.judge import judge
 from report.judging.overrides import changes, slug
-from report.judging.provenance import fresh, made_from
 
 from .conftest import Factory, SyntheticNode
 

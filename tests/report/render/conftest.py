@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from pypdf import PdfReader
+from report.verdicts import VERDICTS
 
 from contract.files import read_json
 from report.data.gather import gather
 from report.data.summary import COLUMNS, POINT
 from report.render import render
-from report.verdicts import VERDICTS
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.evidence import Shown
 from tests.report.rendering import once

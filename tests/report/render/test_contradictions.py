@@ -10,13 +10,13 @@ from typing import Any
 import pypandoc
 import pytest
 from bs4 import BeautifulSoup
+from report.judging.side_outcome import STANDINGS
+from report.verdicts import VERDICTS
 
 from report.judging.contradictions import Contradiction, Figures, Side, decide
-from report.judging.side_outcome import STANDINGS
 from report.render import TEMPLATES
 from report.render.contradictions import contradictions, counts, disputes
 from report.render.markdown import environment
-from report.verdicts import VERDICTS
 from tests.report.render.pdf_words import text_of
 from tests.report.rendering import render_beside
 

@@ -15,6 +15,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pypdf import PdfReader
+from report.verdicts import DECIDED
 
 from contract.errors import StudyError
 from contract.files import read_yaml
@@ -26,7 +27,6 @@ from report.render.answer import DECLARED, SCHEMA, answer, plain, read_answer
 from report.render.opening import number, opening, tally
 from report.render.surprises import FAR, surprises
 from report.render.words import VERDICTS, with_interval
-from report.verdicts import DECIDED
 from tests.report.test_claim_files import copied
 
 ROOT = Path(__file__).resolve().parents[3]

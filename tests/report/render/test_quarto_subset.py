@@ -12,12 +12,12 @@ import pytest
 import typst
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
+from report.commands.lint.markdown import bare, taken_apart
 from ruamel.yaml import YAML
 
 from contract.files import read_yaml
 from report.commands.lint import CHECKS, Study
 from report.commands.lint import markdown as linted
-from report.commands.lint.markdown import bare, taken_apart
 from report.render import TEMPLATES, pandoc
 
 OWN = [name for name in CHECKS if name.startswith(("markdown-", "quarto-"))]

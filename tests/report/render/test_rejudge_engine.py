@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
+from report.verdicts import JUDGED
 
 from report.commands.what_if import what_if
 from report.data.reference import REFERENCE, read_reference
@@ -21,7 +22,6 @@ from report.judging.judge import whole_verdict
 from report.judging.overrides import changes
 from report.render import TEMPLATES
 from report.render.rejudged import as_script, can_be_tried, rejudged
-from report.verdicts import JUDGED
 from tests.report import rejudging
 from tests.report.rejudging import BASELINES, Bench, bench, judged_fleet
 from tests.report.rendering import once

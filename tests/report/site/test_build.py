@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
+from report.verdicts import JUDGED
 
 from contract.errors import StudyError
 from report.cli import main
@@ -24,7 +25,6 @@ from report.site import paths
 from report.site.build import build
 from report.site.editions import read_editions
 from report.site.sitemap import address
-from report.verdicts import JUDGED
 from tests.report.render.pdf_words import text_of
 
 from .conftest import URL, Judged

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from report.verdicts import VERDICTS
 
 from contract.files import read_json, write_json
 from report.cli import main
 from report.site.causes import CAUSES
 from report.site.compare import compare, headline, lines, machines
 from report.site.editions import SCHEMA, edition
-from report.verdicts import VERDICTS
 
 from .conftest import Judged
 

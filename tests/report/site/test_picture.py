@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+from report.verdicts import VERDICTS
 
 from report.render import strokes
 from report.render.figures import style
 from report.render.head import HEIGHT, WIDTH, alternative, head, put, told
 from report.site.picture import draw, fitted, write_picture
-from report.verdicts import VERDICTS
 
 from .conftest import URL, Judged
 

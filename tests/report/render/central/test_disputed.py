@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from report.judging.side_outcome import STANDINGS
 
 from report.judging.contradictions import decide
-from report.judging.side_outcome import STANDINGS
 from report.render.central.disputed import FIGURE
 from report.render.central.sides import LOOKS
 from report.render.figures import keep
