@@ -11,6 +11,8 @@ import argparse
 import gzip
 import json
 import math
+import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from report.gather import gather
 from report.gathered import read_gathered
-from report.judge import judge
+from report.judge import PACKAGE, judge
 from report.reference import REFERENCE, read_reference
 from report.render import TEMPLATES
 from report.render.markdown import environment
@@ -38,24 +41,31 @@ PASSING = ("generated_utc", "commit", "made_from")
 # Equal numbers may be worked out in another order.
 TOLERANCE = 1e-9
 MOST_TOLD = 40
+# Where a quantity is computed, which every change of its module moves.
+_LINE = re.compile(r"Computed in \[[^]]*\]")
 
 
-def said(name: str, folder: Path) -> dict[str, Any]:
-    """What the study says of a set of nodes: summary, verdicts, page (lines), figures (digests)."""
+def said(name: str, folder: Path, page: bool = True) -> dict[str, Any]:
+    """What the study says of a set of nodes: summary, verdicts and, if asked for, page (lines) and figures (digests)."""
     data = folder / "data"
     gather(SETS[name], data, allow_synthetic=True)
-    document = judge(read_gathered(data, read_reference(REFERENCE) if name == "published" else every_figure()), folder / "verdicts.json", allow_synthetic=True)
+    if name == "published":
+        judge(read_gathered(data, read_reference(REFERENCE)), folder / "verdicts.json")
+    else:
+        judge(read_gathered(data, every_figure()), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
-    told, drawings = context(document, data)
-    page = environment(TEMPLATES).get_template("index.qmd").render(told)
-    return {
-        "summary": _summary(pd.read_parquet(data / "summary.parquet")),
-        "verdicts": document,
-        "page": page.splitlines(),
-        "figures": {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings},
-    }
+    for node in document["nodes"]:
+        node["source"] = Path(node["source"]).name
+    made: dict[str, Any] = {"summary": _summary(pd.read_parquet(data / "summary.parquet")), "verdicts": document}
+    if page:
+        told, drawings = context(document, data)
+        text = environment(TEMPLATES).get_template("index.qmd").render(told)
+        lines = [_LINE.sub("Computed in []", line).replace(str(PUBLISHED), "nodes") for line in text.splitlines()]
+        digests = {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings}
+        made |= {"page": lines, "figures": digests}
+    return made
 
 
 def every_figure() -> dict[str, dict[str, Any]]:
@@ -65,6 +75,19 @@ def every_figure() -> dict[str, dict[str, Any]]:
         name: {**entry, "value": 1000.0 if entry.get("value") is None else entry["value"], "status": "verified"}
         for name, entry in known.items()
     }
+
+
+def every_claim(folder: Path) -> Path:
+    """The claims, none of which says that its source is still to be found."""
+    claims = folder / "claims"
+    claims.mkdir()
+    for path in (PACKAGE / "claims").glob("*.yaml"):
+        claim = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claim.pop("awaits", None)
+        (claims / path.name).write_text(yaml.safe_dump(claim, sort_keys=False), encoding="utf-8")
+    for name in ("contradictions.yaml", "triangulation.yaml"):
+        shutil.copyfile(PACKAGE / name, folder / name)
+    return claims
 
 
 def _summary(table: pd.DataFrame) -> dict[str, Any]:

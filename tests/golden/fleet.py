@@ -1,44 +1,83 @@
-"""Makes the synthetic fleet again: `python -m tests.golden.fleet`, ten minutes.
+"""Makes the synthetic fleet again: `python -m tests.golden.fleet`, a minute.
 
-Machines that no one has measured yet, played by `tests.workflow.standin` and measured by the real workflow: a server
-of 64 cores with an H100, a desktop and a laptop. On them and the published node every rule that can be decided is.
+Machines that no one has measured yet, as `tests.workflow.standin` plays them: a server of 64 cores with an H100, a
+desktop and a laptop. With them and the published node every rule that can be decided is. Their records stay as they
+are; the samples are made anew, in the rounds of the real plan and in no time.
 """
 
 from __future__ import annotations
 
-import random
-import shutil
+import json
+import os
+import subprocess
 import sys
-import tempfile
 from pathlib import Path
-
-import pandas as pd
-
-from contract.node import RECORD
-from contract.tables import read_samples, write_unchecked
-from tests.workflow.rehearsal import Rehearsal
+from typing import Any
 
 FLEET = Path(__file__).parent / "fleet"
-MACHINES = {"large server": "rented", "desktop": "quick", "laptop": "quick"}
+# A machine, its preset, and the experiments of it that the claims about such a machine need; none: all.
+MACHINES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "large server": ("rented", ()),
+    "desktop": ("quick", ()),
+    "laptop": ("quick", ("clock", "peak", "gemm", "models", "roofline", "training", "time-to-train")),
+}
+ROUNDS = 3
+
+
+def make(machine: str) -> None:
+    """Measure a machine and keep all its rounds in one file."""
+    import pandas as pd
+
+    from contract.node import read_node
+    from contract.tables import write_unchecked
+    from experiments.plan import full_plan
+    from experiments.sweep import preset_path, read_preset
+    from tests.workflow.standin import counts
+    from tests.workflow.standin.machine import CORES
+
+    name, some = MACHINES[machine]
+    place = FLEET / machine.replace(" ", "-")
+    record = read_node(place / "node.json")
+    preset = read_preset(name)
+    preset["experiments"] = {key: one for key, one in preset["experiments"].items() if key in some or not some}
+    plan = full_plan(preset, str(preset_path(name)), record["devices"], CORES)
+    counted = counts.of_plan(plan)
+    tables = [_round(job, number, counted, str(record["id"])) for number in range(1, ROUNDS + 1) for job in plan.jobs]
+    write_unchecked(
+        place / "rounds.parquet",
+        pd.concat(tables, ignore_index=True),
+        {"seed": 0, "wall_s": 900.0, "warmup_s": 150.0, "timed_s": 450.0},
+    )
+
+
+def _round(job: Any, number: int, counted: dict[str, Any], node: str) -> Any:
+    """One round of a job as a table of samples."""
+    from experiments.rounds import Round, table
+    from tests.workflow.standin.worker import answered
+
+    os.environ["STANDIN_ROUND"] = str(number)
+    measured, now = Round(job, number, 0, None), 1.0
+    for point in job.points:
+        order = {
+            "experiment": job.experiment, "device": job.device, "params": dict(point.params),
+            "policy": {"target": job.target, "budget_s": point.point_s, "max_samples": job.max_samples},
+        }  # fmt: skip
+        answer, took = answered(order, counted, now)
+        now += took
+        measured._note(point, json.loads(json.dumps(answer)))
+    for row in measured.rows:
+        row["origin"] = "synthetic"
+    return table(measured, node, f"fleet{number}")
 
 
 def main() -> None:
-    """Measure each machine and keep its rounds, all in one file."""
-    shutil.rmtree(FLEET, ignore_errors=True)
-    for machine, preset in MACHINES.items():
-        with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
-            more = {"STANDIN_MACHINE": machine, "STANDIN_ENERGY": "1"}
-            made = Rehearsal(Path(folder), preset, random.Random(machine), faster=60.0, more=more)
-            made.run(cuts=0)
-            if made.faults:
-                sys.exit("\n".join(made.faults))
-            kept = FLEET / made.node.name
-            kept.mkdir(parents=True)
-            shutil.copyfile(made.node / RECORD, kept / RECORD)
-            rounds = [read_samples(path) for path in sorted(made.node.glob("*.parquet"))]
-            about = {name: sum(one[name] for _, one in rounds) for name in ("wall_s", "warmup_s", "timed_s")}
-            table = pd.concat([table for table, _ in rounds], ignore_index=True)
-            write_unchecked(kept / "rounds.parquet", table, {"seed": 0, **about})
+    """Make every machine, each in a process of its own, which plays that machine."""
+    if len(sys.argv) > 1:
+        make(sys.argv[1])
+        return
+    for machine in MACHINES:
+        env = {**os.environ, "STANDIN_MACHINE": machine, "STANDIN_ENERGY": "1", "STANDIN_SEED": machine}
+        subprocess.run([sys.executable, "-m", "tests.golden.fleet", machine], env=env, check=True)
 
 
 if __name__ == "__main__":

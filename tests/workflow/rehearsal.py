@@ -83,8 +83,7 @@ HEAD = ("turn", "s", "jobs", "record", "gathered", "claims decided", "that wait 
 class Rehearsal:
     """A study of a machine that is played, in copies of the tree under `folder`.
 
-    spoilt: experiments that go wrong, by how: crash, hang, nonsense. more: of the environment that the machine is
-    played in.
+    spoilt: experiments that go wrong, by how: crash, hang, nonsense.
     """
 
     folder: Path
@@ -92,7 +91,6 @@ class Rehearsal:
     chance: random.Random
     faster: float = 30.0
     spoilt: dict[str, str] = field(default_factory=dict)
-    more: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     finished: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -151,7 +149,6 @@ class Rehearsal:
         extra = {
             "PYTHONPATH": str(at / PATH), MARK: str(self.folder), "STANDIN_COUNTS": self._counts,
             "STANDIN_PLACE": str(place), "STANDIN_FASTER": str(self.faster), "STANDIN_HOST": self.hosts[-1],
-            **self.more,
             **{f"STANDIN_{how.upper()}": name for how, name in self.spoilt.items()},
         }  # fmt: skip
         return Clone(at, extra)

@@ -51,7 +51,7 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     drawn = {key: rung for key, rung in found.items() if key[0] in models and key[1][0] in nodes}
     if not any(rung["gain"] for rung in drawn.values()):
         return None
-    machines = machine_names(views, {machine for _, machine, _ in drawn})
+    machines = machine_names(views, dict.fromkeys(machine for _, machine, _ in drawn))
     left_out = len({node for _, (node, _), _ in found}) - len(nodes)
     return Shown(
         _title(drawn, machines),

@@ -12,7 +12,10 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from experiments.jobs import Plan
 
 PUBLISHED = Path("data/nodes")
 
@@ -38,14 +41,19 @@ def counted(preset: str) -> dict[str, Any]:
     """All of it, as JSON."""
     from experiments.devices import detect
     from experiments.plan import full_plan
-    from experiments.registry import get
-    from experiments.state import Reading
     from experiments.sweep import preset_path, read_preset
-    from experiments.worker import MEMORY_SHARE, OVERRUN
     from tests.workflow.standin.machine import CORES
 
     devices = [one.describe() for one in detect()[0]]
-    plan = full_plan(read_preset(preset), str(preset_path(preset)), devices, CORES)
+    return of_plan(full_plan(read_preset(preset), str(preset_path(preset)), devices, CORES))
+
+
+def of_plan(plan: Plan) -> dict[str, Any]:
+    """The same of a plan."""
+    from experiments.registry import get
+    from experiments.state import Reading
+    from experiments.worker import MEMORY_SHARE, OVERRUN
+
     points: dict[str, dict[str, float]] = {}
     for job in plan.jobs:
         experiment = get(job.experiment)
