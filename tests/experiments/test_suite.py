@@ -111,9 +111,9 @@ def short_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_right_result_passes_its_check_again_and_again(name: str, device: Device, changed: dict[str, Any]) -> None:
     with its_instructions_permitting():
         made = work(name, device, **changed)
-    run(made)
-    assert right(made)
-    assert right(made), "on other data"
+        run(made)
+        assert right(made)
+        assert right(made), "on other data"
 
 
 Patch = pytest.MonkeyPatch
@@ -408,24 +408,22 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("equivalence", CPU, {"steps": 0}, "at least one step"),
     ("equivalence", GPU, {"backend": "onednn"}, "onednn"),
     ("equivalence", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "oneDNN"),
-    *(("gemm", CPU, {"backend": backend, "dtype": dtype}, "") for backend, dtype in (
+    *(("gemm", CPU, {"backend": backend, "dtype": dtype}, f"no {dtype}|TF32|in int8") for backend, dtype in (
         ("numpy", "bfloat16"), ("onednn", "float64"), ("torch", "tf32"), ("numpy", "float16"), ("torch", "int8"),
     )),
-    ("gemm", CPU, {"backend": "python", "dtype": "float64", "threads": 2}, "one thread"),
     ("generation", CPU, {"backend": "graph"}, "no graphs"),
-    ("generation", CPU, {"context": 1}, ""),
-    ("generation", CPU, {"context": 129}, ""),
-    ("generation", CPU, {"dtype": "int8"}, ""),
+    ("generation", CPU, {"context": 1}, "2 to 128"),
+    ("generation", CPU, {"context": 129}, "2 to 128"),
+    ("generation", CPU, {"dtype": "int8"}, "in int8"),
     ("inference", CPU, {"dtype": "int8"}, "int8 is ONNX Runtime's"),
     ("inference", CPU, {"dtype": "float8_e4m3fn"}, "does not answer"),
     ("inference", CPU, {"backend": "onnx", "dtype": "bfloat16"}, "no bfloat16 kernels"),
-    ("inference", CPU, {"backend": "onnx", "model": "gpt-1.3b"}, "2 GB"),
     ("inference", GPU, {"backend": "onnx"}, "does not run on"),
     ("inference", CPU, {"backend": "graph"}, "no graphs"),
     ("inference", CPU, {"batch": 0}, "has data"),
     ("libraries", CPU, {"dtype": "tf32"}, "TF32"),
     ("libraries", CPU, {"dtype": "float64"}, "calls no library"),
-    ("libraries", CPU, {"variant": "searched"}, ""),
+    ("libraries", CPU, {"variant": "searched"}, "no such switch"),
     ("libraries", CPU, {**LAYER, "variant": "tiled"}, "backends of gemm"),
     ("libraries", GPU, {"dtype": "int8"}, "int8"),
     ("libraries", GPU, {"variant": "naive"}, "about products"),
@@ -434,7 +432,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("libraries", GPU, {**LAYER, "variant": "float32_sums"}, "not rounded"),
     ("libraries", GPU, {**LAYER, "variant": "naive", "dtype": "bfloat16"}, "no naive product"),
     ("libraries", GPU, {**LAYER, "passes": "both"}, "forward"),
-    ("libraries", GPU, {"layer": "none", "shape": "loaded", "batch": 0}, ""),
+    ("libraries", GPU, {"layer": "none", "shape": "loaded", "batch": 0}, "NVIDIA's driver"),
     ("numerics", CPU, {"method": "cell_order"}, "backend scalar"),
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "bfloat16"}, "no bfloat16"),
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "tf32"}, "TF32"),
@@ -448,23 +446,23 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("offload", GPU, {"host_memory": "pageable", "launch": "graph"}, "pinned memory only"),
     ("offload", GPU, {"host_memory": "pinned", "uses": 0}, "has data"),
     ("offload", GPU, {"host_memory": "pinned", "m": 0}, "has data"),
-    ("offload", CPU, {"op": "elementwise"}, ""),
+    ("offload", CPU, {"op": "elementwise"}, "n and k are 1"),
     ("offload", CPU, {"op": "gemv"}, "n is 1"),
-    ("offload", GPU, {"host_memory": "pinned", "op": "elementwise", "n": 1, "k": 1, "dtype": "int8"}, ""),
-    ("offload", GPU, {"host_memory": "pinned", "op": "mlp", "backend": "onednn"}, ""),
-    ("offload", CPU, {"op": "mlp", "backend": "onednn", "dtype": "float64"}, ""),
+    ("offload", GPU, {"host_memory": "pinned", "op": "elementwise", "n": 1, "k": 1, "dtype": "int8"}, "in int8"),
+    ("offload", GPU, {"host_memory": "pinned", "op": "mlp", "backend": "onednn"}, "onednn does not"),
+    ("offload", CPU, {"op": "mlp", "backend": "onednn", "dtype": "float64"}, "no float64"),
     ("orchestration", CPU, {"source": "preloaded", "workers": 1}, "need no workers"),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "takes no photographs"),
     ("orchestration", CPU, {"model": "tabular"}, "images and text"),
     ("orchestration", CPU, {"dtype": "float16"}, "loss scaling"),
-    ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, ""),
-    ("parallelism", CPU, {**CUDA_C, "kernel": "tiled", "n": 16}, ""),
+    ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, "does not run"),
+    ("parallelism", CPU, {**CUDA_C, "kernel": "tiled", "n": 16}, "does not run"),
     ("parallelism", CPU, {"backend": "cupy"}, "cupy"),
     ("parallelism", CPU, {"threads": 2}, "one core"),
     ("parallelism", CPU, {"paths": 3}, "power of 2"),
     ("parallelism", GPU, {}, "llvm"),
-    ("parallelism", GPU, {"kernel": "chains", "backend": "torch", "in_flight": 32}, ""),
-    ("parallelism", GPU, {"kernel": "naive", "backend": "torch", "n": 16}, ""),
+    ("parallelism", GPU, {"kernel": "chains", "backend": "torch", "in_flight": 32}, "does not run"),
+    ("parallelism", GPU, {"kernel": "naive", "backend": "torch", "n": 16}, "does not run"),
     ("peak", CPU, {"dtype": "float16"}, "no float16 kernel"),
     ("roofline", CPU, {"phase": "decode"}, "answers all at once"),
     ("roofline", CPU, {"model": "lstm-32", "phase": "prefill"}, "answers all at once"),
@@ -533,7 +531,7 @@ def test_what_cannot_be_says_why(
         made = work(name, device, **changed)
         # Some are found out only when they are tried.
         (made.check or made.observe or made.calls[0])()
-    assert str(caught.value)
+    assert len(str(caught.value)) > 10
 
 
 TINY = str(Path(__file__).parents[1] / "workflow" / "tiny.yaml")
