@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from experiments.devices.cpu import CpuDevice
 from experiments.registry import get
 from experiments.suite import tabular as suite
-from experiments.tabular import LIBRARIES, Library, open_library
+from experiments.tabular import LIBRARIES, open_library
 from experiments.tabular.base import ON_TABLES, ON_TEXT
 from experiments.tabular.data import case, differing
 from experiments.work import Unsupported, Work
@@ -49,27 +49,6 @@ def test_a_right_result_passes_its_check(name: str, op: str, rows: int) -> None:
     for call in made.calls:
         call()
     assert error(made) <= suite.TOLERANCE
-
-
-def test_what_a_library_lacks_is_said_and_everything_else_is_there() -> None:
-    for name, library in LIBRARIES.items():
-        for op in (*ON_TABLES, *ON_TEXT):
-            defined = getattr(library, op) is not getattr(Library, op)
-            assert defined != (op in library.without), (name, op)
-
-
-@pytest.mark.parametrize(
-    ("op", "backend", "words"),
-    [
-        ("filter", "python", "no tables"),
-        ("parse_json", "numpy", "no reader of JSON"),
-        ("parse_csv", "torch", "reads no text"),
-        ("sort", "cupy", "cupy does not run on cpu"),
-    ],
-)
-def test_what_a_library_lacks_is_unsupported(op: str, backend: str, words: str) -> None:
-    with pytest.raises(Unsupported, match=words):
-        work(op, backend, threads=1)
 
 
 def in_library(name: str, table: dict[str, np.ndarray], *others: dict[str, np.ndarray], op: str) -> dict[str, Any]:
@@ -239,28 +218,10 @@ def test_tables_are_as_described() -> None:
     assert text.startswith(b"id,value,name\n") and text.count(b"\n") == 6
 
 
-@pytest.mark.parametrize("name", ["pandas", "numpy", "polars"])
-def test_threads_that_a_library_does_not_have_are_not_written_down(name: str) -> None:
-    there = open_library(name, CPU, "filter").threads
-    with pytest.raises(Unsupported, match=f"{name} works with {there} threads in this process, not with {there + 3}"):
-        work("filter", name, threads=there + 3)
-
-
 def test_polars_gets_its_threads_when_its_process_starts() -> None:
     started_with = get("tabular").environment
     assert started_with({"backend": "polars", "threads": 3}) == {"POLARS_MAX_THREADS": "3"}
     assert started_with({"backend": "pandas", "threads": 1}) == {}
-
-
-@pytest.mark.parametrize(("device", "transfers"), [(CPU, "included"), (CPU, "excluded"), (GPU, "none")])
-def test_a_cpu_has_no_transfers_and_a_gpu_always_says(device: Any, transfers: str) -> None:
-    with pytest.raises(Unsupported, match=f"transfers {transfers}"):
-        work("filter", "torch", device=device, transfers=transfers, threads=1)
-
-
-def test_a_table_without_rows_is_unsupported() -> None:
-    with pytest.raises(Unsupported, match="at least one row"):
-        work("filter", "numpy", 0)
 
 
 @pytest.mark.parametrize("transfers", ["excluded", "included"])
@@ -345,30 +306,3 @@ def test_the_code_for_cupy_is_right_and_stays_on_the_device(cupy: Cupy, op: str,
     assert error(made) <= suite.TOLERANCE
     assert set(cupy.used) == {1}
 
-
-@pytest.mark.parametrize("op", ON_TEXT)
-def test_cupy_reads_no_text(op: str) -> None:
-    with pytest.raises(Unsupported, match="reads no text"):
-        work(op, "cupy", device=CUDA)
-
-
-def test_a_library_that_is_not_installed_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported, match="CuPy is not installed"):
-        work("sort", "cupy", device=CUDA)
-
-
-def test_pandas_does_not_run_on_a_gpu() -> None:
-    with pytest.raises(Unsupported, match="pandas does not run"):
-        work("sort", "pandas", device=CUDA)
-
-
-def test_more_rows_need_more_memory_and_probes_end() -> None:
-    for op in (*ON_TABLES, *ON_TEXT):
-        assert suite.memory(op=op, rows=10**8) > suite.memory(op=op, rows=10**7) > 0
-    sizes = []
-    step: dict[str, Any] | None = {"op": "sort", "rows": 10**6, "threads": 1}
-    while step is not None:
-        sizes.append(step["rows"])
-        step = suite.smaller(step)
-    assert sizes == [10**6, 10**5, 10**4, 10**3]

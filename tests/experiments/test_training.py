@@ -11,57 +11,22 @@ import torch
 from torch import nn
 from torch.autograd import DeviceType
 
-from experiments import worker
 from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiled_module
 from experiments.models import trace, usage
 from experiments.models import trainer as trainer_module
-from experiments.models.trainer import Trainer, gradient_error, least_error
+from experiments.models.trainer import Trainer, least_error
 from experiments.models.zoo import ZOO, Entry
-from experiments.registry import get, typed
-from experiments.state import Watch
-from experiments.suite.training import memory, smaller
-from experiments.work import Dtype, Unsupported, Work
-from tests.experiments.processor import its_instructions_permitting
+from experiments.suite.training import memory
+from experiments.work import Dtype, Unsupported
 from tests.experiments.second_device import SecondCpu
 
 POINT = {"model": "mlp", "batch": 4, "dtype": "float32", "backend": "torch", "threads": 1}
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def made(device: Any = None, **changed: Any) -> Work:
-    experiment = get("training")
-    return experiment.function(device or CpuDevice(), **typed(experiment, {**POINT, **changed}))
-
-
 def trained(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32, **more: Any) -> Trainer:
     return Trainer(ZOO[model].model(), *ZOO[model].batch(batch), CpuDevice(), dtype, **more)
-
-
-def answer(device: Any = None, budget: float = 0.2, **changed: Any) -> dict[str, Any]:
-    policy = {"target": 0.5, "budget_s": budget, "max_samples": 6}
-    order = {"experiment": "training", "params": {**POINT, **changed}, "policy": policy}
-    return worker.answer_to(order, device or CpuDevice(), Watch("cpu"))
-
-
-def right(work: Work) -> bool:
-    assert work.check is not None and work.tolerance is not None
-    return work.check() <= work.tolerance
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("model", ["resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular"])
-def test_the_gradients_of_every_family_are_right(model: str, dtype: str) -> None:
-    with its_instructions_permitting():
-        assert right(made(model=model, batch=2, dtype=dtype))
 
 
 @pytest.mark.usefixtures("torch_compile")
@@ -127,19 +92,6 @@ def test_without_a_compiler_the_point_is_unsupported_and_says_what_to_install() 
         assert answer(backend="inductor")["status"] == "unsupported"
 
 
-@pytest.mark.parametrize(
-    ("said", "mend"),
-    [
-        ("Cannot find a working triton installation", "Triton"),
-        ("fatal error: Python.h: No such file", "python3-dev"),
-        ("No working C++ compiler found", "g++"),
-        ("something else", "TORCH_LOGS"),
-    ],
-)
-def test_what_compiling_lacks_comes_with_advice(said: str, mend: str) -> None:
-    assert mend in compiled_module._mend(said)
-
-
 def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.exc import BackendCompilerFailed
 
@@ -148,14 +100,6 @@ def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: 
 
     monkeypatch.setattr(Trainer, "step", full)
     assert answer(backend="inductor")["status"] == "oom"
-
-
-def test_images_lie_with_channels_last_where_that_is_asked_for() -> None:
-    one = trained("cnn", channels_last=True, tuned=True)
-    weight = one.model.convolutions[1].weight  # type: ignore[index, union-attr]
-    assert weight.is_contiguous(memory_format=torch.channels_last)
-    assert one.optimiser.defaults["fused"]
-    assert gradient_error(one, *ZOO["cnn"].batch(4)) < 1e-4
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn", "gpt-1m"])
@@ -204,11 +148,6 @@ def test_memory_that_a_gpu_runs_out_of_is_an_outcome(monkeypatch: pytest.MonkeyP
     lacking = answer(SecondCpu(), batch=64, threads=0)
     assert (lacking["status"], lacking["reason"][:18]) == ("oom", "CUDA out of memory")
     assert answer(SecondCpu(), batch=16, threads=0)["status"] == "ok"
-
-
-def test_the_budget_is_judged_without_compiling() -> None:
-    assert smaller({**POINT, "batch": 64, "backend": "inductor"}) == {**POINT, "batch": 8, "backend": "torch"}
-    assert smaller({**POINT, "batch": 1, "backend": "inductor"}) is None
 
 
 def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
@@ -277,12 +216,3 @@ def test_without_a_gpu_that_the_profiler_sees_no_time_of_kernels_is_given(device
     assert trace.profiled(lambda: calls.append(1), device, 3)[0] is None
     assert len(calls) == 3, "one profile tells all"
 
-
-def test_a_point_for_a_gpu_has_its_phases_and_observations_and_a_cpus_backends_are_refused() -> None:
-    found = answer(SecondCpu(), threads=0)
-    assert found["status"] == "ok"
-    assert {series["metric"] for part in found["parts"] for series in part["series"]} == {
-        "time", "time.forward", "time.backward", "time.update"
-    }  # fmt: skip
-    assert {"repeat_share", "matmul_flop_share", "matmul_time_share"} <= set(found["observed"])
-    assert answer(SecondCpu(), threads=0, backend="onednn")["status"] == "unsupported"

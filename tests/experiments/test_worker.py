@@ -20,6 +20,7 @@ from experiments.work import Unsupported, Work
 from tests.experiments.points import CPU, GPU, answer, metrics, params
 from tests.experiments.second_device import SecondCpu
 
+
 class Clocked(CpuDevice):
     """A CPU on which work takes as long as its FLOP say."""
 
