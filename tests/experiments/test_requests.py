@@ -182,7 +182,8 @@ def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
         return copy(to, sent, non_blocking)
 
     monkeypatch.setattr(torch.Tensor, "copy_", spoiling)
-    for spoilt in range(5):
+    for part in range(5):
+        spoilt = part
         assert error(made) == pytest.approx(1 / 5)
     monkeypatch.setattr(torch.Tensor, "copy_", swapping)
     assert error(made) == pytest.approx(2 / 5)
