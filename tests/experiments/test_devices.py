@@ -18,7 +18,7 @@ import torch as real
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA
 from contract.schema import check
-from experiments import devices, doctor, environment, hardware, nvml, worker
+from experiments import devices, environment, hardware, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.cuda import CudaDevice, covered
@@ -355,12 +355,6 @@ def test_the_cupy_that_fits_torch_is_named(
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(Unsupported, match=f"pip install {package}$"):
         cuda_c.cupy_on("cuda:0")
-
-
-def test_the_doctor_tells_of_gpus_that_torch_has_no_code_for() -> None:
-    torch = doctor.cuda.Torch("2.11.0", "13.0", None, sees=True, left_out=("cuda:1: no code for it: do this",))
-    found = {one.name: one for one in doctor.cuda.examine(Path("/nonexistent"), None, Library({}), torch)}
-    assert (found["cuda:1"].level, found["cuda:1"].seen) == (doctor.Level.WARNING, "no code for it: do this")
 
 
 # ----------------------------------------------------------------------------------------------------- how it is timed

@@ -80,17 +80,6 @@ class Gpu(SecondCpu):
         return [later - end for end, later in pairwise(ends)]
 
 
-class ReadInThePause(Gpu):
-    """Calls when it has finished: what is to be avoided."""
-
-    def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
-    ) -> list[float]:
-        spent = super().between(launches)
-        meanwhile()
-        return spent
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
@@ -114,15 +103,6 @@ def test_a_gpu_that_works_without_a_pause_reads_as_busy_and_at_the_clock_of_its_
     assert told
     assert min(told) >= 0.99
     assert not any(reading.flags for reading in readings)
-
-
-def test_read_between_samples_the_same_gpu_would_seem_idle_at_times(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "GPU_WINDOW_S", WINDOW_S)
-    readings = sustained(ReadInThePause(machine), 2.0)
-    assert readings[-1].clock_mhz == AT_REST
-    assert (readings[-1].utilisation or 0.0) < 0.98
 
 
 def sample(machine: Machine, watch: Watch, seconds: float) -> Reading:

@@ -123,12 +123,6 @@ def test_a_cpu_takes_the_same_paths_as_the_reference(make: Callable[[], str], ki
     assert all(f"i32 {one}" in make() or f", {one}\n" in make() for one in parallel.MULTIPLIERS)
 
 
-def test_every_row_of_the_table_deals_every_arm_once() -> None:
-    table = parallel.deal(np.random.default_rng())
-    assert (np.sort(table, axis=1) == np.arange(parallel.GROUP)).all()
-    assert len({tuple(row) for row in table}) == parallel.ROWS
-
-
 # ---------------------------------------------------------------------------------------------- chains on a CPU
 
 # Kernel, data and a footprint that is small but has something to it.
@@ -174,25 +168,6 @@ def test_a_chase_is_one_tour_of_all_lines_of_its_own_part(lines: int, chains: in
             at = int(made.table[at])
         assert at == start
         assert sorted(seen) == list(range(which * lines, (which + 1) * lines))
-
-
-def test_the_text_has_what_makes_a_parser_branch() -> None:
-    table, boundaries = tasks.table_of_text()
-    contents = bytes(table)
-    assert boundaries[0] == 0 and boundaries[-1] == len(contents)
-    for piece in (b'""', b',"', b",,", b"\n"):
-        assert contents.count(piece) > 1000, piece
-    # Line ends within quotes: fewer records than lines.
-    assert len(boundaries) < 0.9 * contents.count(b"\n")
-
-
-def test_predictable_and_random_branches_go_either_way_equally_often() -> None:
-    def taken(data: str) -> float:
-        table = tasks.make("branches", data, 1 << 16, 1, 0, 64, np.random.default_rng(3)).table
-        return float(np.unpackbits(table.view(np.uint8)).mean())
-
-    assert taken("predictable") == 0.5
-    assert taken("random") == pytest.approx(0.5, abs=0.005)  # seven standard deviations
 
 
 SMALL = {"chain": ("random", 4), "states": ("text", 1 << 21)}
@@ -313,15 +288,6 @@ def test_a_library_multiplies_or_says_why_not(backend: backends.Backend, dtype: 
         return
     for _ in range(2):
         torch.testing.assert_close(product(), a @ b, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["python", "scalar", "simd"])
-def test_plain_loops_run_on_one_thread(name: str) -> None:
-    a = torch.randn(4, 4, dtype=torch.float64)
-    library = backends.get(name)
-    assert library is not None
-    with pytest.raises(Unsupported, match="one thread"):
-        library.matmul(a, a, Dtype.FLOAT64, 2)
 
 
 def test_only_the_vector_loop_uses_vectors() -> None:

@@ -191,18 +191,6 @@ def test_libraries_of_the_system_are_told_from_those_of_the_packages(more: list[
     assert bundled["system_driver_loaded"][0] == 0.0
 
 
-def test_mapped_files_are_read_from_the_system(tmp_path: Path) -> None:
-    maps = tmp_path / "maps"
-    maps.write_text(
-        "7f00-7f01 r--p 00000000 08:01 42                 /opt/with space/libcudart.so.13 (deleted)\n"
-        "7f02-7f03 rw-p 00000000 00:00 0                  [heap]\n"
-        "7f03-7f04 rw-p 00000000 00:00 0 \n"
-    )
-    assert loaded.mapped(maps) == {"/opt/with space/libcudart.so.13"}
-    with pytest.raises(Unsupported):
-        loaded.mapped(tmp_path / "none")
-
-
 def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in loaded.package_folders())
     monkeypatch.setattr(loaded, "mapped", lambda: {DRIVER, f"{loaded.package_folders()[0]}/nvidia/libcublas.so.13"})

@@ -30,6 +30,8 @@ from tests.experiments.points import CPU, GPU, observed, right, work
 
 ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
           "cpus": [], "port": 0}  # fmt: skip
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_server_is_left() -> Iterator[None]:
     yield
@@ -154,10 +156,6 @@ def test_the_server_answers_refuses_and_survives_a_failure() -> None:
     assert not thread.is_alive()
 
 
-async def stays() -> bool:
-    return False
-
-
 async def leaves() -> bool:
     return True
 
@@ -170,47 +168,6 @@ def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
     answers = asyncio.run(many(at))
     assert answers == [{"answer": 1}] * 2 + [None] * 4
     assert at.open == 0
-
-
-def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other_on_a_gpu() -> None:
-    async def several(at: server.Desk) -> tuple[float, int]:
-        begun = time.perf_counter()
-        asked = [asyncio.create_task(at.answer(b"x", stays)) for _ in range(4)]
-        await asyncio.sleep(0.02)
-        waiting = at.open
-        await asyncio.gather(*asked)
-        return time.perf_counter() - begun, waiting
-
-    alone = desk("gpu")
-    took, waiting = asyncio.run(several(alone))
-    assert waiting == 4
-    assert took >= 4 * 0.05
-    assert 4 * 0.05 <= alone.busy_s <= took
-    both = desk(workers=2)
-    asyncio.run(several(both))
-    assert both.busy_s == 0
-    assert both.open == 0
-
-
-def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
-    """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
-    at_once: list[int] = []
-
-    class Noting(asyncio.Protocol):
-        def connection_made(self, transport: Any) -> None:
-            at_once.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            transport.close()
-
-    async def visit() -> None:
-        held = server.listening(0)
-        async with await asyncio.get_running_loop().create_server(Noting, sock=held):
-            reader, writer = await asyncio.open_connection(*held.getsockname())
-            await reader.read()
-            writer.close()
-
-    asyncio.run(visit())
-    assert len(at_once) == 1
-    assert at_once[0]
 
 
 # ------------------------------------------------------------------------------------------------ cores
@@ -338,14 +295,6 @@ def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> No
     # By the sum that an open loop comes to: a hundred services, less the half second in which they arrive.
     assert max(seen.latency) > 100 * 0.02 - 1.5 * 100 / 200
     assert statistics.fmean(seen.latency[-25:]) > 2 * statistics.fmean(seen.latency[:25])
-
-
-def test_a_request_without_an_answer_in_time_counts_with_all_of_it(stand: Any) -> None:
-    seen = offered(stand(seconds=0.05), rate=200, count=40, timeout_s=0.4)
-    failed = [took for took, good in zip(seen.latency, seen.good, strict=True) if not good]
-    assert failed
-    assert min(failed) >= 0.4
-    assert len(seen.latency) == 40
 
 
 @pytest.mark.parametrize(

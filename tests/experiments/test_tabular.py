@@ -156,8 +156,8 @@ FAULTS = [
 @pytest.mark.parametrize(("op", "fault"), FAULTS)
 def test_a_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str, fault: Any) -> None:
     library = LIBRARIES["numpy"]
-    right = library.columns
-    monkeypatch.setattr(library, "columns", lambda self, table: fault(right(self, table)))
+    columns = library.columns
+    monkeypatch.setattr(library, "columns", lambda self, table: fault(columns(self, table)))
     made = work(op, "numpy")
     assert not right(made)
 

@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.models import data
 from experiments.models.levels import Extent, extent, traced
-from experiments.models.networks import Bag
 from experiments.models.zoo import ZOO, Entry
 from experiments.suite import models as suite
 from tests.experiments.points import observed, work
@@ -99,22 +98,6 @@ def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
     assert forward == entry.forward_flop(2)
     # The LSTM's first step needs no gradient of its initial state: a half of a third of one step in 32.
     assert counter.get_total_flops() == pytest.approx(entry.step_flop(2), rel=0.01 if name == "lstm-32" else 1e-9)
-
-
-def test_what_classes_can_be_told_by_is_in_the_passages() -> None:
-    every, begins = data.modules(Bag.CLASSES)
-    assert len(begins) == Bag.CLASSES + 1
-    assert int(begins[-1]) == len(every)
-    torch.manual_seed(0)
-    trigrams, labels = data.module_batch(50, 256, Bag.CLASSES, Bag.BUCKETS)
-    assert trigrams.shape == (50, 254)
-    assert 0 <= int(trigrams.min()) <= int(trigrams.max()) < Bag.BUCKETS
-    # The first passage stands in the module that its label names, and hashes to the same buckets there.
-    label = int(labels[0])
-    text = every[int(begins[label]) : int(begins[label + 1])].long()
-    hashed = (((text[:-2] << 16) | (text[1:-1] << 8) | text[2:]) * 2654435761 % 2**32) * Bag.BUCKETS >> 32
-    windows = hashed.unfold(0, 254, 1)
-    assert bool((windows == trigrams[0]).all(1).any())
 
 
 def test_images_texts_and_tables_are_real() -> None:
