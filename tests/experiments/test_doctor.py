@@ -222,6 +222,8 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
 def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with pytest.raises(StudyError, match="--device gpu: not a device"):
+        main(["doctor", "--device", "gpu"])
     findings = [ok("disk", "20 GiB free"), note("SMT", "on", "Two threads may share a core.")]
     bad = warning("load", "others take 31% of all cores", "They take cores. " * 20, "sudo stop " + "them " * 30)
     said = told([*findings, bad], 80)
@@ -235,8 +237,6 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning
     document = json.loads(capsys.readouterr().out)
     assert document["warnings"] == 1
     assert document["findings"][0] == {"name": "disk", "level": "ok", "seen": "20 GiB free", "why": "", "mend": ""}
-    with pytest.raises(StudyError, match="--device gpu: not a device"):
-        main(["doctor", "--device", "gpu"])
 
 
 def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.MonkeyPatch) -> None:

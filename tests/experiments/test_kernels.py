@@ -183,7 +183,7 @@ def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, 
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))
     for chains, threads in (("one", 1), ("full", 2)):
-        how = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
+        how: dict[str, Any] = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
         made = work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
         assert right(made)
         assert observed(made) == {"chains_in_flight": float(threads)}

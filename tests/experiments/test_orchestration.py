@@ -144,7 +144,7 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
 
 def test_every_point_of_the_full_preset_has_the_one_that_it_is_compared_with() -> None:
     content = read_preset("full")
-    bases = {
+    bases: dict[str, dict[str, Any]] = {
         "orchestration": {"source": "preloaded", "workers": 0}, "several-devices": {"ranks": 1},
         "libraries": {"variant": "library"},
     }  # fmt: skip

@@ -20,7 +20,7 @@ from tests.experiments.points import CPU, GPU, error, right, run, work
 from tests.experiments.second_device import SecondCpu
 
 WAYS = [("pinned", "eager"), ("pageable", "eager"), ("pinned", "graph")]
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "elementwise": {"m": 1000, "n": 1, "k": 1}, "gemv": {"m": 48, "n": 1, "k": 80}, "gemm": {}, "mlp": {"m": 9},
 }  # fmt: skip
 
@@ -281,7 +281,12 @@ def test_compiled_kernels_are_made_for_these_threads_and_used(monkeypatch: pytes
 
     def compiles(call: Any, **how: Any) -> Any:
         given.append(how)
-        return lambda inputs: used.append(1) or call(inputs)
+
+        def counted(inputs: torch.Tensor) -> Any:
+            used.append(1)
+            return call(inputs)
+
+        return counted
 
     monkeypatch.setattr(compiling.torch, "compile", compiles)
     made = work("inference", backend="inductor", threads=2)

@@ -167,7 +167,7 @@ def an_element_off(patch: Patch) -> None:
     right = bandwidth.stream
 
     def stream(op: str, dtype: Dtype, arrays: list[Any], *more: Any) -> Callable[[int], None]:
-        kernel = right(op, dtype, arrays, *more)  # type: ignore[arg-type]
+        kernel = right(op, dtype, arrays, *more)
 
         def call(passes: int) -> None:
             kernel(passes)
@@ -260,7 +260,8 @@ def test_any_fault_of_a_product_fails_its_check(monkeypatch: Patch, name: str, f
         return lambda: fault(product().clone())
 
     monkeypatch.setattr(CpuDevice, "matmul", broken)
-    assert not right(work(name, **({"extent": 64} if name == "sustained" else {"m": 64, "n": 64, "k": 64})))
+    shape: dict[str, Any] = {"extent": 64} if name == "sustained" else {"m": 64, "n": 64, "k": 64}
+    assert not right(work(name, **shape))
 
 
 # What a call computes and moves, by hand; None where it counts no such thing.
@@ -330,9 +331,12 @@ def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: d
         assert formula(**params(name, **changed)) == pytest.approx(made.flop, rel=0.25)
 
 
+LAYER: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
+
+
 def test_operands_take_turns_in_memory_until_the_caches_are_full() -> None:
-    for name, changed in (("gemm", {}), ("libraries", {"layer": "product", "shape": "768x3072", "batch": 9})):
-        made = work(name, **changed)
+    for name, layer in (("gemm", {}), ("libraries", LAYER)):
+        made = work(name, **layer)
         places = {call().data_ptr() for call in made.calls}  # type: ignore[attr-defined]
         assert len(places) == len(made.calls) > 1
         footprint = len(made.calls) * (made.bytes or 0.0)
@@ -387,7 +391,6 @@ def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> 
 
 CUDA_C = {"kernel": "chains", "backend": "cupy"}
 LOOPS = {"backend": "scalar", "threads": 1}
-LAYER = {"layer": "product", "shape": "768x3072", "batch": 9}
 FIT = {"job": "digits-logistic", "backend": "sklearn"}
 # What cannot be, and a word of the reason.
 CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
 from experiments.kernels import products, stream_cuda, twins, webgpu
 from experiments.suite import without_cuda
 from experiments.work import Unsupported, Work
@@ -206,7 +207,7 @@ def test_adapters_that_a_name_does_not_tell_apart_are_told_by_their_memory(
     [
         (Card("NVIDIA H100"), [adapter("llvmpipe", "CPU")], "does not show NVIDIA H100, only llvmpipe .*nvidia_icd"),
         (Card("llvmpipe"), [adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
-        (CPU, [adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
+        (CpuDevice(), [adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
         (Card("NVIDIA H100"), None, r"libvulkan\.so\.1 is missing"),
     ],
 )
