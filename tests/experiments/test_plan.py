@@ -80,6 +80,16 @@ def test_what_makes_room_for_more_than_it_has_to_lets_others_come_back() -> None
     assert (sizes(trimmed), trimmed.rounds) == ([64, 66], 3)
 
 
+def test_what_needs_a_process_of_its_own_comes_back_only_if_there_is_time_to_start_it() -> None:
+    alone = {"m": 66, "n": 66, "k": 66, "dtype": "float32", "backend": "openblas-haswell", "threads": 1}
+    made = planned(block(1, 64), block(3, 65, point_s=50), {"value": 3, "cases": [alone]})
+    (job,) = made.jobs
+    (other,) = (point for point in job.points if dict(point.params)["m"] == 66)
+    seconds = planned(block(1, 64)).seconds + made.rounds * (other.predicted_s + job.start_s / 2)
+    trimmed = within(made, seconds / 60)
+    assert (sizes(trimmed), trimmed.rounds) == ([64], 5)
+
+
 def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
     made = planned(block(1, 64, 65), block(3, 66))
     with pytest.raises(

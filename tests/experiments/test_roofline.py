@@ -12,8 +12,10 @@ from torch.nn import functional
 
 from experiments.models import traffic
 from experiments.models.traffic import Operator
+from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO
 from experiments.suite.roofline import BELOW, summary
+from experiments.work import Dtype
 from tests.experiments.points import GPU, work
 from tests.experiments.points import observed as observe
 
@@ -145,3 +147,11 @@ def test_generating_moves_the_weights_for_every_token_and_reading_once_for_all()
     intensities = [observe(one)["product_intensity"] for one in (prompt, token)]
     assert intensities[0] > 20 * intensities[1]
     assert intensities[1] < 0.5
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet", "lstm-32", "tabular"])
+def test_the_products_of_a_step_are_those_of_the_formula(model: str) -> None:
+    entry = ZOO[model]
+    trainer = Trainer(entry.model(), *entry.batch(2), GPU, Dtype.FLOAT32)
+    counted = sum(one.flop for one in traffic.record(trainer.step) if one.product)
+    assert counted == entry.step_flop(2)
