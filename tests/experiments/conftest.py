@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.experiments.points import CPU
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Small work on cores that others use too: its threads would wait for one another."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    # Whatever another test has asked of the device that they share.
+    CPU.set_threads(1)
     yield
     torch.set_num_threads(before)
