@@ -46,7 +46,7 @@ _LINE = re.compile(r"Computed in \[[^]]*\]")
 
 
 def said(name: str, folder: Path, page: bool = True) -> dict[str, Any]:
-    """What the study says of a set of nodes: summary, verdicts and, if asked for, page (lines) and figures (digests)."""
+    """What the study says of a set of nodes: summary and verdicts; if asked for, page (lines) and figures (digests)."""
     data = folder / "data"
     gather(SETS[name], data, allow_synthetic=True)
     if name == "published":

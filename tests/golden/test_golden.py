@@ -1,4 +1,7 @@
-"""What the study says of known nodes stays what it was: a change that is meant is kept by `python -m tests.golden --write`."""
+"""What the study says of known nodes stays what it was.
+
+A change that is meant is kept by `python -m tests.golden --write`.
+"""
 
 from __future__ import annotations
 
