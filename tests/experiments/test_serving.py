@@ -22,14 +22,24 @@ import pytest
 import torch
 
 from experiments import hardware
+from experiments.devices.cpu import CpuDevice
+from experiments.registry import get, typed
 from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
-from experiments.work import Dtype, Unsupported
-from tests.experiments.points import CPU, GPU, observed, right, work
+from experiments.work import Dtype, Unsupported, Work
+from tests.experiments.second_device import SecondCpu
 
+CPU = CpuDevice()
 ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
           "cpus": [], "port": 0}  # fmt: skip
+SMALL = {"service": "classifier", "requests_per_s": 60, "cores": 1, "seconds": 1, "dtype": "float32",
+         "backend": "torch", "threads": 1}  # fmt: skip
+
+
+def work(device: Any = CPU, **params: Any) -> Work:
+    experiment = get("serving")
+    return experiment.function(device, **typed(experiment, {**SMALL, **params}))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,14 +70,23 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, few_vec
     service = kind(CPU, dtype)
     bodies, exact = kind.requests(), kind.exact()
     assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
-    for body, scores in zip(bodies, exact, strict=True):
+    for body, right in zip(bodies, exact, strict=True):
         answer = service.answer(service.inputs(body))
-        assert services.error(answer, scores) <= kind.right(dtype)
-        assert scores.argmax() in answer["best"]
-    if name == "lookup":
-        words = torch.tensor([2000] * 64, dtype=torch.int32).numpy().tobytes()
-        with pytest.raises(ValueError, match="words"):
-            service.inputs(words)
+        assert services.error(answer, right) <= kind.right(dtype)
+        assert right.argmax() in answer["best"]
+
+
+def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: None) -> None:
+    service = services.Embedding(CPU, Dtype.FLOAT32)
+    found = [service.answer(service.inputs(body))["answer"] for body in service.requests()]
+    assert found == list(range(services.REQUESTS))
+
+
+@pytest.mark.parametrize("words", [[0] * 63, [-1] * 64, [2000] * 64])
+def test_words_that_no_table_has_are_no_request(words: list[int], few_vectors: None) -> None:
+    body = torch.tensor(words, dtype=torch.int32).numpy().tobytes()
+    with pytest.raises(ValueError, match="words"):
+        services.Lookup(CPU, Dtype.FLOAT32).inputs(body)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +111,15 @@ def test_a_wrong_answer_is_noticed(fault: Any) -> None:
 def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
     layer, x = torch.nn.Linear(64, 24), torch.randn(3, 5, 64)
     with torch.no_grad():
-        exact, told = layer(x), services.LinearInt8(layer)(x)
-    assert told.shape == exact.shape
-    assert 0 < float((told - exact).norm() / exact.norm()) < 0.02
+        right, told = layer(x), services.LinearInt8(layer)(x)
+    assert told.shape == right.shape
+    assert 0 < float((told - right).norm() / right.norm()) < 0.02
+
+
+def test_quantising_reaches_every_linear_layer() -> None:
     model = services.in_int8(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8))))
-    assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
     assert not any(isinstance(layer, torch.nn.Linear) for layer in model.modules())
+    assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
 
 
 # ------------------------------------------------------------------------------------------------ the server
@@ -156,6 +178,10 @@ def test_the_server_answers_refuses_and_survives_a_failure() -> None:
     assert not thread.is_alive()
 
 
+async def stays() -> bool:
+    return False
+
+
 async def leaves() -> bool:
     return True
 
@@ -168,6 +194,119 @@ def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
     answers = asyncio.run(many(at))
     assert answers == [{"answer": 1}] * 2 + [None] * 4
     assert at.open == 0
+
+
+def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other_on_a_gpu() -> None:
+    async def several(at: server.Desk) -> tuple[float, int]:
+        begun = time.perf_counter()
+        asked = [asyncio.create_task(at.answer(b"x", stays)) for _ in range(4)]
+        await asyncio.sleep(0.02)
+        waiting = at.open
+        await asyncio.gather(*asked)
+        return time.perf_counter() - begun, waiting
+
+    alone = desk("gpu")
+    took, waiting = asyncio.run(several(alone))
+    assert waiting == 4
+    assert took >= 4 * 0.05
+    assert 4 * 0.05 <= alone.busy_s <= took
+    both = desk(workers=2)
+    asyncio.run(several(both))
+    assert both.busy_s == 0
+    assert both.open == 0
+
+
+def test_a_taken_port_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        child = Child("server", {**ORDERS, "port": port})
+        with pytest.raises(
+            Unsupported, match=rf"no server can listen on port {port} of 127.0.0.1: Address already in use"
+        ):
+            child.answer(60)
+    assert not child.alive
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    child = Child("server", {**ORDERS, "device": "cuda:7"})
+    with pytest.raises(Unsupported, match="no device 'cuda:7' on this machine"):
+        child.answer(60)
+
+
+def test_a_server_that_cannot_start_is_told() -> None:
+    child = Child("server", {**ORDERS, "service": "none such"})
+    with pytest.raises(ChildError, match="the server ended with code 1 before it answered"):
+        child.answer(60)
+    assert not child.alive
+
+
+def test_a_server_that_keeps_silent_is_ended() -> None:
+    child = Child("server", ORDERS)
+    with pytest.raises(ChildError, match="the server did not answer within 0 s"):
+        child.answer(0.01)
+    assert not child.alive
+
+
+def gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
+    # A shell that starts the tests in the background has them, and their children, ignore an interrupt.
+    code = (
+        "import signal, time; from experiments.serving.process import Child\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"child = Child('server', {ORDERS!r}); print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert parent.stdout is not None
+        pid, port = map(int, parent.stdout.readline().split())
+        assert not gone(pid)
+        parent.send_signal(how)
+        parent.wait(30)
+        assert process.wait_until(lambda: gone(pid), 10)
+        # Its first thread may be gone a moment before the others, which hold its socket.
+        assert process.wait_until(lambda: refused(port), 10)
+    finally:
+        parent.kill()
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
+    """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
+    at_once: list[int] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            at_once.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def visit() -> None:
+        held = server.listening(0)
+        async with await asyncio.get_running_loop().create_server(Noting, sock=held):
+            reader, writer = await asyncio.open_connection(*held.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(visit())
+    assert len(at_once) == 1
+    assert at_once[0]
 
 
 # ------------------------------------------------------------------------------------------------ cores
@@ -276,16 +415,12 @@ def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> load.
         return runner.run(load.offer(asked))
 
 
-def test_a_load_that_the_server_can_bear_is_answered_and_one_without_a_server_is_not(stand: Any) -> None:
+def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
     seen = offered(stand(), rate=100, count=50)
     assert all(seen.good)
     assert len(seen.latency) == len(seen.late) == 50
     assert all(late <= took for late, took in zip(seen.late, seen.latency, strict=True))
     assert seen.cpu_s > 0
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert not any(offered(port, rate=400, count=20).good)
 
 
 def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> None:
@@ -297,6 +432,14 @@ def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> No
     assert statistics.fmean(seen.latency[-25:]) > 2 * statistics.fmean(seen.latency[:25])
 
 
+def test_a_request_without_an_answer_in_time_counts_with_all_of_it(stand: Any) -> None:
+    seen = offered(stand(seconds=0.05), rate=200, count=40, timeout_s=0.4)
+    failed = [took for took, good in zip(seen.latency, seen.good, strict=True) if not good]
+    assert failed
+    assert min(failed) >= 0.4
+    assert len(seen.latency) == 40
+
+
 @pytest.mark.parametrize(
     ("given", "failures"), [({"every": 4}, range(8, 13)), ({"says": "8"}, [40])], ids=["errors", "wrong answers"]
 )
@@ -306,105 +449,127 @@ def test_failures_are_counted_not_dropped(stand: Any, given: Any, failures: Any)
     assert all(took >= 5.0 for took, good in zip(seen.latency, seen.good, strict=True) if not good)
 
 
+def test_a_server_that_is_gone_fails_every_request() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert not any(offered(port, rate=400, count=20).good)
+
+
 # ------------------------------------------------------------------------------------------------ the experiment
 
 
-def measured(count: int, failing: int = 0, shared: int = 0, kind: str = "cpu", **latency: float) -> dict[str, Any]:
-    """Metrics of so many requests, of 10 to 20 ms each, over count / 100 s."""
-    took = [0.01 * (1 + place / count) for place in range(count)]
-    took[:failing] = [2.0] * failing
-    took[1 : 1 + int(latency.get("slow", 0))] = [1.9] * int(latency.get("slow", 0))
+def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
+    latency = [took * (1 + place / count) for place in range(count)]
+    latency[:failing] = [2.0] * failing
     good = [place >= failing for place in range(count)]
-    seen = {"latency": took, "late": [1e-4] * count, "good": good, "span_s": count / 100, "cpu_s": count / 1000}
-    used = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
-    return {name: value for name, (value, _) in serving._metrics(seen, *used, shared, kind).items()}
+    return {"latency": latency, "late": [1e-4] * count, "good": good, "span_s": count / 100, "cpu_s": count / 1000}
 
 
-def test_percentiles_need_requests_enough_and_are_those_of_all() -> None:
-    few, more, many = (measured(count) for count in (99, 100, 1000))
-    assert "p50_latency" in few and "p99_latency" not in few
-    assert "p99_latency" in more and "p999_latency" not in more
-    assert many["p99_latency"] == pytest.approx(0.0199, rel=1e-3)
-    assert many["p999_latency"] == pytest.approx(0.01999, rel=1e-3)
-    thinned = measured(5000, slow=6)
-    assert len(thinned["latency"]) <= serving.MOST_SAMPLES
-    assert 1.9 not in thinned["latency"]
-    assert thinned["p999_latency"] > 1.8
+USED = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
+
+
+def test_percentiles_need_requests_enough() -> None:
+    few, more, many = (serving._metrics(seen(count), *USED, 0, "cpu") for count in (99, 100, 1000))
+    assert "p50_latency" in few
+    assert "p99_latency" not in few
+    assert "p99_latency" in more
+    assert "p999_latency" not in more
+    assert many["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
+    assert many["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
 
 
 def test_failures_show_in_the_percentile_and_in_the_rate() -> None:
-    found = measured(200, failing=20, shared=2)
-    assert found["failed_share"] == pytest.approx(0.1)
-    assert found["p99_latency"] == 2.0
-    assert found["achieved_rate"] == pytest.approx(90)
-    assert found["cpu_per_request"] == pytest.approx(1 / 180)
-    assert found["client_share"] == pytest.approx(0.05)
+    found = serving._metrics(seen(200, failing=20), *USED, 2, "cpu")
+    assert found["failed_share"] == (pytest.approx(0.1), "1")
+    assert found["p99_latency"][0] == 2.0
+    assert found["achieved_rate"] == (pytest.approx(90), "1/s")
+    assert found["cpu_per_request"] == (pytest.approx(1 / 180), "s")
+    assert found["client_share"] == (pytest.approx(0.05), "1")
     assert "gpu_busy_share" not in found
-    none = measured(200, failing=200, kind="gpu")
-    assert (none["failed_share"], none["client_share"]) == (1.0, 0.0)
-    assert none["gpu_busy_share"] == pytest.approx(0.05)
-    assert not {"achieved_rate", "cpu_per_request"} & set(none)
 
 
-@pytest.mark.parametrize("device", [CPU, GPU])
-def test_a_point_is_measured_by_a_server_that_is_held_to_its_cores_and_lives_on(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "TIMEOUT_S", 60.0)  # a busy machine is slow
+def test_without_one_answer_there_is_no_rate() -> None:
+    found = serving._metrics(seen(200, failing=200), *USED, 0, "gpu")
+    assert found["failed_share"] == (1.0, "1")
+    assert found["gpu_busy_share"] == (pytest.approx(0.05), "1")
+    assert found["client_share"] == (0.0, "1")
+    assert "achieved_rate" not in found
+    assert "cpu_per_request" not in found
+
+
+def test_latencies_are_thinned_and_percentiles_are_not() -> None:
+    given = seen(5000)
+    given["latency"][1] = 1.9
+    found = serving._metrics(given, *USED, 0, "cpu")
+    values = found["latency"][0]
+    assert isinstance(values, list)
+    assert len(values) <= serving.MOST_SAMPLES
+    assert 1.9 not in values
+    given["latency"][1:7] = [1.9] * 6
+    assert serving._metrics(given, *USED, 0, "cpu")["p999_latency"][0] > 1.8
+
+
+@pytest.mark.parametrize("device", [CPU, SecondCpu()])
+def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(device: Any) -> None:
     serving.close()
-    made = work("serving", device, threads=1)
-    assert right(made)
+    made = work(device)
+    assert (made.check, made.observe) != (None, None)
+    assert made.tolerance is not None
+    assert made.check is not None
+    assert made.check() <= made.tolerance
     (kept,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
         for thread in psutil.Process(kept.child.pid).threads():
             assert os.sched_getaffinity(thread.id) == set(process.split_cores(1)[0])
-    found = observed(made)
-    assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
-    assert 0 < found["p50_latency"] < serving.TIMEOUT_S
+    assert made.observe is not None
+    found = made.observe()
+    assert found["failed_share"] == (0.0, "1")
+    assert found["requests"] == (60.0, "1")
+    assert 0 < found["p50_latency"][0] < serving.TIMEOUT_S
     assert ("gpu_busy_share" in found) == (device.kind == "gpu")
-    assert right(work("serving", device, threads=1, requests_per_s=70))
-    assert kept in serving._SERVERS.values()
-    with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
-        kept.ask("POST", "/answer", b"abc")
+    again = work(device, requests_per_s=70)
+    assert again.check is not None
+    again.check()
+    assert serving._SERVERS and kept in serving._SERVERS.values()
     serving.close()
     assert not kept.child.alive
 
 
-def test_a_server_that_has_died_or_cannot_start_is_told_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_SERVERS", 1)
     first = serving.server(ORDERS)
     assert serving.server(ORDERS) is first
-    with pytest.raises(Unsupported, match=f"port {first.port} of 127.0.0.1: Address already in use"):
-        Child("server", {**ORDERS, "port": first.port}).answer(60)
     os.kill(first.child.pid, signal.SIGKILL)
     assert process.wait_until(lambda: not first.child.alive, 10)
     second = serving.server(ORDERS)
     assert second is not first
-    silent = Child("server", ORDERS)
-    with pytest.raises(ChildError, match="did not answer"):
-        silent.answer(0.01)
-    assert not silent.alive
-    with pytest.raises(ChildError, match="ended with code 1"):
-        serving.server({**ORDERS, "service": "none such"})
-    assert not second.child.alive, "the oldest makes room"
+    third = serving.server({**ORDERS, "workers": 2})
+    assert not second.child.alive
+    assert third.child.alive
+    with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
+        third.ask("POST", "/answer", b"abc")
     serving.close()
 
 
-def test_no_server_outlives_its_parent() -> None:
-    code = (
-        "import time; from experiments.serving.process import Child\n"
-        f"child = Child('server', {ORDERS!r}); print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid, port = map(int, parent.stdout.readline().split())
-        left = psutil.Process(pid)
-        parent.kill()
-    assert not psutil.wait_procs([left], 10)[1]
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"dtype": "int8"}, "comes in float32, bfloat16, not in int8"),
+        ({"service": "int8"}, "comes in int8, not in float32"),
+        ({"cores": 4096}, "4096 cores"),
+        ({"threads": 2}, "2 threads for a computation are more than the 1 cores"),
+        ({"requests_per_s": 0}, "a request a second"),
+    ],
+)
+def test_what_cannot_be_is_unsupported(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unsupported, match=why):
+        work(**given)
 
-    def refused() -> bool:
-        with socket.socket() as line:
-            return line.connect_ex(("127.0.0.1", port)) != 0
 
-    # Its first thread may be gone a moment before the others, which hold its socket.
-    assert process.wait_until(refused, 10)
+def test_memory_is_that_of_the_stored_vectors() -> None:
+    memory = get("serving").memory
+    assert memory is not None
+    of = {"requests_per_s": 5, "cores": 1, "seconds": 1, "backend": "torch", "threads": 1}
+    assert 1.5e9 < memory(service="embedding", dtype="float32", **of) < 1.7e9
+    assert memory(service="classifier", dtype="float32", **of) == 0
