@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
+from contract.files import read_yaml, write_json
 from report.gather import gather
 from report.gathered import read_gathered
 from report.judge import PACKAGE, judge
@@ -45,14 +45,19 @@ MOST_TOLD = 40
 _LINE = re.compile(r"Computed in \[[^]]*\]")
 
 
-def said(name: str, folder: Path, page: bool = True) -> dict[str, Any]:
-    """What the study says of a set of nodes: summary and verdicts; if asked for, page (lines) and figures (digests)."""
-    data = folder / "data"
-    gather(SETS[name], data, allow_synthetic=True)
+def judged(name: str, folder: Path) -> None:
+    """Put what is gathered of a set of nodes, and the verdicts, into a folder."""
+    gather(SETS[name], folder / "data", allow_synthetic=name != "published")
     if name == "published":
-        judge(read_gathered(data, read_reference(REFERENCE)), folder / "verdicts.json")
-    else:
-        judge(read_gathered(data, every_figure()), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+        judge(read_gathered(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
+        return
+    data = read_gathered(folder / "data", every_figure())
+    judge(data, folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+
+
+def said(folder: Path, page: bool = True) -> dict[str, Any]:
+    """What such a folder says: summary and verdicts; if asked for, page (lines) and figures (digests)."""
+    data = folder / "data"
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
@@ -82,9 +87,10 @@ def every_claim(folder: Path) -> Path:
     claims = folder / "claims"
     claims.mkdir()
     for path in (PACKAGE / "claims").glob("*.yaml"):
-        claim = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claim = read_yaml(path)
         claim.pop("awaits", None)
-        (claims / path.name).write_text(yaml.safe_dump(claim, sort_keys=False), encoding="utf-8")
+        # JSON is YAML.
+        write_json(claims / path.name, claim)
     for name in ("contradictions.yaml", "triangulation.yaml"):
         shutil.copyfile(PACKAGE / name, folder / name)
     return claims
@@ -136,7 +142,8 @@ def main() -> int:
     found = 0
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-            now = said(name, Path(folder))
+            judged(name, Path(folder))
+            now = said(Path(folder))
         for part, contents in now.items():
             path = KEPT / f"{name}.{part}.json.gz"
             if given.write:
