@@ -12,10 +12,10 @@ study: .venv/study.stamp
 	@STUDY_MAKE_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts results/verdicts.json
 
-# Whole studies after the rest, one at a time: they measure.
+# Whole studies after the rest. Those that measure this machine do so one at a time: they are one file.
 test: .venv/test.stamp check
 	pytest -n auto --dist loadfile --durations=10 -m "not slow"
-	pytest --durations=15 -m slow
+	pytest -n auto --dist loadfile --durations=10 -m slow
 
 # What CI holds besides the tests: style, types, spelling, the workflow's own linters.
 check: .venv/test.stamp

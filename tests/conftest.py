@@ -36,6 +36,15 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data/, the published nodes as they are gathered, and verdicts.json on them; to be read only."""
+    from tests.golden.__main__ import judged
+    from tests.report.rendering import once
+
+    return once(tmp_path_factory, "published", lambda folder: judged("published", folder))
+
+
+@pytest.fixture(scope="session")
 def compiler() -> str:
     """The path of a C++ compiler."""
     found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)

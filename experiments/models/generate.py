@@ -22,7 +22,12 @@ FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT
 
 @contextlib.contextmanager
 def weights_on(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Models made here get their weights on the device, in this format, drawn anew from the same seed."""
+    """Models made here get their weights on the device, in this format, drawn anew from the same seed.
+
+    Raises Unsupported for a format in which torch draws none.
+    """
+    if dtype not in FORMATS:
+        raise Unsupported(f"weights in {dtype} are not part of this experiment")
     before = torch.get_default_dtype()
     torch.set_default_dtype(device.torch_dtype(dtype))
     try:
@@ -76,8 +81,6 @@ class Generator:
     def __init__(self, model: Gpt, device: Device, dtype: Dtype, batch: int, context: int) -> None:
         if not 2 <= context <= model.length:
             raise Unsupported(f"a context of {context} tokens: this model knows 2 to {model.length}")
-        if dtype not in FORMATS:
-            raise Unsupported(f"generating in {dtype} is not part of this experiment")
         allow_tf32(device, dtype)
         kept = device.torch_dtype(dtype)
         self.model = model.to(device.name, kept).eval()

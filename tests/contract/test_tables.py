@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contract.__main__ import markdown
 from contract.errors import StudyError
 from contract.tables import LATER, SAMPLES, dictionary, read_samples, validate, write_samples
 
@@ -63,6 +64,11 @@ def test_columns_that_earlier_data_lack_are_read_as_empty(tmp_path: Path) -> Non
         ({"threads": -1}, "column 'threads', row 1: -1 must not be negative"),
         ({"sample": 0}, "row 0: the same sample stands in the file twice"),
         ({"origin": "guessed"}, "column 'origin', row 1: 'guessed'"),
+        ({"error": 1e-5}, "column 'error', row 1: 1e-05 exceeds the tolerance"),
+        ({"unit": "ms"}, "column 'unit', row 1: 'ms' is not the unit"),
+        ({"metric": "busy_share", "unit": "1", "value": 1.5}, "column 'value', row 1: 1.5 is more than the whole"),
+        ({"flags": "buzy: 3%"}, "column 'flags', row 1: 'buzy: 3%' names an unknown flag"),
+        ({"flop": math.inf}, "column 'flop', row 1: inf is not finite"),
     ],
 )
 def test_a_bad_row_is_named(change: dict[str, Any], words: str) -> None:
@@ -115,7 +121,9 @@ def test_any_time_and_reason_survive_the_file(
     assert read["reason"][0] == "x" + reason
 
 
-def test_every_column_has_a_meaning_and_quantities_have_units() -> None:
+def test_the_committed_dictionary_is_the_declared_one_with_meanings_and_units() -> None:
+    committed = Path(__file__).parents[2] / "data" / "dictionary.md"
+    assert committed.read_text(encoding="utf-8") == markdown(), "run: python -m contract > data/dictionary.md"
     words = dictionary().set_index("column")
     assert (words["meaning"].str.len() > 4).all()
     assert words.loc[["flop", "bytes", "elapsed_s", "clock_mhz", "power_w"], "unit"].tolist() == [

@@ -13,7 +13,7 @@ import pytest
 from contract.flags import Flag
 from experiments import counters, state
 from experiments.counters import Totals, Values
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import nothing
 from experiments.state import GPU_WINDOW_S, WINDOW_S, Reading, Watch
 from experiments.timing import Policy, measure
 from experiments.work import Work
@@ -80,17 +80,6 @@ class Gpu(SecondCpu):
         return [later - end for end, later in pairwise(ends)]
 
 
-class ReadInThePause(Gpu):
-    """Calls when it has finished: what is to be avoided."""
-
-    def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
-    ) -> list[float]:
-        spent = super().between(launches)
-        meanwhile()
-        return spent
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
@@ -114,15 +103,6 @@ def test_a_gpu_that_works_without_a_pause_reads_as_busy_and_at_the_clock_of_its_
     assert told
     assert min(told) >= 0.99
     assert not any(reading.flags for reading in readings)
-
-
-def test_read_between_samples_the_same_gpu_would_seem_idle_at_times(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "GPU_WINDOW_S", WINDOW_S)
-    readings = sustained(ReadInThePause(machine), 2.0)
-    assert readings[-1].clock_mhz == AT_REST
-    assert (readings[-1].utilisation or 0.0) < 0.98
 
 
 def sample(machine: Machine, watch: Watch, seconds: float) -> Reading:
@@ -152,30 +132,6 @@ def test_samples_have_the_state_of_the_window_that_they_lie_in(machine: Machine)
     machine.flags = []
     after = [sample(machine, watch, GPU_WINDOW_S / 2) for _ in range(3)]
     assert [reading.flags for reading in (late[0], *late[1:], *after)] == ["throttled: power limit", "", "", "", ""]
-
-
-def test_a_sample_ends_when_it_ends_not_when_it_was_looked_at(machine: Machine) -> None:
-    watch = Watch("cuda:0")
-    begun = machine.at
-    watch.begin()
-    ends = [sample(machine, watch, 0.3).elapsed_s for _ in range(3)]
-    assert ends == [pytest.approx(end - begun, abs=2e-3) for _, end in machine.worked]
-
-
-def test_a_clock_that_falls_during_a_point_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch("cuda:0")
-    watch.begin()
-    assert sample(machine, watch, 0.1).flags == ""
-    monkeypatch.setattr("tests.experiments.test_gpu_state.BOOSTED", 1500.0)
-    sample(machine, watch, 0.3)
-    assert sample(machine, watch, 0.3).flags == "clock: 24% below the highest seen"
-
-
-def test_what_the_host_times_is_looked_at_between_samples(machine: Machine) -> None:
-    done: list[str] = []
-    device: Device = Gpu(machine)
-    device.time(Work(run=lambda: done.append("call"), clock="host"), 2, lambda: done.append("look"))
-    assert done == ["call", "call", "look"]
 
 
 def power_field(milliwatts: int, status: int) -> Any:

@@ -1,23 +1,33 @@
-"""The own kernels compute what they say, by the instructions that they exist for."""
+"""Kernels for CPUs compute what they say, by the instructions that they exist for; libraries say what they lack."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.kernels import chain, compile, dot, fma, stream
-from experiments.work import Dtype
+from experiments import backends
+from experiments.backends import cblas, openblas
+from experiments.backends.loops import compiled, dots
+from experiments.kernels import chain, compile, dot, fma, parallel, paths, stream
+from experiments.kernels.sequential import BITS, cpu, tasks
+from experiments.work import Dtype, Unsupported
+from tests.experiments.points import error, observed, right, work
 
 FLOATS = [Dtype.FLOAT32, Dtype.FLOAT64]
 
 
 @given(st.integers(min_value=1, max_value=200))
-@settings(deadline=None)
+@settings(max_examples=20)
 def test_the_chain_returns_what_python_computes(rounds: int) -> None:
     kernel, length = chain.chain()
     assert kernel(rounds) == chain.chain_value(rounds, length)
@@ -29,41 +39,42 @@ def test_the_chain_is_not_folded() -> None:
     assert len(operations) >= 64
 
 
-@pytest.mark.skipif(not compile.has_fma(), reason="this CPU has no fused multiply-add")
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_the_peak_kernel_is_made_of_fused_multiply_adds_on_registers(dtype: Dtype) -> None:
-    lanes = compile.vector_bytes() // dtype.itemsize
-    _, assembly = compile.compile_ir(fma.fma_ir(dtype, lanes))
+no_fma = pytest.mark.skipif(not compile.has_fma(), reason="this CPU has no fused multiply-add")
+no_dot = pytest.mark.skipif(bool(dot.supported()), reason=dot.supported())
+LINES = {dtype: compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
+
+
+@pytest.mark.parametrize(
+    ("ir", "operation", "each"),
+    [
+        *(pytest.param(lambda of=dtype: fma.fma_ir(of, LINES[of]), r"\b(vfn?m\w+|fmla|fmadd)\b", 1, marks=no_fma)
+          for dtype in FLOATS),
+        pytest.param(dot.dot_ir, "vdpbf16ps", 2, marks=no_dot),
+    ],
+)  # fmt: skip
+def test_the_peak_kernels_are_made_of_multiply_adds_on_registers(
+    ir: Callable[[], str], operation: str, each: int
+) -> None:
+    _, assembly = compile.compile_ir(ir())
     loop = re.split(r"\n\s+(?:j[a-z]+|b\.[a-z]+|cbnz)\s", assembly[assembly.index("LBB0_1:") :], maxsplit=1)[0]
-    fused = [line for line in loop.splitlines() if re.search(r"\b(vfn?m\w+|fmla|fmadd)\b", line)]
-    assert len(fused) == fma.ACCUMULATORS
+    assert len([line for line in loop.splitlines() if re.search(operation, line)]) == each * fma.ACCUMULATORS
     # No accumulator is spilt: nothing in the loop stores to memory.
     assert not re.search(r"vmov\w+\s+%[xyz]mm\d+, .*\(", loop)
 
 
-@pytest.mark.skipif(not compile.has_fma(), reason="this CPU has no fused multiply-add")
-@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("loops", [1, 2, 999])
-def test_the_peak_kernel_computes(dtype: Dtype, loops: int) -> None:
-    run, per_loop = fma.fma(dtype, compile.vector_bytes() // dtype.itemsize, threads=2)
+@pytest.mark.parametrize(
+    ("make", "dtype", "per_loop"),
+    [
+        *(pytest.param(lambda dtype=dtype: fma.fma(dtype, LINES[dtype], threads=2), dtype, LINES[dtype], marks=no_fma)
+          for dtype in FLOATS),
+        pytest.param(lambda: dot.dot(threads=2), Dtype.FLOAT32, 2 * 32, marks=no_dot),
+    ],
+)  # fmt: skip
+def test_the_peak_kernels_compute(make: Callable[[], Any], dtype: Dtype, per_loop: int, loops: int) -> None:
+    run, counted = make()
     assert run(loops) <= 4 * dtype.unit_roundoff
-    assert per_loop == fma.ACCUMULATORS * compile.vector_bytes() // dtype.itemsize * 2
-
-
-@pytest.mark.skipif(bool(dot.supported()), reason=dot.supported())
-@pytest.mark.parametrize("loops", [1, 2, 999, 100_000])
-def test_the_bfloat16_kernel_computes(loops: int) -> None:
-    run, per_loop = dot.dot(threads=2)
-    assert run(loops) <= 4 * Dtype.FLOAT32.unit_roundoff
-    assert per_loop == 2 * fma.ACCUMULATORS * 32 * 2
-
-
-@pytest.mark.skipif(bool(dot.supported()), reason=dot.supported())
-def test_the_bfloat16_kernel_is_made_of_dot_products_on_registers() -> None:
-    _, assembly = compile.compile_ir(dot.dot_ir())
-    loop = re.split(r"\n\s+j[a-z]+\s", assembly[assembly.index("LBB0_1:") :], maxsplit=1)[0]
-    assert loop.count("vdpbf16ps") == 2 * fma.ACCUMULATORS
-    assert not re.search(r"vmov\w+\s+%[xyz]mm\d+, .*\(", loop)
+    assert counted == fma.ACCUMULATORS * per_loop * 2
 
 
 @pytest.mark.skipif(compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
@@ -83,7 +94,7 @@ def arrays(length: int, dtype: Dtype) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("nontemporal", [False, True])
 @pytest.mark.parametrize("op", stream.STREAM_ARRAYS)
 def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, threads: int, dtype: Dtype) -> None:
@@ -98,5 +109,237 @@ def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, 
     assert 5000 - touched < 4 * (64 // dtype.itemsize) * threads
 
 
-def test_arrays_start_on_a_cache_line() -> None:
-    assert all(compile.aligned(n, Dtype.FLOAT32).ctypes.data % 64 == 0 for n in (1, 17, 1000))
+@pytest.mark.parametrize(("make", "kind"), [(paths.masked_ir, "masked"), (paths.branching_ir, "branching")])
+def test_a_cpu_takes_the_same_paths_as_the_reference(make: Callable[[], str], kind: Any) -> None:
+    random = np.random.default_rng(1)
+    table = torch.from_numpy(parallel.deal(random))
+    # More groups than the table has rows, so that it begins anew.
+    starts = torch.randint(-(1 << 31), 1 << 31, (parallel.GROUP * (parallel.ROWS + 3),)).int()
+    run, ends = paths.cpu_paths(kind), torch.empty_like(starts)
+    for count in (1, 2, 16, 32):
+        run(table, starts, ends, 5, count)
+        assert torch.equal(ends, parallel.after_turns(table, starts, 5, count).int())
+    # One constant for each arm: none stands for another.
+    assert all(f"i32 {one}" in make() or f", {one}\n" in make() for one in parallel.MULTIPLIERS)
+
+
+# ---------------------------------------------------------------------------------------------- chains on a CPU
+
+# Kernel, data and a footprint that is small but has something to it.
+KINDS = [
+    ("chain", "random", 4),
+    ("chase", "random", 3 * 64 * 40),
+    ("branches", "predictable", 256),
+    ("branches", "random", 256),
+    ("states", "text", 100_000),
+]
+LONGEST = BITS * 400
+
+
+@pytest.mark.parametrize(("kernel", "data", "footprint"), KINDS)
+@given(blocks=st.integers(0, LONGEST // BITS), chains=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=10)
+def test_chains_end_where_the_reference_says(
+    kernel: str, data: str, footprint: int, blocks: int, chains: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    task = tasks.make(kernel, data, footprint, chains, LONGEST, 64, random)
+    walkers = cpu.CpuChains("cpu", kernel, task.table, chains)
+    starts = task.starts(random)
+    walkers.place(starts)
+    walkers.walk(BITS * blocks)
+    np.testing.assert_array_equal(walkers.ends(), task.expected(starts, BITS * blocks))
+    if kernel == "chase":
+        walkers.go_on()
+        walkers.walk(BITS)
+        np.testing.assert_array_equal(walkers.ends(), task.expected(starts, BITS * (blocks + 1)))
+
+
+@given(lines=st.integers(2, 60), chains=st.integers(1, 4), line=st.sampled_from([64, 128]), seed=st.integers(0, 99))
+@settings(max_examples=30)
+def test_a_chase_is_one_tour_of_all_lines_of_its_own_part(lines: int, chains: int, line: int, seed: int) -> None:
+    made = tasks.make("chase", "random", lines * chains * line, chains, 0, line, np.random.default_rng(seed))
+    assert made.table.nbytes == lines * chains * line
+    assert made.table.ctypes.data % line == 0
+    for which, start in enumerate(made.starts(np.random.default_rng(seed))):
+        at, seen = int(start), []
+        for _ in range(lines):
+            seen.append(at * 4 // line)
+            at = int(made.table[at])
+        assert at == start
+        assert sorted(seen) == list(range(which * lines, (which + 1) * lines))
+
+
+SMALL = {"chain": ("random", 4), "states": ("text", 1 << 21)}
+
+
+@pytest.mark.parametrize("kernel", list(cpu.KERNELS))
+def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    walk = cpu.KERNELS[kernel]
+
+    def lazy(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
+        # One word fewer for branches, whose walks are whole words; one record or more for states.
+        walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
+
+    data, footprint = SMALL.get(kernel, ("random", 1 << 14))
+    for chains, threads in (("one", 1), ("full", 2)):
+        how: dict[str, Any] = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
+        made = work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
+        assert right(made)
+        assert observed(made) == {"chains_in_flight": float(threads)}
+        assert made.per == cpu.CpuChains.steps(kernel, threads, footprint)
+    monkeypatch.setitem(cpu.KERNELS, kernel, lazy)
+    assert error(work("sequential", kernel=kernel, data=data, footprint=footprint)) == 1.0
+
+
+def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    walk = cpu.CpuChains.walk
+
+    def noted(self: Any, steps: int) -> None:
+        begun.append(int(self._starts[0]))
+        walk(self, BITS)
+
+    monkeypatch.setattr(cpu.CpuChains, "walk", noted)
+    for kernel, data, footprint, fresh in (("chase", "random", 1 << 16, 3), ("states", "text", 1 << 21, 1)):
+        made = work("sequential", kernel=kernel, data=data, footprint=footprint)
+        begun.clear()
+        for _ in range(3):
+            made.calls[0]()
+        assert len(set(begun)) == fresh, kernel
+
+
+# The machine code that LLVM makes of the kernels.
+
+x86 = pytest.mark.skipif(compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
+
+
+def loops(kernel: str) -> list[list[str]]:
+    """Instructions of each innermost loop of a kernel, for all types of arguments that it was compiled for."""
+    table = np.zeros(64, dtype=np.uint8 if kernel == "states" else np.uint32)
+    cpu.CpuChains("cpu", kernel, table, 1).walk(0)  # compiles it
+    return [loop for assembly in cpu.KERNELS[kernel].inspect_asm().values() for loop in loops_of(assembly)]
+
+
+def loops_of(assembly: str) -> list[list[str]]:
+    """The innermost loops of the first function in an assembly text: from a label to the last jump back to it."""
+    lines = [line.strip() for line in assembly.split("retq", 1)[0].splitlines()]
+    code = [line for line in lines if line and not line.startswith(("#", ".p2align", ".cfi"))]
+    labels = {line[:-1]: number for number, line in enumerate(code) if line.endswith(":")}
+    ends: dict[int, int] = {}
+    for number, line in enumerate(code):
+        jump = re.match(r"j[a-z]+\s+(\S+)", line)
+        if jump and labels.get(jump[1], number) < number:
+            ends[labels[jump[1]]] = number
+    inner = [(a, b) for a, b in ends.items() if not any(a < c and d < b for c, d in ends.items())]
+    assert inner
+    return [[line for line in code[a : b + 1] if not line.endswith(":")] for a, b in inner]
+
+
+def count(pattern: str, loop: list[str]) -> int:
+    return sum(bool(re.match(pattern, line)) for line in loop)
+
+
+def register(name: str) -> str:
+    """One name for a register whatever part of it is meant: ecx and rcx, r8d and r8."""
+    return re.sub(r"^[er](?=[a-z])|(?<=\d)d$", "", name)
+
+
+@x86
+@pytest.mark.parametrize("kernel", list(cpu.KERNELS))
+def test_no_loop_does_several_steps_at_once_or_chooses_without_a_branch(kernel: str) -> None:
+    for loop in loops(kernel):
+        assert count(r"cmov|set[a-z]+\b|sbb|prefetch|.*%[xyz]mm", loop) == 0, loop
+
+
+@x86
+def test_every_load_of_the_chase_waits_for_the_last() -> None:
+    for loop in loops("chase"):
+        loads = [re.match(r"movl\s+\(%\w+,%(\w+),4\), %(\w+)", line) for line in loop]
+        chained = [(register(load[1]), register(load[2])) for load in loads if load]
+        assert chained
+        assert count(r".*\(%", loop) == len(chained), "a load that is not part of the chain"
+        for (index, _), (_, before) in zip(chained, chained[-1:] + chained[:-1], strict=True):
+            assert index == before
+
+
+@x86
+@pytest.mark.parametrize(("kernel", "decisions"), [("branches", 2), ("states", 7)])
+def test_what_is_written_as_a_branch_is_one(kernel: str, decisions: int) -> None:
+    """One jump for each comparison of the source, and one for the loop."""
+    assert max(count(r"j(?!mp)", loop) for loop in loops(kernel)) >= decisions
+
+
+# --------------------------------------------------------------------------------------------- libraries of products
+
+ON_ONE_THREAD = [(backend, dtype) for backend in backends.BACKENDS for dtype in (Dtype.FLOAT32, Dtype.FLOAT64)]
+
+
+@pytest.mark.parametrize(("backend", "dtype"), ON_ONE_THREAD, ids=lambda value: getattr(value, "name", str(value)))
+def test_a_library_multiplies_or_says_why_not(backend: backends.Backend, dtype: Dtype) -> None:
+    a, b = (torch.randn(shape, dtype=getattr(torch, dtype.value)) for shape in ((5, 33), (33, 17)))
+    try:
+        product = backend.matmul(a, b, dtype, 1)
+    except Unsupported as lack:
+        assert str(lack)
+        # What this machine surely has must not hide behind a reason.
+        assert (backend.name, dtype) not in {("torch", dtype), ("numpy", dtype), ("python", Dtype.FLOAT64)}
+        assert backend.name not in {"scalar", "simd"}
+        return
+    for _ in range(2):
+        torch.testing.assert_close(product(), a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_only_the_vector_loop_uses_vectors() -> None:
+    """Where LLVM may not reorder additions, it must not: the scalar rung would be no scalar rung."""
+    a = np.ones(64, np.float32)
+    found = {}
+    for how in ("scalar", "simd"):
+        loop = compiled(dots, how)
+        loop(a, a, np.zeros(64, np.float32), 8, 8, 8, np.float32(0))
+        assembly = next(iter(loop.inspect_asm().values()))  # type: ignore[attr-defined]
+        found[how] = "mulps" in assembly or "fmadd231ps" in assembly or "fmla" in assembly
+    assert found == {"scalar": False, "simd": True}
+
+
+@pytest.mark.skipif(not openblas.core_type(), reason="NumPy's BLAS is not OpenBLAS here")
+@pytest.mark.skipif(compile.vector_bytes() < 32, reason="the core type is one of x86")
+def test_openblas_takes_the_kernels_that_it_is_told_to() -> None:
+    """In a process of its own, as OpenBLAS chooses once."""
+    code = (
+        "import torch; from experiments.backends import get, openblas; from experiments.work import Dtype\n"
+        "a = torch.randn(8, 8); get('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1); print(openblas.core_type())"
+    )
+    told = os.environ | backends.environment("openblas-haswell")
+    done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "Haswell"
+
+
+def test_another_core_type_than_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openblas, "core_type", lambda: "Prescott")
+    library = backends.get("openblas-haswell")
+    assert library is not None
+    a = torch.randn(4, 4)
+    with pytest.raises(Unsupported, match="no Haswell kernels for this CPU: it took Prescott"):
+        library.matmul(a, a, Dtype.FLOAT32, 1)
+
+
+def test_a_library_that_does_not_load_is_no_crash(tmp_path: object) -> None:
+    broken = f"{tmp_path}/libbroken.so"
+    with open(broken, "wb") as file:  # noqa: PTH123 - a path as a linker has it
+        file.write(b"no library")
+    a = torch.randn(4, 4)
+    with pytest.raises(Unsupported, match="does not load"):
+        cblas.Cblas("broken", (broken,)).matmul(a, a, Dtype.FLOAT32, 1)
+    with pytest.raises(Unsupported, match="not installed"):
+        cblas.Cblas("none", ("no-such-blas",)).matmul(a, a, Dtype.FLOAT32, 1)
+
+
+def test_groups_stand_for_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert backends.expand("openblas-*") == [f"openblas-{core.lower()}" for core in openblas.CORE_TYPES_ARM]
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert "openblas-skylakex" in backends.expand("openblas-*")
+    monkeypatch.setattr(cblas.Cblas, "path", lambda self: "here" if self.name == "blis" else "")
+    assert backends.expand("other-blas") == ["blis"]
+    assert backends.expand("torch") == ["torch"]

@@ -1,54 +1,35 @@
-"""Layers with a library and without: really switched, right both ways, and nothing stays switched afterwards."""
+"""Layers with a library and without: really switched, right both ways; and what an installation brings."""
 
 from __future__ import annotations
 
 import sys
 from copy import deepcopy
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments import switches
-from experiments.devices.cpu import CpuDevice
+from experiments import loaded, switches
+from experiments.devices.base import Device
 from experiments.kernels import products
 from experiments.models import layers
-from experiments.registry import get, typed
 from experiments.suite import libraries
-from experiments.sweep import read_preset, sweep
 from experiments.work import Dtype, Unsupported, Work
+from tests.experiments import cuda_standin, points
+from tests.experiments.points import CPU, GPU, observed, right
 from tests.experiments.processor import its_instructions_permitting
+from tests.experiments.second_device import SecondCpu
 
-from . import cuda_standin
-from .second_device import SecondCpu
-
-CPU, GPU = CpuDevice(), SecondCpu()
-POINT = {
-    "layer": "convolution", "shape": "conv5-3x3", "batch": 2, "passes": "forward", "variant": "library",
-    "dtype": "float32", "threads": 1,
-}  # fmt: skip
 LSTM = {"layer": "lstm", "shape": "256-cells"}
 PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
-@pytest.fixture(autouse=True)
-def threads() -> None:
-    """On one thread PyTorch leaves small convolutions to its own kernels."""
-    torch.set_num_threads(2)
-
-
-def work(device: Any = GPU, **params: Any) -> Work:
-    experiment = get("libraries")
-    made = experiment.function(device, **typed(experiment, {**POINT, **params}))
-    assert isinstance(made, Work)
-    return made
-
-
-def right(made: Work) -> bool:
-    assert made.check is not None
-    assert made.tolerance is not None
-    return made.check() <= made.tolerance
+def work(device: Device = GPU, **params: Any) -> Work:
+    # On one thread PyTorch leaves small convolutions to its own kernels.
+    torch.set_num_threads(1 if params.get("layer") == "lstm" else 2)
+    return points.work("libraries", device, **params)
 
 
 def calls_a_library(made: Work) -> bool:
@@ -67,18 +48,16 @@ def state() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("passes", ["forward", "both"])
 @pytest.mark.parametrize("variant", ["library", "native"])
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv2-1x1", "batch": 1}, LSTM])
-def test_layers_are_right_with_the_library_and_without(
-    layer: dict[str, Any], variant: str, passes: str, dtype: str
-) -> None:
+def test_layers_are_right_with_the_library_and_without(layer: dict[str, Any], variant: str, dtype: str) -> None:
     before = state()
-    with its_instructions_permitting():
-        made = work(**layer, variant=variant, passes=passes, dtype=dtype)
-    assert right(made)
-    assert calls_a_library(made) == (variant == "library")
-    assert state() == before
+    for passes in ("forward", "both"):
+        with its_instructions_permitting():
+            made = work(**layer, variant=variant, passes=passes, dtype=dtype)
+        assert right(made)
+        assert calls_a_library(made) == (variant == "library")
+        assert state() == before
 
 
 def test_a_switch_that_changes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,43 +67,29 @@ def test_a_switch_that_changes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) 
         work(variant="native")
 
 
-def test_a_layer_that_no_library_computes_is_told() -> None:
-    with pytest.raises(Unsupported, match="calls no library"):
-        work(dtype="float64")  # oneDNN has no float64
-
-
-def test_an_error_leaves_the_switches_as_they_were() -> None:
-    before = state()
-    with pytest.raises(RuntimeError), switches.switches("cpu", Dtype.FLOAT32, library=False):
-        raise RuntimeError
-    assert state() == before
-
-
-def test_a_gpus_switches_are_those_of_its_libraries() -> None:
+def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
     before = state()
     with switches.switches("cuda:0", Dtype.TF32, library=False, search=True, float32_sums=True):
         assert state()[:5] == (False, True, True, True, False)
     with switches.switches("cuda:0", Dtype.FLOAT32):
         assert state()[:4] == (True, False, False, False)
+    with pytest.raises(RuntimeError), switches.switches("cpu", Dtype.FLOAT32, library=False):
+        raise RuntimeError
     assert state() == before
     with pytest.raises(Unsupported):
         switches.switches("mps", Dtype.FLOAT32)
 
 
 @pytest.mark.parametrize("layer", [{}, LSTM])
-@pytest.mark.parametrize("variant", ["library", "native"])
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(lambda y, *gradients: [y * 1.001, *gradients], id="scaled by a thousandth"),
         pytest.param(lambda y, *gradients: [y.bfloat16().float(), *gradients], id="rounded to bfloat16"),
         pytest.param(lambda y, x, w, *rest: [y, x, w.index_fill(0, torch.tensor(0), 0), *rest], id="a lost gradient"),
         pytest.param(lambda y, x, *rest: [y, x.index_fill(1, torch.tensor(1), torch.nan), *rest], id="nan"),
     ],
 )
-def test_a_wrong_layer_fails_its_check(
-    monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], variant: str, fault: Any
-) -> None:
+def test_a_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], fault: Any) -> None:
     correct = layers.results
 
     def broken(module: Any, x: torch.Tensor, above: Any) -> Any:
@@ -132,7 +97,8 @@ def test_a_wrong_layer_fails_its_check(
         return fault(*found) if x.dtype is torch.float32 and above is not None else found
 
     monkeypatch.setattr(layers, "results", broken)
-    assert not right(work(**layer, variant=variant, passes="both"))
+    for variant in ("library", "native"):
+        assert not right(work(**layer, variant=variant, passes="both"))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7", "batch": 1}, LSTM])
@@ -156,7 +122,7 @@ def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7"}, {"shape": "conv4-1x1"}, LSTM])
 def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> None:
-    params = {**POINT, **layer, "variant": "native"}
+    params = {**points.SMALL["libraries"], **layer, "variant": "native"}
     one_pass, both = work(**params), work(**{**params, "passes": "both"})
     kind = layers.find(params["layer"], params["shape"])
     assert isinstance(kind, layers.Convolution | layers.Lstm)
@@ -168,12 +134,6 @@ def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> N
     # Nobody asks for the gradient of an LSTM's first state, which the formula counts with the others.
     unasked = 2 * 2 * 4 * kind.hidden**2 if isinstance(kind, layers.Lstm) else 0
     assert counter.get_total_flops() + unasked == both.flop == libraries.flop(**{**params, "passes": "both"})
-
-
-def test_operands_and_results_take_turns_in_memory() -> None:
-    made = work(CPU, **PRODUCT)
-    assert len({call().data_ptr() for call in made.calls}) == len(made.calls) > 1  # type: ignore[attr-defined]
-    assert len(work(CPU, **LSTM).calls) > 1
 
 
 @pytest.mark.parametrize("variant", ["naive", "tiled"])
@@ -196,51 +156,57 @@ def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert not right(work(**PRODUCT, variant=variant))
 
 
+# ---------------------------------------------------------------------------------------- what an installation brings
+
+FOLDERS = [Path("/home/someone/venv/lib/python3.12/site-packages")]
+IN_PACKAGES = [
+    "nvidia/cu13/lib/libcublas.so.13",
+    "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
+    "torch/lib/libcudart-9335f6a2.so.12",
+    "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+    "nvidia/nccl/lib/libnccl.so.2",
+]
+DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"
+OTHERS = ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/dev/nvidia0", f"{FOLDERS[0]}/torch/lib/libtorch_cuda.so"]
+
+
 @pytest.mark.parametrize(
-    ("device", "params"),
+    ("more", "from_system"),
     [
-        (CPU, {"dtype": "tf32"}),
-        (CPU, {"variant": "searched"}),
-        (CPU, {**PRODUCT, "variant": "tiled"}),
-        (CPU, {"layer": "none", "shape": "loaded", "batch": 0}),
-        (GPU, {"dtype": "int8"}),
-        (GPU, {"variant": "naive"}),
-        (GPU, {"shape": "256-cells"}),
-        (GPU, {**PRODUCT, "variant": "native"}),
-        (GPU, {**PRODUCT, "variant": "float32_sums"}),
-        (GPU, {**PRODUCT, "variant": "naive", "dtype": "bfloat16"}),
-        (GPU, {**PRODUCT, "passes": "both"}),
-        (GPU, {"layer": "none", "shape": "loaded", "batch": 0}),
+        ([], 0),
+        (["/usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13.0.48"], 1),
+        (["/usr/lib/x86_64-linux-gnu/libcudnn_ops.so.9.1", "/opt/nvidia/libnvJitLink.so.13"], 2),
     ],
 )
-def test_what_is_not_there_is_unsupported(device: Any, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_the_system_are_told_from_those_of_the_packages(more: list[str], from_system: int) -> None:
+    paths = [DRIVER, *OTHERS, *(f"{FOLDERS[0]}/{name}" for name in IN_PACKAGES), *more]
+    found = {metric: value for metric, (value, _) in loaded.compared(paths, FOLDERS).items()}
+    assert found == {
+        "system_driver_loaded": 1,
+        "system_toolkit_loaded": float(from_system > 0),
+        "toolkit_libraries_loaded": len(IN_PACKAGES) + from_system,
+        "toolkit_libraries_from_system": from_system,
+    }
+    bundled = loaded.compared([f"{FOLDERS[0]}/stubs/libcuda.so.1"], FOLDERS)
+    assert bundled["system_driver_loaded"][0] == 0.0
+
+
+def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in loaded.package_folders())
+    monkeypatch.setattr(loaded, "mapped", lambda: {DRIVER, f"{loaded.package_folders()[0]}/nvidia/libcublas.so.13"})
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported):
-        made = work(device, **params)
-        assert made.observe is not None
-        made.observe()
+    waited = GPU.waits
+    found = observed(work(layer="none", shape="loaded", batch=0))
+    assert GPU.waits > waited
+    assert (found["system_driver_loaded"], found["system_toolkit_loaded"]) == (1, 0)
 
 
-def test_probes_do_not_search() -> None:
-    probe = libraries.smaller({**POINT, "batch": 256, "variant": "searched"})
-    assert probe == {**POINT, "batch": 32, "variant": "library"}
-
-
-def test_shapes_are_those_of_the_layers() -> None:
-    named = [*layers.CONVOLUTIONS, *layers.LSTMS, *layers.PRODUCTS]
-    assert sorted(get_args(libraries.Shape)) == sorted([*named, "loaded", "operators"])
-
-
-@pytest.mark.parametrize(("preset", "kind"), [("quick", "gpu"), ("full", "gpu"), ("full", "cpu")])
-def test_every_point_of_a_preset_has_its_other_side(preset: str, kind: str) -> None:
-    """Without the library against with it, and TF32 against float32: all other parameters equal."""
-    points = [dict(point.params) for point in sweep(read_preset(preset), "libraries", preset).points(kind)]
-    assert points
-    for point in points:
-        if point["layer"] == "none":
-            continue
-        assert layers.find(point["layer"], point["shape"]) is not None, point
-        if point["variant"] != "library":
-            assert {**point, "variant": "library"} in points, point
-        if point["dtype"] == "tf32":
-            assert {**point, "dtype": "float32"} in points, point
+def test_operators_are_counted_for_what_this_build_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = work(CPU, layer="none", shape="operators", batch=0)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    found = observed(made)
+    assert 0 < found["public_kernels_cpu"] < found["kernels_cpu"] < found["operators"]
+    assert found["public_operators"] < found["operators"]
+    assert "kernels_cuda" not in found
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "kernels_cuda" in observed(made)

@@ -1,4 +1,4 @@
-"""What is found out about a machine, what is not told, and that one process measures it at a time."""
+"""What is found out about a machine and told of it, that one process measures it at a time, and its sealed record."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from contract.errors import StudyError
-from contract.node import NODE_SCHEMA, node_id, read_node, write_node
+from contract.files import write_json
+from contract.node import NODE_SCHEMA, PARTIAL, missing_rounds, node_id, read_node, record_path, write_node
 from contract.schema import check
-from experiments import hardware, lock, probe
+from contract.tables import write_samples
+from experiments import hardware, listing, lock, probe
 from experiments.cli import main
-from experiments.devices import open_device
+from experiments.jobs import Job, Plan, Point
+from experiments.listing import gathered, told
+from experiments.registry import experiments
+from experiments.seal import begin, pace
+from tests.contract.test_tables import table
+from tests.experiments.torch_standin import H100, P100, Torch, install
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -27,36 +38,25 @@ def record() -> dict[str, Any]:
     return probe.fingerprint({"preset": "quick"})
 
 
-def test_the_fingerprint_conforms_and_names_the_essentials(record: dict[str, Any]) -> None:
+def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(record: dict[str, Any]) -> None:
     check(record, NODE_SCHEMA, "fingerprint")
-    cpu = record["hardware"]["cpu"]
-    assert cpu["usable_cores"] >= 1
+    assert record["hardware"]["cpu"]["usable_cores"] >= 1
     assert record["hardware"]["memory_bytes"] > 10**8
     assert {"numpy", "torch"} <= set(record["software"]["packages"])
     assert any(pool["user_api"] == "blas" for pool in record["software"]["blas"])
     assert record["devices"][0]["id"] == "cpu"
     assert record["study"]["commit"] != ""
-
-
-def test_nothing_personal_is_in_it(record: dict[str, Any]) -> None:
-    text = json.dumps(record)
-    assert platform.node() not in text or len(platform.node()) < 4
-    assert str(Path.home()) not in text
-    assert f'"{getpass.getuser()}"' not in text
-    assert str(Path(__file__).parents[2]) not in text
-
-
-def test_a_kind_of_device_that_is_left_out_says_why(record: dict[str, Any]) -> None:
     kinds = {device["kind"] for device in record["devices"]}
     assert "gpu" in kinds or any("CUDA" in reason for reason in record["left_out"])
+    text = json.dumps(record)
+    assert platform.node() not in text or len(platform.node()) < 4
+    assert not any(word in text for word in (str(Path.home()), f'"{getpass.getuser()}"', str(ROOT)))
 
 
 def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
     without = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
-    with pytest.raises(StudyError) as caught:
+    with pytest.raises(StudyError, match=r"no GPU found.*built without CUDA.*NVML: .*Found: cpu"):
         probe.require(without, "gpu")
-    for words in ("no GPU found", "Looked for", "built without CUDA", "NVML: ", "Found: cpu", "snakemake --cores all"):
-        assert words in str(caught.value)
     probe.require(without, "cpu")
 
 
@@ -107,40 +107,28 @@ def test_a_machine_keeps_the_name_under_which_it_began(
     write_node(path, {**without, **({"kind": kind, **earlier} if earlier else {}), "id": name})
     assert main(["probe", "--id", "--out", str(path)]) == 0
     assert capsys.readouterr().out.strip() == name
-    again = probe.fingerprint({}, path)
-    assert (again["id"], again["kind"]) == (name, kind)
+    assert hardware.identity(path) == (kind, earlier.get("instance", ""))
     assert main(["check", "--preset", "quick", "--node", str(path)]) == 0
 
 
 def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, Any]) -> None:
-    write_node(tmp_path / "node.json", {**record, "id": "other-cpu-2c-abcdef.0a1b2c", "kind": "other-cpu-2c-abcdef",
-                                        "instance": "0a1b2c"})  # fmt: skip
-    assert probe.fingerprint({}, tmp_path / "node.json")["id"] == record["id"]
-    with pytest.raises(StudyError, match=r"describes other-cpu-2c-abcdef, this machine is"):
-        main(["run", "gemm", "--node", str(tmp_path / "node.json"), "--out", str(tmp_path / "x.parquet")])
-
-
-def test_a_name_that_is_not_that_of_its_kind_is_refused(tmp_path: Path, record: dict[str, Any]) -> None:
-    write_node(tmp_path / "node.json", {**record, "kind": "other-cpu-2c-abcdef"})
-    with pytest.raises(StudyError, match=r"node\.json: id .* is not that of kind 'other-cpu-2c-abcdef'"):
-        read_node(tmp_path / "node.json")
+    path, other = tmp_path / "node.json", "other-cpu-2c-abcdef"
+    write_node(path, {**record, "id": f"{other}.0a1b2c", "kind": other, "instance": "0a1b2c"})
+    assert hardware.identity(path) == (record["kind"], record["instance"])
+    for words in (["run", "gemm", "--out", str(tmp_path / "x.parquet")], ["check", "--preset", "quick"]):
+        with pytest.raises(StudyError, match=rf"describes {other}.*, this machine is"):
+            main([*words, "--node", str(path)])
+    write_node(path, {**record, "kind": other})
+    with pytest.raises(StudyError, match=rf"node\.json: id .* is not that of kind '{other}'"):
+        read_node(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("96 KiB (2 instances)", {"bytes": 98304, "instances": 2}),
-        ("32 MiB (1 instance)", {"bytes": 33554432, "instances": 1}),
-        ("1.5 MiB", {"bytes": 1572864, "instances": 1}),
-    ],
+    ("text", "size", "instances"),
+    [("96 KiB (2 instances)", 98304, 2), ("32 MiB (1 instance)", 33554432, 1), ("1.5 MiB", 1572864, 1)],
 )
-def test_caches_are_read_as_lscpu_writes_them(text: str, expected: dict[str, int]) -> None:
-    assert hardware._caches({"L2 cache": text}) == {"L2": expected}
-
-
-def test_an_unknown_device_names_those_there_are() -> None:
-    with pytest.raises(StudyError, match=r"no device 'gpu:7'.*Devices: cpu"):
-        open_device("gpu:7")
+def test_caches_are_read_as_lscpu_writes_them(text: str, size: int, instances: int) -> None:
+    assert hardware._caches({"L2 cache": text}) == {"L2": {"bytes": size, "instances": instances}}
 
 
 def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,29 +140,20 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
         f"lock.lock_path = lambda: pathlib.Path({str(path)!r})\n"
         "with lock.node_lock(0):\n    print('held', flush=True); sys.stdin.read()"
     )
-    root = str(Path(__file__).parents[2])
-    holder = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(StudyError, match="being measured by another process of yours"), lock.node_lock(0.1):
-        pass
-    holder.kill()
-    holder.wait()
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StudyError, match="being measured by another process of yours"), lock.node_lock(0.1):
+            pass
+        holder.kill()
     # The lock died with its holder: no file has to be removed by hand.
     with lock.node_lock(5):
         assert path.read_text() == "whatever"
-
-
-def test_the_lock_follows_no_link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    precious, path = tmp_path / "precious", tmp_path / "lock"
-    precious.write_text("whatever")
-    path.symlink_to(precious)
-    monkeypatch.setattr(lock, "lock_path", lambda: path)
+    path.rename(tmp_path / "precious")
+    path.symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic links"), lock.node_lock(0):
         pass
-    assert precious.read_text() == "whatever"
 
 
 @pytest.mark.parametrize("instead", ["a link", "a file", "open to others"])
@@ -182,8 +161,8 @@ def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
     instead: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(lock, "PLACE", tmp_path)
-    assert lock.lock_path().parent.stat().st_mode & 0o777 == 0o700
     folder = lock.lock_path().parent
+    assert folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
     if instead == "a link":
         folder.symlink_to(tmp_path)
@@ -196,26 +175,166 @@ def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
         lock.lock_path()
 
 
-def test_run_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    out = str(tmp_path / "x.parquet")
-    with pytest.raises(StudyError, match=r"no experiment 'gem'.*Did you mean 'gemm'\?"):
-        main(["run", "gem", "--out", out])
-    with pytest.raises(StudyError, match="argument --round: '0' is not a whole number from 1"):
-        main(["run", "gemm", "--round", "0", "--out", out])
-    with pytest.raises(StudyError, match=r"name a \.parquet file"):
-        main(["run", "gemm", "--out", str(tmp_path / "x.csv")])
-    with pytest.raises(StudyError, match="no device 'cuda:9'"):
-        main(["run", "gemm", "--device", "cuda:9", "--out", out])
+@pytest.mark.parametrize(
+    ("words", "out", "why"),
+    [
+        (["gem"], "x.parquet", "no experiment 'gem'.*Did you mean 'gemm'"),
+        (["gemm"], "x.csv", r"name a \.parquet file"),
+        (["gemm", "--device", "cuda:9"], "x.parquet", "no device 'cuda:9'.*Devices: cpu"),
+    ],
+)
+def test_run_refuses_what_it_cannot_do(words: list[str], out: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=why):
+        main(["run", *words, "--out", str(tmp_path / out)])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_record_shows_the_kernels_that_libraries_choose_themselves() -> None:
+def test_the_record_shows_the_kernels_that_libraries_choose_themselves(record: dict[str, Any]) -> None:
     words = [sys.executable, "-m", "experiments", "probe"]
-    root = Path(__file__).parents[2]
+    told = {**os.environ, "OPENBLAS_CORETYPE": "Prescott"}
+    seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=told)
+    pools = json.loads(seen.stdout)["software"]["blas"]
+    assert "Prescott" not in [pool.get("architecture") for pool in pools]
 
-    def architectures(extra: dict[str, str]) -> list[str]:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS")} | extra
-        seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=root, env=environment)
-        return sorted(pool.get("architecture", "") for pool in json.loads(seen.stdout)["software"]["blas"])
 
-    assert architectures({"OPENBLAS_CORETYPE": "Prescott"}) == architectures({})
+# -------------------------------------------------------------------------------------------------- the sealed record
+
+RECORD: dict[str, Any] = {
+    "schema": 1,
+    "id": "some-cpu-2c-abc123",
+    "origin": "synthetic",
+    "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}, "memory_bytes": 1, "gpus": []},
+    "software": {"os": "Linux 6", "python": "3.11", "packages": {}, "blas": []},
+    "devices": [{"id": "cpu", "kind": "cpu", "name": "Some CPU"}],
+    "left_out": [],
+    "study": {"version": "0", "commit": "unknown"},
+    "started_utc": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_node(tmp_path / "probe.json", RECORD)
+    return tmp_path / "nodes" / RECORD["id"]
+
+
+def measured(folder: Path, name: str, hour: int, node: str = RECORD["id"], **about: Any) -> str:
+    times = {"started_utc": f"2026-01-02T{hour:02}:00:00Z", "ended_utc": f"2026-01-02T{hour:02}:30:00Z"}
+    write_samples(folder / name, table({"node": node}), times | about)
+    return str(folder / name)
+
+
+def seal(folder: Path, *rounds: str) -> int:
+    probe = str(folder.parents[1] / "probe.json")
+    return main(["seal", "--probe", probe, "--rounds", *rounds, "--out", str(folder / "node.json")])
+
+
+def test_the_record_spans_its_rounds_and_those_of_an_earlier_preset_are_set_aside(folder: Path) -> None:
+    first, last = measured(folder, "gemm.cpu.1.parquet", 7), measured(folder, "gemm.cpu.2.parquet", 9)
+    content = Path(measured(folder, "gemm.cpu.5.parquet", 3)).read_bytes()
+    assert seal(folder, last, first) == 0
+    sealed = read_node(folder / "node.json")
+    assert (sealed["started_utc"], sealed["ended_utc"]) == ("2026-01-02T07:00:00Z", "2026-01-02T09:30:00Z")
+    assert sealed["id"] == RECORD["id"]
+    assert sorted(path.name for path in folder.glob("*.parquet")) == ["gemm.cpu.1.parquet", "gemm.cpu.2.parquet"]
+    assert (folder / "superseded" / "gemm.cpu.5.parquet").read_bytes() == content
+
+
+def test_rounds_of_another_machine_are_named(folder: Path) -> None:
+    strange = measured(folder, "gemm.cpu.1.parquet", 7, node="another-cpu-8c-fff000")
+    with pytest.raises(StudyError, match=r"describes some-cpu-2c-abc123, but rounds of another-cpu-8c-fff000"):
+        seal(folder, strange)
+    assert not (folder / "node.json").exists()
+
+
+@pytest.fixture
+def plan(folder: Path) -> Plan:
+    """A plan of two jobs in two rounds, the second job's points left out of it, as it lies beside the probe."""
+    point = Point.of("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
+    job = Job("gemm", "cpu", "cpu", 0.1, 60.0, 9, (point,), start_s=10.0)
+    other = Job("training", "cuda:0", "gpu", 0.1, 60.0, 9, (replace(point, left_out="plan: left out to fit 1 min"),))
+    made = Plan((job, other), 2)
+    write_json(folder.parents[1] / "plan.json", made.plain)
+    return made
+
+
+def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_missing(folder: Path, plan: Plan) -> None:
+    probe, name = folder.parents[1] / "probe.json", "gemm.cpu.{}.parquet"
+    first = measured(folder, name.format(1), 7, host="aaaaaa", wall_s=150.0)
+    begin(folder, probe, plan)
+    assert record_path(folder) == folder / PARTIAL
+    record = read_node(record_path(folder))
+    assert record["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
+    assert record["jobs"]["training.cuda-0"] == {"predicted_s": [], "left_out": {"plan: left out to fit 1 min": 1}}
+    assert missing_rounds(record, [path.name for path in folder.glob("*.parquet")]) == ["gemm.cpu.2"]
+    assert pace(record) == {}
+
+    second = measured(folder, name.format(2), 8, host="bbbbbb", wall_s=170.0)
+    assert seal(folder, first, second, "--plan", str(folder.parents[1] / "plan.json")) == 0
+    record = read_node(record_path(folder))
+    assert record["hosts"] == ["aaaaaa", "bbbbbb"]
+    assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 170.0]
+    assert pace(record) == {"gemm.cpu": pytest.approx(1.6)}
+    there = sorted(path.name for path in folder.iterdir())
+    assert there == [name.format(1), name.format(2), "node.json"]
+    assert missing_rounds(record, there) == []
+
+    begin(folder, probe, plan)
+    assert record_path(folder) == folder / PARTIAL, "a round that is measured anew breaks the seal"
+    begin(folder, probe, replace(plan, rounds=1))
+    assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"
+
+
+def test_what_became_of_a_nodes_points_is_told_by_reason(
+    folder: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, lost = {"node": RECORD["id"]}, {"status": "unsupported", "value": float("nan"), "stop_reason": ""}
+    for number in (1, 2):
+        refused = {**lost, "dtype": "float8_e4m3fn", "reason": f"no FP8 here, {number}.5 s on"}
+        both = pd.concat([table({**node, "round": number}), table({**node, "round": number, **refused})])
+        write_samples(folder / f"gemm.cpu.{number}.parquet", both.reset_index(drop=True), {})
+    (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
+    begin(folder, folder.parents[1] / "probe.json", plan)
+    assert main(["outcomes", str(folder.parent)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
+    assert "2  gemm on cpu: unsupported: no FP8 here, 1.5 s on" in said[1]
+    assert "gemm.cpu.3.parquet" in said[2]
+    assert len(said) == 3
+    with pytest.raises(StudyError, match=r"no node in .*results/nodes"):
+        main(["outcomes", str(folder.parents[1] / "elsewhere")])
+
+
+# ------------------------------------------------------------------------------------------- what there is to measure
+
+
+def test_every_experiment_is_listed_with_what_it_asks_of_whom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+    install(monkeypatch, Torch())
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["left_out"]
+    assert set(found["experiments"]) == set(experiments())
+    asked = found["experiments"]["tabular"]["devices"]
+    assert asked["(Apple)"] == {"asked": True, "libraries": ["torch"], "all": False}
+    assert set(asked["(NVIDIA)"]["libraries"]) == {"torch", "cupy"}
+    assert found["experiments"]["clock"]["devices"]["(AMD)"]["asked"] is False
+    assert "threads" in found["experiments"]["gemm"]["parameters"]
+    rows = {line.split()[0]: line.split()[1:] for line in told(gathered()).splitlines() if line.split()}
+    assert rows["clock"] == ["yes", "–", "–", "–", "–"]
+    assert rows["transfer"] == ["–", "yes", "yes", "yes", "yes"]
+    assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # CUDA C on GPUs
+
+
+def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+    torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
+    monkeypatch.setattr(listing.importlib.util, "find_spec", lambda _: None)
+    found = gathered()
+    assert torch.opened == []
+    assert [one["id"] for one in found["devices"]] == ["cpu", "cuda:0", "cuda:1"]
+    said = told(found)
+    assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
+    assert "(NVIDIA)" not in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import os
 import signal
 import subprocess
@@ -16,24 +15,15 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.devices.base import Device
-from experiments.devices.cpu import CpuDevice
 from experiments.models import data, loading
 from experiments.models.zoo import ZOO
-from experiments.registry import get, typed
 from experiments.suite.orchestration import AHEAD
 from experiments.sweep import read_preset, sweep
-from experiments.work import Unsupported, Work
+from tests.experiments.points import CPU, observed, right, run, work
 from tests.experiments.second_device import SecondCpu
 
-POINT = {"model": "mlp", "batch": 6, "source": "encoded", "workers": 0, "dtype": "float32", "backend": "torch"}
-FED = [("mlp", "memory"), ("mlp", "encoded"), ("mlp", "photographs"), ("resnet", "memory"), ("resnet", "encoded"),
-       ("resnet", "photographs"), ("gpt-1m", "memory"), ("gpt-1m", "encoded")]  # fmt: skip
-
-
-def work(device: Device | None = None, **params: Any) -> Work:
-    experiment = get("orchestration")
-    return experiment.function(device or CpuDevice(), **typed(experiment, {**POINT, "threads": 1, **params}))
+FED = [*((model, source) for model in ("mlp", "resnet") for source in ("memory", "encoded", "photographs")),
+       ("gpt-1m", "memory"), ("gpt-1m", "encoded")]  # fmt: skip
 
 
 def samples(model: str, source: str) -> loading.Samples:
@@ -47,8 +37,7 @@ def batch(given: loading.Samples, size: int = 4) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(("model", "source"), FED)
 def test_samples_are_what_the_model_takes(model: str, source: str) -> None:
-    entry = ZOO[model]
-    given, expected = batch(samples(model, source)), entry.batch(4)
+    given, expected = batch(samples(model, source)), ZOO[model].batch(4)
     for one, other in zip(given, expected, strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
     assert samples(model, source).wrong(*given) == 0.0
@@ -66,22 +55,13 @@ def test_augmentation_changes_pictures_and_decoding_does_not() -> None:
     assert torch.equal(whole, images[4000, 0])
 
 
-def broken_picture(self: Any, index: int) -> Image.Image:
-    return Image.new("L", (8, 8), 17)
-
-
-def broken_photograph(self: Any, index: int) -> Image.Image:
-    return Image.new("RGB", (640, 427))
-
-
 @pytest.mark.parametrize(
-    ("model", "source", "fault"),
-    [("mlp", "encoded", broken_picture), ("mlp", "photographs", broken_photograph)],
+    ("source", "fault"), [("encoded", Image.new("L", (8, 8), 17)), ("photographs", Image.new("RGB", (640, 427)))]
 )
-def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch, model: str, source: str, fault: Any) -> None:
-    given = samples(model, source)
+def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch, source: str, fault: Any) -> None:
+    given = samples("mlp", source)
     drawn = batch(given)
-    monkeypatch.setattr(type(given), "decoded", fault)
+    monkeypatch.setattr(type(given), "decoded", lambda self, index: fault)
     assert given.wrong(*drawn) == 1.0
 
 
@@ -90,7 +70,7 @@ def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch, model: str, 
     [
         ("mlp", "memory", lambda x, y: (x, (y + 1) % 10)),
         ("mlp", "memory", lambda x, y: (x * 0.99, y)),
-        ("mlp", "encoded", lambda x, y: (x + 1, y)),
+        ("mlp", "encoded", lambda x, y: (x * torch.nan, y)),
         ("mlp", "photographs", lambda x, y: (x, y + 2)),
         ("gpt-1m", "memory", lambda x, y: (x, x)),
         ("gpt-1m", "encoded", lambda x, y: (x.flip(0), y)),
@@ -99,61 +79,40 @@ def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch, model: str, 
 def test_a_batch_that_was_spoilt_on_its_way_fails_the_check(
     monkeypatch: pytest.MonkeyPatch, model: str, source: str, fault: Any
 ) -> None:
-    made = work(model=model, source=source, batch=8)
+    made = work("orchestration", model=model, source=source, batch=8)
     following = loading.Feed.next
     monkeypatch.setattr(loading.Feed, "next", lambda self: fault(*following(self)))
-    assert made.check is not None
-    assert made.tolerance is not None
-    assert not made.check() <= made.tolerance
+    assert not right(made)
 
 
-def test_nan_in_what_is_loaded_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = work()
-    monkeypatch.setattr(loading.Feed, "error", lambda _: math.nan)
-    assert made.check is not None
-    assert math.isnan(made.check())
-
-
-def test_a_turn_loads_and_steps_on_the_hosts_clock() -> None:
-    made = work(CpuDevice())
-    assert ([name for name, _ in made.phases], made.clock, list(made.beside)) == (["load", "step"], "host", [])
-    assert made.flop == ZOO["mlp"].step_flop(6)
-    assert made.observe is not None
-    seconds, unit = made.observe()["decode_time"]
-    assert unit == "s"
-    assert isinstance(seconds, list)
-    assert len(seconds) == loading.TIMES
-
-
-def test_on_a_gpu_the_loop_is_timed_as_it_is_written_too() -> None:
+def test_a_turn_is_on_the_hosts_clock_and_on_a_gpu_the_loop_is_timed_as_it_is_written_too() -> None:
+    made = work("orchestration")
+    assert (made.clock, list(made.beside)) == ("host", [])
+    assert len(observed(made)["decode_time"]) == loading.TIMES
     device = SecondCpu()
-    made = work(device, source="memory")
+    made = work("orchestration", device, source="memory")
     (beside,) = made.beside
-    assert (beside.metric, beside.per, beside.clock) == ("loop_time", AHEAD, "device")
+    assert (beside.per, beside.clock) == (AHEAD, "device")
     device.waits = 0
     beside.calls[0]()
     assert device.waits == 0  # the host runs ahead
-    for _, phase in made.phases:
-        phase()
+    run(made)
     assert device.waits == 2
 
 
 def test_preloaded_batches_stay_and_take_turns() -> None:
-    feed = loading.Feed(ZOO["mlp"], 6, "preloaded", 0, CpuDevice())
+    feed = loading.Feed(ZOO["mlp"], 6, "preloaded", 0, CPU)
     places = [feed.next()[0].data_ptr() for _ in range(2 * loading.PRELOADED)]
     assert len(set(places)) == loading.PRELOADED
     assert places[: loading.PRELOADED] == places[loading.PRELOADED :]
     assert feed.error() == 0.0
-    made = work(source="preloaded")
-    assert made.observe is not None
-    assert made.observe() == {}
+    assert observed(work("orchestration", source="preloaded")) == {}
 
 
 def test_workers_end_with_their_point() -> None:
     before = set(psutil.Process().children())
-    made = work(workers=2, source="memory")
-    for _, phase in made.phases:
-        phase()
+    made = work("orchestration", workers=2, source="memory")
+    run(made)
     started = set(psutil.Process().children()) - before
     assert len(started) == 2
     del made
@@ -183,24 +142,17 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
         assert not psutil.wait_procs(workers, 4)[1]
 
 
-@pytest.mark.parametrize(
-    ("params", "why"),
-    [
-        ({"source": "preloaded", "workers": 1}, "need no workers"),
-        ({"model": "gpt-1m", "source": "photographs"}, "takes no photographs"),
-        ({"model": "tabular"}, "images and text"),
-        ({"model": "embedding"}, "images and text"),
-        ({"dtype": "float16"}, "loss scaling"),
-    ],
-)
-def test_what_cannot_be_is_unsupported(params: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
-        work(**params)
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_every_loop_of_the_full_preset_has_one_with_its_data_in_place(kind: str) -> None:
-    points = [dict(point.params) for point in sweep(read_preset("full"), "orchestration", "full").points(kind)]
-    assert points
-    for point in points:
-        assert {**point, "source": "preloaded", "workers": 0} in points, point
+def test_every_point_of_the_full_preset_has_the_one_that_it_is_compared_with() -> None:
+    content = read_preset("full")
+    bases: dict[str, dict[str, Any]] = {
+        "orchestration": {"source": "preloaded", "workers": 0}, "several-devices": {"ranks": 1},
+        "libraries": {"variant": "library"},
+    }  # fmt: skip
+    for name, base in bases.items():
+        for kind in ("cpu", "gpu"):
+            points = [dict(point.params) for point in sweep(content, name, "full").points(kind)]
+            assert points
+            for point in points:
+                assert {**point, **base} in points, point
+                if point["dtype"] == "tf32":
+                    assert {**point, "dtype": "float32"} in points, point

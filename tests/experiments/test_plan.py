@@ -16,7 +16,7 @@ from contract.files import write_json
 from experiments import hardware, plan
 from experiments.cli import main
 from experiments.jobs import Plan, read_plan
-from experiments.plan import full_plan, told, within
+from experiments.plan import full_plan, within
 from experiments.sweep import read_preset
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
@@ -49,9 +49,6 @@ def test_more_points_rounds_and_seconds_take_longer() -> None:
     assert planned(block(1, 64), rounds=6).seconds > one
     assert planned(block(1, 64), point_s=11).seconds > one
     assert planned(block(1, 64), block(1, 65, rounds=1)).seconds < planned(block(1, 64, 65)).seconds
-
-
-def test_a_block_may_have_seconds_of_its_own() -> None:
     assert planned(block(1, 64, point_s=1.0)).seconds == pytest.approx(planned(block(1, 64), point_s=1.0).seconds)
 
 
@@ -71,10 +68,26 @@ def test_details_go_first_then_rounds_then_what_adds() -> None:
     assert (sizes(fewest), fewest.rounds) == ([64], 3)
 
 
+def test_details_go_before_what_adds_and_of_equal_worth_what_takes_longest() -> None:
+    made = planned(block(1, 64), block(2, 65, point_s=20), block(2, 67), block(3, 66))
+    trimmed = within(made, planned(block(1, 64), block(2, 67), rounds=3).seconds / 60)
+    assert sizes(trimmed) == [64, 67]
+
+
 def test_what_makes_room_for_more_than_it_has_to_lets_others_come_back() -> None:
     made = planned(block(1, 64), block(2, 65, point_s=50), block(3, 66))
     trimmed = within(made, planned(block(1, 64), block(3, 66), rounds=3).seconds / 60)
     assert (sizes(trimmed), trimmed.rounds) == ([64, 66], 3)
+
+
+def test_what_needs_a_process_of_its_own_comes_back_only_if_there_is_time_to_start_it() -> None:
+    alone = {"m": 66, "n": 66, "k": 66, "dtype": "float32", "backend": "openblas-haswell", "threads": 1}
+    made = planned(block(1, 64), block(3, 65, point_s=50), {"value": 3, "cases": [alone]})
+    (job,) = made.jobs
+    (other,) = (point for point in job.points if dict(point.params)["m"] == 66)
+    seconds = planned(block(1, 64)).seconds + made.rounds * (other.predicted_s + job.start_s / 2)
+    trimmed = within(made, seconds / 60)
+    assert (sizes(trimmed), trimmed.rounds) == ([64], 5)
 
 
 def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
@@ -86,7 +99,6 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
     # A preset's own budget is no reason to measure nothing on a machine that is slow to start.
     least = within(made, 0.5, least=True)
     assert (sizes(least), least.rounds) == ([64, 65], 3)
-    assert re.search(r"in all about 0\.8 of 0\.5 min", told(least))
 
 
 @settings(max_examples=30, deadline=None)
@@ -188,12 +200,11 @@ def test_a_process_is_started_for_each_environment_and_its_time_is_counted() -> 
     assert job.seconds(1) == pytest.approx(8.0 + sum(point.predicted_s for point in job.points))
 
 
-@pytest.mark.parametrize("cache", [2 << 20, 64 << 20, 512 << 20, 1200 << 20])
-@pytest.mark.parametrize("name", ["quick", "full", "rented"])
+@pytest.mark.parametrize(("name", "cache"), [("quick", 64), ("full", 2), ("full", 1200), ("rented", 512)])
 def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
     name: str, cache: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: cache)
+    monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: cache << 20)
     monkeypatch.setattr(hardware, "usable_cores", lambda: 16)
     content = read_preset(name)
     minutes = plan.budget_min(content, [CPU, H200])
@@ -222,16 +233,7 @@ def test_a_processor_that_is_slow_in_a_format_is_given_the_time_that_it_takes() 
 
 
 def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--preset", "full", "--gpu", "NVIDIA H200", "--cores", "16"]) == 0
+    assert main(["plan", "--preset", "quick", "--gpu", "NVIDIA H200", "--cores", "16"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^gemm +cuda:0 +\d+ +\d+ +\d+ +\d+\.\d$", said, re.MULTILINE)
-    assert re.search(r"in all about \d+\.\d of 50 min in \d rounds", said)
-
-
-def test_a_plan_without_a_budget_leaves_nothing_out() -> None:
-    assert "left out" in told(planned(block(3, 64)))
-    assert budget_free(preset(block(3, 64))) is None
-
-
-def budget_free(content: dict[str, Any]) -> float | None:
-    return plan.budget_min(content, [CPU])
+    assert plan.budget_min(preset(block(3, 64)), [CPU]) is None, "a preset need not have a budget"

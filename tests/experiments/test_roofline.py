@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from experiments.devices.base import Device
-from experiments.devices.cpu import CpuDevice
 from experiments.models import traffic
 from experiments.models.traffic import Operator
+from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO
-from experiments.registry import get, typed
-from experiments.suite.roofline import BELOW, observed, summary
-from experiments.work import Unsupported, Work
-from tests.experiments.second_device import SecondCpu
+from experiments.suite.roofline import BELOW, summary
+from experiments.work import Dtype
+from tests.experiments.points import GPU, work
+from tests.experiments.points import observed as observe
 
 M, N, K = 12, 20, 36
 
@@ -31,12 +29,6 @@ def moving(call: Callable[[], object]) -> list[Operator]:
 def only(call: Callable[[], object]) -> Operator:
     (one,) = moving(call)
     return one
-
-
-def work(model: str, batch: int, phase: str, device: Device | None = None, dtype: str = "float32") -> Work:
-    experiment = get("roofline")
-    params = {"model": model, "batch": batch, "phase": phase, "dtype": dtype, "backend": "torch", "threads": 1}
-    return experiment.function(device or SecondCpu(), **typed(experiment, params))
 
 
 def test_a_product_has_its_analytic_intensity() -> None:
@@ -76,12 +68,6 @@ def test_other_operators_move_what_they_read_and_write(call: Callable[[], object
     assert traffic.traffic(call) == (flop, moved)
 
 
-def test_chunks_of_one_piece_of_memory_are_that_piece() -> None:
-    whole = torch.randn(M, 3 * N)
-    one = moving(lambda: torch.cat(whole.chunk(3, dim=1)))[-1]
-    assert one.bytes == 2 * whole.nbytes
-
-
 def test_attention_is_a_product_of_both_its_parts() -> None:
     q = torch.randn(2, 3, 8, 16)
     one = next(one for one in moving(lambda: functional.scaled_dot_product_attention(q, q, q)) if one.product)
@@ -97,27 +83,6 @@ def test_a_recurrent_layer_counts_its_gates_and_three_times_as_much_in_training(
     assert sum(one.flop for one in forward if one.product) == gates
     both = moving(lambda: layer(x)[0].sum().backward())
     assert sum(one.flop for one in both if one.product) == 3 * gates
-
-
-def test_without_gradients_the_operators_are_the_same_in_both_modes() -> None:
-    layer, x = nn.Linear(K, N), torch.randn(M, K)
-    with torch.no_grad():
-        one = [(one.name, one.flop, one.bytes) for one in moving(lambda: layer(x))]
-    with torch.inference_mode():
-        other = [(one.name, one.flop, one.bytes) for one in moving(lambda: layer(x))]
-    assert one == other
-    assert one[0][1] == 2 * M * N * K
-
-
-@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet", "lstm-32", "tabular"])
-def test_the_products_of_a_step_are_those_of_the_formula(model: str) -> None:
-    from experiments.models.trainer import Trainer
-    from experiments.work import Dtype
-
-    entry = ZOO[model]
-    trainer = Trainer(entry.model(), *entry.batch(2), SecondCpu(), Dtype.FLOAT32)
-    counted = sum(one.flop for one in traffic.record(trainer.step) if one.product)
-    assert counted == entry.step_flop(2)
 
 
 def test_every_operator_that_moves_something_is_timed() -> None:
@@ -164,80 +129,29 @@ def test_a_cache_holds_what_was_touched_last() -> None:
     assert traffic.cached_share([], 60) == 0
 
 
-@pytest.mark.parametrize(
-    ("model", "batch", "phase"),
-    [("mlp", 4, "training"), ("cnn", 2, "forward"), ("gpt", 1, "prefill"), ("gpt", 2, "decode")],
-)
-def test_a_step_is_right_and_tells_what_it_is_made_of(model: str, batch: int, phase: str) -> None:
-    made = work(model, batch, phase)
-    assert made.check is not None
-    assert made.tolerance is not None
-    assert made.check() <= made.tolerance
-    assert made.observe is not None
-    told = made.observe()
-    assert {f"{measure}_below.{x:g}_share" for measure in ("time", "bytes", "flop") for x in BELOW} <= set(told)
+@pytest.mark.parametrize(("model", "batch", "phase"), [("mlp", 4, "training"), ("gpt", 1, "prefill")])
+def test_a_step_tells_what_it_is_made_of(model: str, batch: int, phase: str) -> None:
+    told = observe(work("roofline", GPU, model=model, batch=batch, phase=phase))
     for measure in ("time", "bytes", "flop"):
-        shares = [float(told[f"{measure}_below.{x:g}_share"][0]) for x in BELOW]  # type: ignore[arg-type]
+        shares = [told[f"{measure}_below.{x:g}_share"] for x in BELOW]
         assert shares == sorted(shares)
         assert 0 <= shares[0] <= shares[-1] <= 1 + 1e-12
-    assert 0 < float(told["matmul_time_share"][0]) < 1  # type: ignore[arg-type]
-    assert made.flop is not None
-    formula = get("roofline").flop
-    assert formula is not None
-    assert made.flop >= 0.9 * formula(model, batch, phase)
+    assert 0 < told["matmul_time_share"] < 1
 
 
 def test_generating_moves_the_weights_for_every_token_and_reading_once_for_all() -> None:
-    prompt, token = (work("gpt", 1, phase) for phase in ("prefill", "decode"))
+    prompt, token = (work("roofline", GPU, model="gpt", batch=1, phase=phase) for phase in ("prefill", "decode"))
     weights = 4.0 * ZOO["gpt"].parameters()
     assert token.bytes is not None
     assert 0.9 * weights < token.bytes < 1.5 * weights
-    intensities = [float(one.observe()["product_intensity"][0]) for one in (prompt, token) if one.observe]  # type: ignore[arg-type]
+    intensities = [observe(one)["product_intensity"] for one in (prompt, token)]
     assert intensities[0] > 20 * intensities[1]
     assert intensities[1] < 0.5
 
 
-def test_a_wrong_answer_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    relu = functional.relu
-    monkeypatch.setattr(functional, "relu", lambda x: relu(x) * (1.0 if x.dtype == torch.float64 else 1.01))
-    for phase in ("training", "forward"):
-        made = work("mlp", 4, phase)
-        assert made.check is not None
-        assert made.tolerance is not None
-        assert made.check() > made.tolerance
-
-
-@pytest.mark.parametrize(
-    ("model", "phase", "dtype", "why"),
-    [
-        ("mlp", "decode", "float32", "answers all at once"),
-        ("lstm-32", "prefill", "float32", "answers all at once"),
-        ("mlp", "training", "float16", "loss scaling"),
-        ("mlp", "training", "tf32", "TF32|tf32"),
-    ],
-)
-def test_what_cannot_be_is_unsupported(model: str, phase: str, dtype: str, why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
-        work(model, 1, phase, CpuDevice(), dtype)
-
-
-def test_a_batch_needs_more_memory_and_a_token_less_work() -> None:
-    known = get("roofline")
-    assert known.memory is not None
-    assert known.flop is not None
-    given: dict[str, Any] = {"model": "gpt", "dtype": "float32", "backend": "torch", "threads": 1}
-    small, large = (known.memory(batch=batch, phase="prefill", **given) for batch in (1, 16))
-    assert large > small > 4.0 * ZOO["gpt"].parameters()
-    prompt, token = (known.flop(batch=1, phase=phase, **given) for phase in ("prefill", "decode"))
-    assert prompt == ZOO["gpt"].length * token
-
-
-def test_a_device_that_nothing_times_still_has_its_counts() -> None:
-    class Unseen(SecondCpu):
-        def __init__(self) -> None:
-            super().__init__()
-            self.name = "mps"
-
-    told = observed(lambda: X + OTHER, Unseen())
-    assert told["kernels"] == (1.0, "1")
-    assert not any(name.startswith(("time", "operator_time", "matmul_time")) for name in told)
+@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet", "lstm-32", "tabular"])
+def test_the_products_of_a_step_are_those_of_the_formula(model: str) -> None:
+    entry = ZOO[model]
+    trainer = Trainer(entry.model(), *entry.batch(2), GPU, Dtype.FLOAT32)
+    counted = sum(one.flop for one in traffic.record(trainer.step) if one.product)
+    assert counted == entry.step_flop(2)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from contract.flags import FLAGS, Flag, parse, text, worst
 from experiments import counters, nvml, state
 from experiments.counters import Totals, Values
-from experiments.state import WINDOW_S, Used, Watch, between, slowed
+from experiments.state import WINDOW_S, Watch, between, slowed
 from tests.experiments.nvml_standin import Library
 
 CALM = Totals(at=0.0, stalled=0.0)
@@ -55,11 +56,6 @@ def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -
     values, flags = between(CALM, now, cores=4)
     assert all(value is not None and value >= 0 for value in values.values())
     assert parse(text(flags)) == flags
-
-
-@pytest.mark.parametrize(("clock", "flags"), [(2460, ["clock: 18% below the highest seen"]), (2900, []), (0, [])])
-def test_a_lower_clock_is_told(clock: float, flags: list[str]) -> None:
-    assert list(map(str, slowed(clock, 3000))) == flags
 
 
 class Machine:
@@ -113,29 +109,11 @@ def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machin
     assert readings[2].other_load == calm.other_load == pytest.approx(0.5 / 3)
 
 
-def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
-    watch = Watch("cpu")
-    machine.passes(2.0, other_cores=2)
-    watch.begin()
-    flags = []
-    for _ in range(2):
-        machine.passes(WINDOW_S)
-        flags.append(watch.read().flags)
-    assert flags == ["busy: 50% other load", ""]
-
-
-def test_a_point_of_one_window_has_the_state_before_it(machine: Machine) -> None:
-    watch = Watch("cpu")
-    machine.passes(2.0, other_cores=2)
-    watch.begin()
-    machine.passes(WINDOW_S / 10)
-    assert watch.read().other_load == pytest.approx(0.5)
-
-
 def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
     watch = Watch("cpu")
+    assert slowed(0, 3000) == []
     flags = []
-    for point in ((3000, 3000, 2400), (2400, 2400)):
+    for point in ((3000, 2900, 2400), (2400, 2400)):
         watch.begin()
         for megahertz in point:
             machine.passes(WINDOW_S, megahertz=megahertz)
@@ -143,66 +121,50 @@ def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
     assert flags == ["", "", "clock: 20% below the highest seen", "", ""]
 
 
-def told(used: Used | None) -> tuple[float, str]:
-    assert used is not None
-    return used.joules, used.method
-
-
-def test_energy_is_what_the_device_counts_where_it_counts(machine: Machine) -> None:
-    machine.counted = 1e6
+def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
     watch = Watch("cpu")
-    begun = watch.energy()
-    machine.draws(watch, 2.0, watts=100)
-    # Readings of power would tell less than the counter does.
-    machine.counted += 50
-    assert told(watch.energy_since(begun)) == (pytest.approx(250), "energy")
+    machine.passes(2.0, other_cores=2)
+    watch.begin()
+    machine.passes(WINDOW_S / 10)
+    assert watch.read().other_load == pytest.approx(0.5), "a point of one window has the state before it"
+    flags = []
+    for _ in range(2):
+        machine.passes(WINDOW_S)
+        flags.append(watch.read().flags)
+    assert flags == ["", ""]
+    machine.passes(2.0, other_cores=2)
+    watch.begin()
+    machine.passes(WINDOW_S)
+    assert watch.read().flags == "busy: 50% other load"
 
 
-def test_without_a_counter_power_is_added_up_over_time(machine: Machine) -> None:
+def used(machine: Machine, counted: float | None, *draws: tuple[float, float], after: float | None = None) -> Any:
+    """Joules and how they are known of a device that draws so many watts for so many seconds, and a moment more."""
+    machine.counted = counted
     watch = Watch("cpu")
     machine.draws(watch, 1.0, watts=40)
     begun = watch.energy()
-    machine.draws(watch, 2.0, watts=100)
-    machine.draws(watch, 1.0, watts=200)
-    machine.passes(WINDOW_S / 2)  # a window that is not over counts at the last one's power
-    assert told(watch.energy_since(begun)) == (pytest.approx(2 * 100 + 200 + WINDOW_S / 2 * 200), "energy_from_power")
+    for seconds, watts in draws:
+        machine.draws(watch, seconds, watts)
+    machine.passes(WINDOW_S / 2)
+    machine.counted = machine.counted if after is None else None if after < 0 else after
+    found = watch.energy_since(begun)
+    return found and (round(found.joules, 6), found.method)
 
 
-def test_where_nothing_tells_power_there_is_no_energy(machine: Machine) -> None:
+def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: Machine) -> None:
+    assert used(machine, 1e6, (2.0, 100)) == (200, "energy")
+    # A window that is not over counts at the last one's power.
+    summed = 2 * 100 + 200 + WINDOW_S / 2 * 200
+    assert used(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
+    assert used(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
+    assert used(machine, 1e6, (1.0, 100), after=3.0) is None, "a counter that began anew"
+    machine.watts = None
     watch = Watch("cpu")
     begun = watch.energy()
     machine.passes(5.0)
     watch.read()
-    assert watch.energy_since(begun) is None
-
-
-def test_a_counter_that_began_anew_gives_no_energy(machine: Machine) -> None:
-    machine.counted = 1e6
-    watch = Watch("cpu")
-    begun = watch.energy()
-    machine.draws(watch, 1.0, watts=100)
-    machine.counted = 3.0
-    assert watch.energy_since(begun) is None
-
-
-def test_a_counter_that_falls_silent_leaves_what_the_power_says(machine: Machine) -> None:
-    machine.counted = 0.0
-    watch = Watch("cpu")
-    begun = watch.energy()
-    machine.draws(watch, 1.0, watts=100)
-    machine.counted = None
-    assert told(watch.energy_since(begun)) == (pytest.approx(100), "energy_from_power")
-
-
-def test_a_real_machine_is_read() -> None:
-    watch = Watch("cpu")
-    watch.begin()
-    reading = watch.read()
-    assert reading.elapsed_s >= 0
-    assert set(vars(reading)) == {
-        "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load", "steal",
-        "flags",
-    }  # fmt: skip
+    assert watch.energy_since(begun) is None, "nothing tells it"
 
 
 def test_flags_merge_to_the_worst_of_each_name() -> None:
@@ -221,11 +183,7 @@ def test_flags_merge_to_the_worst_of_each_name() -> None:
 )
 def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
     assert parse(text(flags)) == flags
-
-
-def test_flags_of_the_first_edition_are_read() -> None:
-    assert parse("busy steal") == [Flag("busy"), Flag("steal")]
-    assert parse("") == []
+    assert parse("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
     with pytest.raises(ValueError, match="no flag 'buzy'"):
         parse("buzy: 3%")
 
@@ -344,15 +302,9 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in seen.flags()] == said
     assert seen.joules() == 2.5
-
-
-def test_a_calm_gpu_has_no_flag_and_one_process_in_a_container_is_taken_to_be_this_one() -> None:
+    # In a container the one process that is seen is taken to be this one.
     calm = counters.gpu_counters("cuda:0", Library({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
-    assert list(calm.flags()) == []
-    assert calm.joules() is None
-
-
-def test_a_gpu_without_a_driver_says_nothing() -> None:
+    assert (list(calm.flags()), calm.joules()) == ([], None)
     silent = counters.gpu_counters("cuda:0", Library(broken=True))
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 

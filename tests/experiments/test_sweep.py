@@ -32,18 +32,6 @@ def test_our_presets_measure_every_experiment(preset: str) -> None:
         assert all(asked) if preset == "full" else any(asked)
 
 
-def test_programs_are_told_a_digest_that_changes_with_the_preset(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def told(preset: str) -> dict[str, object]:
-        assert main(["check", "--preset", preset, "--json"]) == 0
-        return dict(json.loads(capsys.readouterr().out))
-
-    once = "- grid: {backend: [llvm], threads: [1], chain: [1000000]}"
-    assert told(str(TINY)) == told(str(TINY))
-    assert told(change(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))) != told(str(TINY))
-
-
 def change(tmp_path: Path, old: str, new: str) -> str:
     path = tmp_path / "mine.yaml"
     text = TINY.read_text()
@@ -118,13 +106,6 @@ def test_threads_up_to_all_are_doubled(monkeypatch: pytest.MonkeyPatch, cores: i
     assert [point["threads"] for point in points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])] == counts
 
 
-def test_a_group_of_libraries_becomes_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "expand", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name]))
-    grid = {"dtype": ["float32"], "backend": ["torch", "openblas-*"], "threads": [1]}
-    found = points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
-    assert [point["backend"] for point in found] == ["torch", "openblas-a", "openblas-b"]
-
-
 def test_blocks_for_one_kind_of_device_stay_there() -> None:
     case = {"m": 1, "n": 1, "k": 1}
     blocks = [
@@ -134,3 +115,22 @@ def test_blocks_for_one_kind_of_device_stay_there() -> None:
     assert [point["backend"] for point in points(blocks)] == ["numpy"]
     (gpu,) = points(blocks, "gpu")
     assert (gpu["dtype"], gpu["threads"]) == ("tf32", 0)
+
+
+def test_a_group_of_libraries_becomes_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "expand", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name]))
+    grid = {"dtype": ["float32"], "backend": ["torch", "openblas-*"], "threads": [1]}
+    found = points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
+    assert [point["backend"] for point in found] == ["torch", "openblas-a", "openblas-b"]
+
+
+def test_programs_are_told_a_digest_that_changes_with_the_preset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(preset: str) -> dict[str, object]:
+        assert main(["check", "--preset", preset, "--json"]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    once = "- grid: {backend: [llvm], threads: [1], chain: [1000000]}"
+    assert told(str(TINY)) == told(str(TINY))
+    assert told(change(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))) != told(str(TINY))

@@ -13,18 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import worker
+from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.kernels import products, stream_cuda, twins, webgpu
-from experiments.registry import get
-from experiments.state import Watch
 from experiments.suite import without_cuda
 from experiments.work import Unsupported, Work
 from tests.experiments.cuda_standin import install
+from tests.experiments.points import CPU, right, work
 from tests.experiments.second_device import SecondCpu
 from tests.missing import missing
 
-CPU = CpuDevice()
 # Cells past the last whole tile, and whole tiles; elements past the last block.
 SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
 
@@ -37,27 +35,19 @@ def vulkan() -> webgpu.Vulkan:
         missing(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
 
 
-def point(device: Any, kernel: str, n: int, backend: str) -> Work:
+def point(device: Device, kernel: str, n: int, backend: str) -> Work:
     # Always the same numbers: a single one may cancel to next to nothing, of which any rounding is a large share.
     torch.manual_seed(1)
-    made = get("without-cuda").function(device, kernel, n, "float32", backend, 0)
-    assert isinstance(made, Work)
-    return made
+    return work("without-cuda", device, kernel=kernel, n=n, backend=backend)
 
 
-def right(made: Work) -> bool:
-    assert made.check is not None
-    assert made.tolerance is not None
-    return made.check() <= made.tolerance
-
-
-@pytest.mark.parametrize("backend", ["vulkan", "webgpu"])
 @pytest.mark.parametrize(("kernel", "n"), SIZES)
-def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int, backend: str) -> None:
-    made = point(CPU, kernel, n, backend)
-    assert right(made)
-    assert made.flop == (2 * n if kernel == "triad" else 2 * n**3)
-    assert made.bytes == 12 * (n if kernel == "triad" else n**2)
+def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int) -> None:
+    for backend in ("vulkan", "webgpu"):
+        made = point(CPU, kernel, n, backend)
+        assert right(made)
+        assert made.flop == (2 * n if kernel == "triad" else 2 * n**3)
+        assert made.bytes == 12 * (n if kernel == "triad" else n**2)
 
 
 @pytest.mark.parametrize(("kernel", "n"), [(kernel, n) for kernel, n in SIZES if n != 64])
@@ -136,21 +126,6 @@ def test_only_webgpu_clamps_indices(vulkan: webgpu.Vulkan) -> None:
     assert found == [3.0, 11.0]
 
 
-def test_an_array_that_does_not_bind_is_unsupported(vulkan: webgpu.Vulkan) -> None:
-    vulkan._most, most = 400, vulkan._most
-    try:
-        with pytest.raises(Unsupported, match="in one buffer"):
-            point(CPU, "triad", 101, "vulkan")
-    finally:
-        vulkan._most = most
-
-
-def test_a_text_that_is_wrong_is_an_error_at_once(vulkan: webgpu.Vulkan) -> None:
-    for checked in (True, False):
-        with pytest.raises(Exception, match="parsing error"):
-            webgpu.Kernel(vulkan, "fn broken(", "broken", (1, 1, 1), checked)
-
-
 @pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])
 def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> None:
     made: list[int] = []
@@ -164,20 +139,6 @@ def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> 
     assert made[-1] == count
     assert count * each_s >= without_cuda.CALL_S - 1e-4 or count == without_cuda.MOST_LAUNCHES
     assert count == 1 or count / 2 * each_s < without_cuda.CALL_S
-
-
-def test_a_point_is_the_time_of_one_launch(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way through the worker, on a GPU whose part a CPU plays."""
-    monkeypatch.setattr(webgpu, "vulkan", lambda device: vulkan)
-    params = {"kernel": "tiled", "n": 64, "dtype": "float32", "backend": "vulkan", "threads": 0}
-    policy = {"target": 0.5, "budget_s": 0.1, "max_samples": 6}
-    order = {"experiment": "without-cuda", "device": "cpu", "params": params, "policy": policy}
-    answer = worker.answer_to(order, SecondCpu(), Watch("cpu"))
-    assert answer["status"] == "ok", answer
-    (part,) = answer["parts"]
-    (series,) = part["series"]
-    assert series["metric"] == "time"
-    assert all(0 < value * part["calls"] < part["timed_s"] for value in series["values"])
 
 
 def adapter(name: str, kind: str = "DiscreteGPU") -> Any:
@@ -241,54 +202,44 @@ def test_adapters_that_a_name_does_not_tell_apart_are_told_by_their_memory(
         webgpu.vulkan(Card(name))
 
 
-@pytest.mark.parametrize("name", ["NVIDIA H100", "llvmpipe"])
-def test_software_does_not_pass_for_a_gpu(opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    seen(monkeypatch, adapter("llvmpipe", "CPU"))
-    with pytest.raises(Unsupported, match=f"Vulkan does not show {name}, only llvmpipe .*nvidia_icd.json"):
-        webgpu.vulkan(Card(name))
+@pytest.mark.parametrize(
+    ("device", "there", "why"),
+    [
+        (Card("NVIDIA H100"), [adapter("llvmpipe", "CPU")], "does not show NVIDIA H100, only llvmpipe .*nvidia_icd"),
+        (Card("llvmpipe"), [adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
+        (CpuDevice(), [adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
+        (Card("NVIDIA H100"), None, r"libvulkan\.so\.1 is missing"),
+    ],
+)
+def test_software_passes_for_no_gpu_and_what_is_missing_is_told(
+    device: Device, there: list[Any] | None, why: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(name: str) -> Any:
+        raise OSError(name)
+
+    seen(monkeypatch, *(there or []))
+    if there is None:
+        monkeypatch.setattr(ctypes, "CDLL", nowhere)
+    with pytest.raises(Unsupported, match=why):
+        webgpu.vulkan(device)
     assert opened == []
 
 
-def test_a_gpu_does_not_pass_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen(monkeypatch, adapter("NVIDIA H100"))
-    with pytest.raises(Unsupported, match="apt install mesa-vulkan-drivers"):
-        webgpu.vulkan(CpuDevice())
-
-
-def test_without_a_loader_the_point_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise OSError(name)
-
-    seen(monkeypatch)
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(Unsupported, match=r"libvulkan\.so\.1 is missing \(apt install libvulkan1\)"):
-        point(Card("NVIDIA H100"), "naive", 20, "vulkan")
-
-
-def test_without_wgpu_the_point_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
+    vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vulkan, "_most", 400)
+    with pytest.raises(Unsupported, match="in one buffer"):
+        point(CPU, "triad", 101, "vulkan")
     monkeypatch.setattr(webgpu, "_enumerated", webgpu._enumerated.__wrapped__)
     monkeypatch.setitem(sys.modules, "wgpu", None)
     with pytest.raises(Unsupported, match="pip install wgpu"):
-        point(Card("NVIDIA H100"), "naive", 20, "vulkan")
+        webgpu.vulkan(Card("NVIDIA H100"))
 
 
 def test_without_a_driver_the_process_lives_and_says_so() -> None:
-    program = """
-from experiments.kernels import webgpu
-from experiments.work import Unsupported
-try:
-    webgpu.adapters()
-except Unsupported as reason:
-    print(reason)
-"""
+    program = "from experiments.kernels import webgpu; webgpu.adapters()"
     nowhere = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **nowhere}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("no Vulkan adapter: ")
-
-
-def test_without_cupy_the_twin_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported, match="pip install cupy"):
-        point(SecondCpu(), "triad", 20, "cuda")
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False)
+    assert "Unsupported: no Vulkan adapter: " in done.stderr

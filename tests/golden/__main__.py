@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
+from contract.files import read_yaml, write_json
 from report import PACKAGE
 from report.data.gather import gather
 from report.data.gathered import read_dataset
@@ -46,27 +46,32 @@ MOST_TOLD = 40
 _LINE = re.compile(r"Computed in \[[^]]*\]")
 
 
-def said(name: str, folder: Path) -> dict[str, Any]:
-    """What the study says of a set of nodes: summary, verdicts, page (lines), figures (digests)."""
-    data = folder / "data"
-    gather(SETS[name], data, allow_synthetic=True)
+def judged(name: str, folder: Path) -> None:
+    """Put what is gathered of a set of nodes, and the verdicts, into a folder."""
+    gather(SETS[name], folder / "data", allow_synthetic=name != "published")
     if name == "published":
-        judge(read_dataset(data, read_reference(REFERENCE)), folder / "verdicts.json")
-    else:
-        judge(read_dataset(data, every_figure()), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
+        return
+    data = read_dataset(folder / "data", every_figure())
+    judge(data, folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+
+
+def said(folder: Path, page: bool = True) -> dict[str, Any]:
+    """What such a folder says: summary and verdicts; if asked for, page (lines) and figures (digests)."""
+    data = folder / "data"
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
-    told, drawings = context(document, data)
-    page = environment(TEMPLATES).get_template("index.qmd").render(told)
-    return {
-        "summary": _summary(pd.read_parquet(data / "summary.parquet")),
-        "verdicts": document,
-        "page": [_LINE.sub("Computed in []", line).replace(str(PUBLISHED), "nodes") for line in page.splitlines()],
-        "figures": {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings},
-    }
+    made: dict[str, Any] = {"summary": _summary(pd.read_parquet(data / "summary.parquet")), "verdicts": document}
+    if page:
+        told, drawings = context(document, data)
+        text = environment(TEMPLATES).get_template("index.qmd").render(told)
+        lines = [_LINE.sub("Computed in []", line).replace(str(PUBLISHED), "nodes") for line in text.splitlines()]
+        digests = {one.name: _digest([one.shows, one.alt, one.caption]) for one in drawings}
+        made |= {"page": lines, "figures": digests}
+    return made
 
 
 def every_figure() -> dict[str, dict[str, Any]]:
@@ -83,9 +88,10 @@ def every_claim(folder: Path) -> Path:
     claims = folder / "claims"
     claims.mkdir()
     for path in (PACKAGE / "claims").glob("*.yaml"):
-        claim = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claim = read_yaml(path)
         claim.pop("awaits", None)
-        (claims / path.name).write_text(yaml.safe_dump(claim, sort_keys=False), encoding="utf-8")
+        # JSON is YAML.
+        write_json(claims / path.name, claim)
     for name in ("contradictions.yaml", "triangulation.yaml"):
         shutil.copyfile(PACKAGE / name, folder / name)
     return claims
@@ -137,7 +143,8 @@ def main() -> int:
     found = 0
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-            now = said(name, Path(folder))
+            judged(name, Path(folder))
+            now = said(Path(folder))
         for part, contents in now.items():
             path = KEPT / f"{name}.{part}.json.gz"
             if given.write:

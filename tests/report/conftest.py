@@ -14,11 +14,6 @@ import pytest
 
 from contract.node import write_node
 from contract.tables import SAMPLES, unit_of, write_unchecked
-from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.reference import REFERENCE, read_reference
-from report.judging.judge import judge
-from tests.report.rendering import once
 
 ROOT = Path(__file__).parents[2]
 CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
@@ -148,17 +143,6 @@ class Factory:
         for node in nodes:
             node.write()
         return self.root
-
-
-@pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data/, the published nodes as they are gathered, and verdicts.json on them; to be read only."""
-
-    def make(folder: Path) -> None:
-        gather([ROOT / "data" / "nodes"], folder / "data")
-        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
-
-    return once(tmp_path_factory, "published", make)
 
 
 @pytest.fixture

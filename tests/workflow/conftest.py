@@ -1,64 +1,70 @@
-"""A real clone of this repository, and real runs of the workflow in it."""
+"""Clones of this repository, and one real study in such a clone."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.workflow import kills
+from tests.workflow.clones import Clone, clone_into
+
+# Three experiments in two rounds, a second each, and something for claims to be judged by.
+PRESET = """
+rounds: 2
+target: 0.5
+point_s: 0.05
+round_s: 30
+max_samples: 6
+experiments:
+  clock:
+    sweep:
+      - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000]}
+  peak:
+    sweep:
+      - rounds: 1
+        grid: {kernel: [fma], dtype: [float32], backend: [llvm], threads: [1, all], loops: [100000]}
+  gemm:
+    sweep:
+      - "on": cpu
+        cases: [{m: 256, n: 256, k: 256}]
+        grid: {dtype: [float32], backend: [torch, numpy], threads: [1]}
+"""
+# A folder whose name would be several commands.
+RESULTS = "of $(touch one) 'me; touch two' \"&"
+CONFIG = {"preset": "mine.yaml", "published": "others", "results": RESULTS, "seed": "7"}
 
 
 @dataclass
-class Clone:
-    """A checkout in a folder of its own, whose commands run with this interpreter's environment."""
+class Study:
+    """A study that came to its end. refused: a second run beside it. preliminary: the page that stood there meanwhile.
+    before: the rounds that were finished when its sweep was changed. faults: what was not as in one that is left alone.
+    """
 
-    path: Path
-    extra: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def env(self) -> dict[str, str]:
-        own = {key: value for key, value in os.environ.items() if not key.startswith(("STUDY_", "PYTEST_"))}
-        own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
-        own.pop("PYTHONPATH", None)
-        return own | self.extra
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own; its output goes to `said`."""
-        out = (self.path / "said").open("w")
-        return subprocess.Popen(
-            words, cwd=self.path, env=self.env, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-            # `nohup` and a shell's background ignore signals, and so would what they start.
-            preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGHUP)],
-        )  # fmt: skip
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        return subprocess.run(
-            words, cwd=self.path, env=self.env, capture_output=True, text=True, check=False, timeout=500
-        )
-
-    def snakemake(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """`snakemake --cores all` with these words after it."""
-        return self.run("snakemake", "--cores", "all", *words)
-
-    @property
-    def rounds(self) -> dict[str, int]:
-        """The measured rounds, with the time at which each was written."""
-        return {path.name: path.stat().st_mtime_ns for path in (self.path / "results").glob("nodes/*/*.parquet")}
+    clone: Clone
+    words: tuple[str, ...]
+    refused: subprocess.CompletedProcess[str]
+    preliminary: str
+    before: dict[str, tuple[str, str]]
+    faults: list[str]
 
 
-def clone_into(path: Path) -> Clone:
-    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(path)], check=True)
-    return Clone(path)
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[bool]:
+    """A small file system in a folder, if that may be done here."""
+    folder.mkdir(parents=True)
+    order = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    done = subprocess.run(order, check=False, capture_output=True).returncode == 0
+    try:
+        yield done
+    finally:
+        subprocess.run(["umount", str(folder)], check=done, capture_output=True)
 
 
 @pytest.fixture
@@ -68,15 +74,41 @@ def clone(tmp_path: Path) -> Clone:
 
 
 @pytest.fixture(scope="session")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
-    """A clone in which the tiny study has run from start to end; `said` is what it printed, and `preliminary.html`
-    the page that stood there meanwhile."""
-    made = clone_into(tmp_path_factory.mktemp("study") / "a clone")
-    running = made.start("snakemake", "--cores", "all", "--config", "preset=tests/workflow/tiny.yaml")
-    page, kept = made.path / "results/preliminary/index.html", made.path / "preliminary.html"
-    while running.poll() is None:
-        if page.exists() and not kept.exists():
-            shutil.copyfile(page, kept)
-        time.sleep(0.5)
-    assert running.returncode == 0, (made.path / "said").read_text()
-    yield made
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """A study of three experiments that was ended four times, each time in another way and stage, and given the same
+    command again; before the last time, its sweep of one experiment was changed, and it was given a budget."""
+    clone = kills.new_clone(tmp_path_factory.mktemp("study"), 0)
+    try:
+        yield ended(clone)
+    finally:
+        for process in clone.processes():
+            process.kill()
+
+
+def ended(clone: Clone) -> Study:
+    """Measure, end, go on, and come to the end."""
+    clone.wrote = RESULTS
+    chain = kills.Chain(clone, PRESET)
+    make, snakemake, *_ = kills.commands(CONFIG)
+    node = sorted((clone.path / "data/nodes").glob("*/node.json"))[0].parent
+    (clone.path / "others" / node.name).mkdir(parents=True)
+    for name in ("node.json", "clock.cpu.1.parquet", "clock.cpu.2.parquet", "clock.cpu.3.parquet"):
+        shutil.copyfile(node / name, clone.path / "others" / node.name / name)
+
+    head = clone.start(*make)
+    while not (clone.results / ".run.lock").exists() and head.poll() is None:
+        time.sleep(0.1)
+    refused = clone.run(*snakemake)
+    # `make` alone, which tells Snakemake nothing.
+    assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.said
+    assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.said
+    assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.said
+    preliminary = (clone.results / "preliminary/index.html").read_text(encoding="utf-8")
+    before = dict(chain.finished)
+    chain.finished = {name: run for name, run in before.items() if not name.startswith("gemm")}
+    (clone.path / "mine.yaml").write_text(PRESET.replace("[torch, numpy]", "[numpy]"))
+    snakemake = (*snakemake, "budget_min=30")
+    # Snakemake itself, which leaves a job behind that it takes for incomplete.
+    assert chain.kill(clone.start(*snakemake), "render", "KILL", False, 2.0), clone.said
+    chain.finish(clone.start(*snakemake), rounds=5)
+    return Study(clone, snakemake, refused, preliminary, before, chain.faults)

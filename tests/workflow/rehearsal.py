@@ -3,8 +3,8 @@
 The workflow measures a machine that is played (`tests.workflow.standin`), as `measure-offline.sh` does on a rented one.
 It is cut off at random moments by SIGINT, as `timeout -s INT` cuts; its results alone are carried to a fresh copy of
 the tree, with files' times shuffled, in which another host of the same kind goes on. After every cut, and at the end,
-the node as it stands is gathered beside the published ones and judged. Prints a table in Markdown, what became of the
-claims that wait for a GPU in the last edition, and everything that is not as it should be.
+the node as it stands is gathered beside the published ones and judged. Prints how it stood then, what became of points
+and of the claims that wait for a GPU in the last edition, and everything that is not as it should be.
 """
 
 from __future__ import annotations
@@ -19,28 +19,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import psutil
 
 from contract.node import PARTIAL, RECORD, record_path
 from contract.tables import read_samples
 from experiments.jobs import Plan, read_plan
+from experiments.outcomes import outcomes
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
-from tests.workflow.conftest import ROOT, Clone
+from tests.workflow.clones import HANGS_S, MARK, ROOT, Clone
 
 EDITION = ROOT / "data/editions/1/verdicts.json"
 PUBLISHED = ROOT / "data/nodes"
 COMMAND = ("snakemake", "--cores", "all", "--profile", "gpu")
 PATH = "tests/workflow/standin/path"
-MARK = "STUDY_TEST_OF_REHEARSAL"
 DECIDED = ("supported", "challenged", "depends")
 # Why a claim may go on waiting although a GPU was measured.
 MAY_WAIT = {
@@ -48,8 +44,8 @@ MAY_WAIT = {
     "W07": "its base is a desktop with DDR5 memory, and none has been measured",
     "G28": "its energy half needs the CPU's, which a rented machine does not show",
 }
-# Seconds after which nothing of an ended study may run, and after which one hangs; the longest that a cut comes late.
-GONE_S, HANGS_S, LATE_S = 5.0, 1500.0, 3.0
+# The longest that a cut comes late.
+LATE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -64,19 +60,15 @@ class Row:
     gathered: str
     verdicts: dict[str, str]
 
-    def cells(self, waiting: Sequence[str]) -> list[str]:
-        """The row of the table."""
-        found = [self.verdicts.get(name, "") for name in waiting]
-        given = sum(bool(one) and not one.startswith("awaiting") for one in found)
-        decided = sum(one in DECIDED for one in self.verdicts.values())
-        return [
-            self.turn, f"{self.seconds:.0f}", f"{self.measured}/{self.planned}", self.record, self.gathered,
-            f"{decided} of {len(self.verdicts)}" if self.verdicts else "-",
-            f"{sum(one in DECIDED for one in found)} decided, {given} judged of {len(waiting)}",
-        ]  # fmt: skip
-
-
-HEAD = ("turn", "s", "jobs", "record", "gathered", "claims decided", "that wait for a GPU")
+    def __str__(self) -> str:
+        """The row in words."""
+        every, waited = list(self.verdicts.values()), [self.verdicts.get(name, "awaiting") for name in waiting()]
+        judged = sum(not one.startswith("awaiting") for one in waited)
+        return (
+            f"{self.turn}, {self.seconds:.0f} s: {self.measured} of {self.planned} jobs, {self.record}, gathered: "
+            f"{self.gathered}; decided: {sum(map(every.count, DECIDED))} claims of {len(every)}, and "
+            f"{sum(map(waited.count, DECIDED))} ({judged} judged) of {len(waited)} that wait for a GPU"
+        )
 
 
 @dataclass
@@ -179,15 +171,14 @@ class Rehearsal:
             cut = head.poll() is None
         took = time.monotonic() - begun
         if cut:
-            os.killpg(head.pid, signal.SIGINT)
-            self._gone(name, head)
-        elif head.returncode:
-            self.faults.append(f"{name}: exit code {head.returncode}: {self._said()}")
-        if "Traceback" in self._said():
-            self.faults.append(f"{name}: {self._said()}")
+            left = self.clone.end(head, signal.SIGINT, whole_group=True)
+            self.faults += [f"{name}: it left {words}" for words in left]
+        said = self.clone.said[-3000:]
+        if "Traceback" in said or (head.returncode and not cut):
+            self.faults.append(f"{name}: exit code {head.returncode}: {said}")
         self._compare(name)
         self.rows.append(self._row(name if cut else "end", took))
-        print(f"{name}: {self.rows[-1].cells(waiting())}", file=sys.stderr, flush=True)
+        print(self.rows[-1], file=sys.stderr, flush=True)
         return cut
 
     def _share(self) -> float:
@@ -201,39 +192,14 @@ class Rehearsal:
     def _planned(self) -> int:
         return sum(len(self.plan.in_round(number)) for number in range(1, self.plan.rounds + 1))
 
-    def _said(self) -> str:
-        return (self.clone.path / "said").read_text()[-3000:]
-
-    def _gone(self, name: str, head: subprocess.Popen[str]) -> None:
-        """Wait until the study has ended, with all that it started."""
-        until = time.monotonic() + GONE_S
-        while (head.poll() is None or any(self._processes())) and time.monotonic() < until:
-            time.sleep(0.05)
-        for process in self._processes():
-            self.faults.append(f"{name}: {GONE_S:g} s later there still was {' '.join(process.cmdline())}")
-            process.kill()
-        head.wait()
-
-    def _processes(self) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == str(self.folder) and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
-            except psutil.Error:
-                continue
-
     def _compare(self, name: str) -> None:
         """Note the rounds that are finished, by which process on which host; those finished before stay as they are."""
-        now = {}
-        for path in sorted((self.clone.path / "results").glob("nodes/*/*.parquet")):
-            table, about = read_samples(path)
-            now[path.name] = str(table["run"].iloc[0]), str(about["host"])
-        for round_, seen in self.finished.items():
-            if now.get(round_) != seen:
-                self.faults.append(f"{name}: {round_} was measured twice, or is lost")
-        strangers = {host for round_, (_, host) in now.items() if round_ not in self.finished} - {self.hosts[-1]}
-        if strangers:
-            self.faults.append(f"{name}: rounds of another host, {', '.join(sorted(strangers))}")
+        now = self.clone.rounds
+        lost = [round_ for round_, seen in self.finished.items() if now.get(round_) != seen]
+        self.faults += [f"{name}: {round_} was measured twice, or is lost" for round_ in lost]
+        hosts = {host for round_, (_, host) in now.items() if round_ not in self.finished}
+        if hosts - {self.hosts[-1]}:
+            self.faults.append(f"{name}: rounds of another host, {', '.join(sorted(hosts))}")
         self.finished = now
 
     def _row(self, name: str, took: float) -> Row:
@@ -247,8 +213,10 @@ class Rehearsal:
     def _check(self) -> None:
         """What has to be true of a node that is measured to the end."""
         if self.rows[-1].record != "sealed":
-            self.faults.append(f"the node is not sealed: {self._said()}")
+            self.faults.append(f"the node is not sealed: {self.clone.said[-3000:]}")
             return
+        if (self.clone.path / "results/data").exists():
+            self.faults.append("more was done than to measure")
         record = json.loads((self.node / RECORD).read_text())
         if record.get("hosts") != sorted({host for _, host in self.finished.values()}):
             self.faults.append(f"node.json names the hosts {record.get('hosts')}, rounds were measured by {self.hosts}")
@@ -283,41 +251,6 @@ def waiting() -> list[str]:
     return [one["id"] for one in verdicts if one["verdict"] == "awaiting hardware"]
 
 
-def outcomes(node: Path) -> dict[str, Counter[str]]:
-    """Points by status other than ok and the reason, of each experiment and device."""
-    found: dict[str, Counter[str]] = {}
-    for path in sorted(node.glob("*.parquet")):
-        rows = read_samples(path)[0].drop_duplicates(["backend", "dtype", "threads", "params", "status", "reason"])
-        bad = rows[rows["status"] != "ok"]
-        if len(bad):
-            own = found.setdefault(path.name.rsplit(".", 2)[0], Counter())
-            own.update(f"{status}: {reason}" for status, reason in zip(bad["status"], bad["reason"], strict=True))
-    return found
-
-
-def unjudged(verdicts: dict[str, str]) -> list[str]:
-    """Claims that waited for a GPU and still wait, without a reason that is known."""
-    return [
-        name for name in waiting() if verdicts.get(name, "awaiting").startswith("awaiting") and name not in MAY_WAIT
-    ]
-
-
-def told(rehearsal: Rehearsal, alone: dict[str, str]) -> str:
-    """The table, and what became of claims and points. alone: verdicts without the published nodes."""
-    names = waiting()
-    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
-    lines += [f"| {' | '.join(row.cells(names))} |" for row in rehearsal.rows]
-    verdicts = rehearsal.rows[-1].verdicts
-    for verdict in sorted({verdicts[name] for name in names}):
-        lines.append(f"\n{verdict}: {', '.join(name for name in names if verdicts[name] == verdict)}")
-    lines += [f"\nmay wait: {name}, {why}" for name, why in MAY_WAIT.items() if verdicts[name].startswith("awaiting")]
-    only = [name for name in names if alone[name].startswith("awaiting") and not verdicts[name].startswith("awaiting")]
-    lines.append(f"\njudged by what published nodes add: {', '.join(only) or 'none'}")
-    for job, counted in outcomes(rehearsal.node).items():
-        lines += [f"\n{job}: {number} x {what}" for what, number in counted.items()]
-    return "\n".join(lines)
-
-
 def main() -> int:
     """Run what the command line asks for; returns 1 if anything was not as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.workflow.rehearsal", description=__doc__)
@@ -327,7 +260,6 @@ def main() -> int:
     parser.add_argument("--faster", type=float, default=30.0, help="how many times as fast time passes")
     for how in ("crash", "hang", "nonsense"):
         parser.add_argument(f"--{how}", metavar="EXPERIMENT", help="one that goes so wrong now and then")
-    parser.add_argument("--render", type=Path, metavar="FOLDER", help="render a report of it there")
     arguments = parser.parse_args()
     # `nohup` and a shell's background ignore it, and so would all that is started here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -335,22 +267,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         rehearsal = Rehearsal(Path(folder), arguments.preset, random.Random(arguments.seed), arguments.faster, spoilt)
         rehearsal.run(arguments.cuts)
-        verdicts = rehearsal.rows[-1].verdicts
+        verdicts, faults = rehearsal.rows[-1].verdicts, rehearsal.faults
         if verdicts:
-            print(told(rehearsal, judged([rehearsal.node.parent], Path(folder) / "alone")[1]))
-        if verdicts and arguments.render:
-            render(Path(folder) / "end", arguments.render)
-    faults = [*rehearsal.faults, *(f"{name} still waits" for name in unjudged(verdicts))]
+            print(outcomes([rehearsal.node]))
+    for name in waiting():
+        verdict = verdicts.get(name, "awaiting")
+        print(f"{name}: {verdict} ({MAY_WAIT.get(name, 'a GPU decides it')})")
+        if verdict.startswith("awaiting") and name not in MAY_WAIT:
+            faults.append(f"{name} still waits, for no reason that is known")
     print(f"\nnot as it should be: {len(faults)}")
     for fault in faults:
         print(f"- {fault}")
     return int(bool(faults))
-
-
-def render(judged_in: Path, out: Path) -> None:
-    """The report of these verdicts, by the command of the workflow."""
-    words: list[Any] = ["--verdicts", judged_in / "verdicts.json", "--data", judged_in / "data", "--out", out.resolve()]
-    subprocess.run([sys.executable, "-m", "report", "render", *words, "--renderer", "pandoc"], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

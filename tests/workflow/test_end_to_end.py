@@ -1,229 +1,213 @@
-"""From a clone to a published report, on real measurements of the machine that runs the tests."""
+"""From a clone to a published report, and all else that measures the machine which runs the tests: one at a time."""
 
 from __future__ import annotations
 
-import csv
 import json
+import platform
 import re
+import resource
+import subprocess
 import sys
+import sysconfig
+import venv
+from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as parquet
 import pypdf
 import pytest
 from bs4 import BeautifulSoup
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.report.render.pdf_words import text_of
-from tests.workflow.conftest import Clone
+from tests.missing import missing
+from tests.workflow import kills
+from tests.workflow.clones import ROOT, Clone
+from tests.workflow.conftest import RESULTS, Study, mounted
 
-pytestmark = pytest.mark.slow
-TINY = ("--config", "preset=tests/workflow/tiny.yaml")
-DECIDED = ("N02", "N03", "G02", "W04", "W12", "W14", "W15", "W16")
-
-
-@pytest.fixture(scope="module")
-def verdicts(study: Clone) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((study.path / "results/verdicts.json").read_text())
-    return content
+# The first of them waits for the study.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+CLAIMS = {path.stem for path in (ROOT / "report/claims").glob("*.yaml")}
 
 
-def test_every_claim_has_a_verdict_that_says_what_it_rests_on(study: Clone, verdicts: dict[str, Any]) -> None:
-    ids = [verdict["id"] for verdict in verdicts["verdicts"]]
-    assert len(set(ids)) == len(ids) == len(list((study.path / "report" / "claims").glob("*.yaml")))
-    for verdict in verdicts["verdicts"]:
-        assert len(verdict["reason"]) > 20, verdict["id"]
-        if verdict["verdict"] in ("supported", "challenged", "depends"):
-            assert verdict["evidence_tier"] in ("measured", "derived", "documented"), verdict["id"]
-            assert verdict["cells"], verdict["id"]
-        if verdict["verdict"].startswith("awaiting"):
-            assert verdict["verdict"] in verdict["reason"], verdict["id"]
+def read(study: Study, name: str) -> Any:
+    return json.loads((study.clone.results / name).read_text(encoding="utf-8"))
 
 
-def test_what_this_machine_can_decide_is_decided_here(verdicts: dict[str, Any]) -> None:
-    by_id = {verdict["id"]: verdict for verdict in verdicts["verdicts"]}
-    for name in DECIDED:
-        assert by_id[name]["verdict"] in ("supported", "challenged", "depends", "undecided"), by_id[name]["reason"]
-        assert by_id[name]["estimate"] is not None
-    (node,) = {cell["node"] for name in ("N03", "W15", "N02") for cell in by_id[name]["cells"]} & {
-        node["id"] for node in verdicts["nodes"] if "results" in node["source"]
+def test_a_study_that_was_ended_goes_on_with_the_same_command_and_measures_nothing_twice(study: Study) -> None:
+    """Nor does anything of it outlive its end, or run beside what measures."""
+    assert study.faults == []
+
+
+def test_what_a_sweep_asks_otherwise_is_measured_again_and_nothing_else(study: Study) -> None:
+    after = study.clone.rounds
+    assert {name for name, run in study.before.items() if after[name] == run} >= {
+        "clock.cpu.1.parquet",
+        "peak.cpu.1.parquet",
     }
-    assert node
+    assert after["gemm.cpu.1.parquet"] != study.before["gemm.cpu.1.parquet"]
 
 
-def test_the_tables_hold_the_same_in_both_formats_and_nothing_undeclared(study: Clone) -> None:
-    data = study.path / "results/data"
-    samples = pd.read_parquet(data / "samples.parquet")
-    with (data / "samples.csv").open(newline="") as file:
-        assert sum(1 for _ in csv.reader(file)) == len(samples) + 1
-    assert len(pd.read_csv(data / "summary.csv")) == len(pd.read_parquet(data / "summary.parquet"))
-    words = pd.read_csv(data / "dictionary.csv").set_index("table")["column"]
-    assert list(words["samples"]) == list(samples.columns)
-    # A column that means the same in both tables is told once.
-    assert set(pd.read_parquet(data / "summary.parquet").columns) <= set(words["summary"]) | set(words["samples"])
-    assert set(samples["origin"]) == {"measured"}
-    # What asks about accelerators alone leaves no empty rounds on a CPU.
-    assert not (samples["experiment"].eq("transfer") & samples["device"].eq("cpu")).any()
+def test_a_second_run_beside_the_first_is_refused(study: Study) -> None:
+    assert study.refused.returncode != 0
+    assert "error: another run is at work in " in study.refused.stderr
 
 
-def test_points_are_measured_in_three_processes_in_different_orders(study: Clone) -> None:
-    samples = pd.read_parquet(study.path / "results/data/samples.parquet")
-    own = samples[samples["experiment"].eq("gemm") & samples["sample"].eq(0) & samples["device"].eq("cpu")]
-    own = own[own["node"].eq(json.loads((study.path / "results/node.json").read_text())["id"])]
-    runs = [
-        group.sort_values("elapsed_s")["params"].str.cat(group["backend"]).tolist() for _, group in own.groupby("run")
-    ]
-    assert len(runs) == 3
-    assert len({tuple(order) for order in runs}) == 3
-    assert len({tuple(sorted(order)) for order in runs}) == 1
+def test_the_name_of_the_results_is_no_command(study: Study) -> None:
+    assert not [one for one in ("one", "two") if (study.clone.path / one).exists()]
 
 
-def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Clone) -> None:
-    said = (study.path / "said").read_text()
+def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Study) -> None:
+    said = study.clone.said
     order = [
         "discovering what this machine is",
         "points: in all about",
-        "measuring, round 1 of 3",
-        "preliminary page: results/preliminary/index.html",
-        "measuring, round 2 of 3",
-        "measuring, round 3 of 3",
+        "measuring, round 1 of 2",
+        *(f"{name} on cpu, round 1: 2 points in" for name in ("clock", "peak", "gemm")),
+        f"preliminary page: {RESULTS}/preliminary/index.html",
+        "measuring, round 2 of 2",
+        "clock on cpu, round 2: 2 points in",
         "gathering the samples",
         "judging the claims",
-        "88 claims: ",
+        f"{len(CLAIMS)} claims: ",
         "rendering the report",
-        "report: results/report/index.html",
+        f"report: {RESULTS}/report/index.html",
     ]
     places = [said.find(words) for words in order]
     assert -1 not in places and places == sorted(places), said
-    told = re.findall(r"^\[.+ left\]   (\S+) on cpu, round (\d): \d+ points? in", said, re.MULTILINE)
-    assert sorted(told) == sorted((name.split(".")[0], name.split(".")[2]) for name in study.rounds)
-    for noise in ("rule measure:", "jobid", "steps (", "Traceback", "\r"):
+    for noise in ("rule measure:", "jobid", "steps (", "\r"):
         assert noise not in said
-    lines = [line.partition("] ")[2] for line in said.splitlines() if "note: " in line]
-    assert len(lines) == len(set(lines)), "a note was repeated"
 
 
-def test_the_page_after_round_1_is_marked_as_preliminary_and_gives_way_to_the_report(study: Clone) -> None:
-    page = BeautifulSoup((study.path / "preliminary.html").read_text(encoding="utf-8"), "html.parser")
-    notice = page.select_one(".notice").get_text(" ", strip=True)
-    assert notice.startswith("Preliminary , after the first of 3 rounds")
-    assert "so this machine has none yet" in notice
-    verdicts = [row.find_all("td")[2].get_text() for row in page.select("table.claims tbody tr")]
-    assert len(verdicts) == len(list((study.path / "report" / "claims").glob("*.yaml")))
-    assert "challenged" in verdicts
-    assert not (study.path / "results/preliminary").exists()
-    final = (study.path / "results/report/index.html").read_text(encoding="utf-8")
-    assert "after the first of 3 rounds" not in final
+def test_the_page_after_round_1_is_marked_as_preliminary_and_gives_way_to_the_report(study: Study) -> None:
+    page = BeautifulSoup(study.preliminary, "html.parser")
+    assert "after the first of 2 rounds" in page.select_one(".notice").get_text(" ", strip=True)
+    assert len(page.select("table.claims tbody tr")) == len(CLAIMS)
+    assert not (study.clone.results / "preliminary").exists()
 
 
-def test_a_second_run_has_nothing_to_do(study: Clone) -> None:
-    before = study.rounds
-    again = study.snakemake(*TINY)
-    assert again.returncode == 0
-    assert "Nothing to be done" in again.stdout + again.stderr
-    assert study.rounds == before
+def test_all_that_the_readme_promises_lies_there(study: Study) -> None:
+    for words in re.findall(r"^\| (`results/.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE):
+        first, *endings = re.findall("`(.+?)`", words.replace("results/", "").replace("<node>", "*"))
+        for name in [first, *(first.replace(".json", ending) for ending in endings)]:
+            assert list(study.clone.results.glob(name)), name
 
 
-def test_a_touched_claim_is_judged_and_rendered_again_without_measuring(study: Clone) -> None:
-    before = study.rounds
-    (study.path / "report/claims/W15.yaml").touch()
-    plan = study.snakemake(*TINY, "-n")
-    jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "report", "lint", "site", "study"}
-    done = study.snakemake(*TINY)
-    assert done.returncode == 0, done.stderr
-    assert study.rounds == before
-
-
-def test_published_nodes_are_only_ever_read(study: Clone) -> None:
-    changed = study.run("git", "status", "--porcelain", "--", "data").stdout
-    assert changed == ""
-
-
-def test_the_page_holds_every_verdict_and_loads_nothing(study: Clone) -> None:
-    page = BeautifulSoup((study.path / "results/report/index.html").read_text(encoding="utf-8"), "html.parser")
-    text = page.get_text()
-    for series, last in (("N", 18), ("G", 32), ("W", 38)):
-        for number in range(1, last + 1):
-            assert page.find(id=f"{series}{number:02}") is not None
-    assert "synthetic" not in (page.find(role="alert") or page.new_tag("p")).get_text()
-    for tag, attribute in (("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")):
-        for element in page.find_all(tag):
-            assert not str(element.get(attribute, "")).startswith(("http", "//"))
-    assert all(image.get("alt") for image in page.find_all("img"))
-    assert "make study" in text
-
-
-def test_the_report_is_a_site_with_its_verdicts_and_samples(study: Clone) -> None:
-    report = study.path / "results" / "report"
-    assert (report / "verdicts.json").read_bytes() == (study.path / "results" / "verdicts.json").read_bytes()
-    node = json.loads((study.path / "results" / "node.json").read_text(encoding="utf-8"))["id"]
-    assert (report / "data" / node / "clock.cpu.csv").is_file() and (report / "og.png").is_file()
-    assert not (report / "feed.xml").exists(), "without an address there is none"
+def test_the_report_is_a_page_of_every_claim_a_document_and_a_site_with_the_samples(study: Study) -> None:
+    report = study.clone.results / "report"
     page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
+    assert [name for name in CLAIMS if page.find(id=name) is None] == []
+    assert "after the first of 2 rounds" not in page.get_text()
+    assert len(pypdf.PdfReader(report / "report.pdf").pages) >= 10
+    assert (report / "verdicts.json").read_bytes() == (study.clone.results / "verdicts.json").read_bytes()
     linked = {link["href"] for link in page.find_all("a", href=True) if link["href"].startswith("data/")}
     assert linked and all((report / name).is_file() for name in linked)
 
 
-def test_the_page_works_in_a_browser(study: Clone, chromium: Any) -> None:
-    context = chromium.new_context(viewport={"width": 360, "height": 740})
-    page = context.new_page()
-    trouble: list[str] = []
-    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    outside: list[str] = []
-    page.on(
-        "request", lambda request: None if request.url.startswith(("file:", "data:")) else outside.append(request.url)
-    )
-    page.goto((study.path / "results/report/index.html").as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    rows = page.locator("table.claims tbody tr")
-    claims = len(list((study.path / "report" / "claims").glob("*.yaml")))
-    assert rows.count() == claims
-    box = page.locator("input[type=search]").first
-    box.fill("W15")
-    page.wait_for_timeout(300)
-    visible = [rows.nth(index).inner_text() for index in range(claims) if rows.nth(index).is_visible()]
-    assert 1 <= len(visible) < claims
-    assert any("W15" in row for row in visible)
-    assert (trouble, outside) == ([], [])
-    context.close()
-
-
-def test_the_report_was_linted_and_lacks_only_intervals_that_load_can_cost(study: Clone) -> None:
-    said = (study.path / "results/lint.txt").read_text().splitlines()
+def test_the_report_was_linted_and_lacks_only_intervals_that_load_can_cost(study: Study) -> None:
+    said = (study.clone.results / "lint.txt").read_text().splitlines()
     # A point that a busy machine leaves a single round has no interval; all else is the report's own doing.
     assert said and [line for line in said if "no fault" not in line and not line.startswith("ratio-interval: ")] == []
 
 
-def test_the_pdf_is_a_document(study: Clone) -> None:
-    path = study.path / "results/report/report.pdf"
-    text = text_of(path)
-    assert len(pypdf.PdfReader(path).pages) >= 10
-    for name in ("N01", "G32", "W38"):
-        assert name in text
-    assert "�" not in text
+def test_this_machine_is_judged_beside_the_published_ones(study: Study) -> None:
+    verdicts = read(study, "verdicts.json")
+    (other,) = (path.name for path in (study.clone.path / "others").iterdir())
+    own = read(study, "node.json")["id"]
+    assert {node["id"] for node in verdicts["nodes"]} == {own, other}
+    assert {verdict["id"] for verdict in verdicts["verdicts"]} == CLAIMS
+    cells = [cell for verdict in verdicts["verdicts"] for cell in verdict["cells"]]
+    assert own in {cell["node"] for cell in cells}
 
 
-def test_the_summary_counts_what_the_verdicts_hold(study: Clone, verdicts: dict[str, Any]) -> None:
-    said = study.run(sys.executable, "-m", "report", "summary", "--verdicts", "results/verdicts.json")
-    assert said.returncode == 0, said.stderr
-    for verdict, count in verdicts["tally"].items():
-        assert re.search(rf"^{verdict}\b.*\b{count}$", said.stdout, re.MULTILINE), said.stdout
-
-
-def test_most_of_a_rounds_time_is_measuring(study: Clone) -> None:
-    """Not how fast: only that the seconds spent are recorded and add up."""
-    for node in json.loads((study.path / "results/data/nodes.json").read_text()):
-        assert node["id"]
-    for path in (study.path / "results/nodes").glob("*/gemm.cpu.1.parquet"):
-        import pyarrow.parquet as parquet
-
+def test_settings_reach_what_they_are_about(study: Study) -> None:
+    assert read(study, "plan.json")["budget_min"] == 30
+    assert read(study, "node.json")["options"] == {"preset": "mine.yaml", "seed": "7"}
+    for path in study.clone.results.glob("nodes/*/*.parquet"):
         about = json.loads(parquet.read_schema(path).metadata[b"study"])
+        assert about["options"] == {"preset": "mine.yaml", "seed": 7}
         assert 0 < about["warmup_s"] + about["timed_s"] < about["wall_s"]
+    samples = pd.read_parquet(study.clone.results / "data/samples.parquet")
+    assert set(samples["origin"]) == {"measured"}
 
 
-def test_the_sources_for_quarto_lie_beside_the_page(study: Clone) -> None:
-    folder = study.path / "results/report"
-    assert (folder / "index.qmd").read_text(encoding="utf-8").startswith("---\n")
-    assert list(Path(folder / "figures").glob("*.svg"))
+def test_a_second_run_has_nothing_to_do_and_a_touched_claim_is_only_judged_again(study: Study) -> None:
+    again = study.clone.run(*study.words)
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+    (study.clone.path / "report/claims/W15.yaml").touch()
+    plan = study.clone.run(*study.words, "-n")
+    jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
+    assert jobs == {"judge", "report", "lint", "site", "study"}
+
+
+def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -> str:
+    """What measuring says that cannot write what it measured."""
+    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("point_s: 0.5", "point_s: 0.05"))
+    words = [sys.executable, "-m", "experiments", "run", "clock", "--preset", "mine.yaml", "--out", out]
+    failed = subprocess.run(
+        words, cwd=clone.path, env=clone.env, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=120
+    )
+    assert failed.returncode == 74
+    assert "Traceback" not in failed.stderr
+    return failed.stderr.splitlines()[-1]
+
+
+def test_a_disk_without_room_is_one_error_and_leaves_nothing(clone: Clone) -> None:
+    def no_room() -> None:
+        # What a write meets on a full disk, for this process alone; the error is EFBIG for ENOSPC.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    assert "would exceed the size limit" in run_clock(clone, "out/clock.parquet", no_room)
+    assert list((clone.path / "out").iterdir()) == []
+
+
+def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> None:
+    out = clone.path / "small"
+    with mounted(out, "size=16k") as done:
+        if not done:
+            pytest.skip("mounting a small file system needs root; the limit on file sizes is tested above")
+        (out / "ballast").write_bytes(b"x" * 12_000)
+        said = run_clock(clone, "small/clock.parquet")
+        left = [path.name for path in out.iterdir()]
+    assert "the disk is full" in said
+    assert left == ["ballast"]
+
+
+def there(folder: Path) -> Path:
+    """A Python that has what the other machine has, and nothing else of what is installed here."""
+    venv.create(folder, symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    asked, seen = ["pip", "torch", "numpy", "pandas", "pyarrow", "numba", "scikit-learn"], set[str]()
+    while asked:
+        name = canonicalize_name(asked.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        found = distribution(name)
+        for top in {file.parts[0] for file in found.files or [] if file.parts[0] != ".."} - {"__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(found.locate_file(top))))
+        needs = [Requirement(text) for text in found.requires or []]
+        asked += [need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})]
+    return folder / "bin"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the bundle's wheels are for Linux")
+def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_path: Path) -> None:
+    version = platform.python_version().rpartition(".")[0]
+    small = ("--without", "serving", "--without", "wgpu")
+    made = clone.run("bash", "workflow/bundle.sh", version, platform.machine(), *small)
+    if "No matching distribution found for" in made.stderr:
+        missing("no package index can be reached")
+    assert made.returncode == 0, made.stderr
+    (clone.path / "mine.yaml").write_text(
+        kills.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
+    )
+    clone.extra["PATH"] = f"{there(tmp_path / 'there')}:/usr/bin:/bin"
+    measured = clone.run("bash", "workflow/measure-offline.sh", "--config", "preset=mine.yaml")
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    assert list(clone.rounds) == ["clock.cpu.1.parquet"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from workflow.progress import Progress
@@ -142,17 +141,11 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     assert "interrupted: what was finished is kept; the same command goes on from there" in line
 
 
-@pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
-def test_what_is_no_run_speaks_in_snakemakes_words(tmp_path: Path, level: int) -> None:
+def test_what_cannot_be_told_is_shown_as_snakemake_would(tmp_path: Path) -> None:
     run = Run(tmp_path, io.StringIO())
-    run.log(None, "Congratulations, your workflow is in a good condition!", level)
-    run.shown.close()
-    assert run.stream.getvalue() == "Congratulations, your workflow is in a good condition!\n"
-
-
-def test_a_record_that_cannot_be_told_is_shown_as_it_is(tmp_path: Path) -> None:
-    run = Run(tmp_path, io.StringIO())
+    run.log(None, "no run: your workflow is in a good condition!", logging.WARNING)
     run.begin()
     run.log(LogEvent.JOB_INFO, "a job of a later Snakemake")
     run.log(None, "no space left\n", logging.ERROR)
-    assert run.stream.getvalue() == "a job of a later Snakemake\nno space left\n"
+    said = run.stream.getvalue().splitlines()
+    assert said == ["no run: your workflow is in a good condition!", "a job of a later Snakemake", "no space left"]

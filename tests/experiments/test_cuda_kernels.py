@@ -1,0 +1,279 @@
+"""Kernels in CUDA C without a GPU: run as C++ on this machine, spoilt there, and compiled by NVIDIA's compiler."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.devices.base import Device
+from experiments.kernels import parallel, products, stream_cuda
+from experiments.kernels.sequential import cpu, cuda, definition
+from experiments.kernels.stream import STREAM_ARRAYS
+from experiments.suite import bandwidth, parallelism
+from experiments.work import Dtype, Unsupported, Work
+from tests.experiments.cuda_standin import Cupy, install, ptx
+from tests.experiments.points import GPU, observed, right, run, work
+from tests.experiments.second_device import SecondCpu
+
+GPUS = ["compute_75", "compute_90", "compute_100"]
+OPS = ("copy", "scale", "add", "triad")
+# Vectors that a block of threads does at a time.
+TILE = stream_cuda.UNROLL * stream_cuda.BLOCK
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
+    """A GPU of 3 multiprocessors that hold 300 threads each."""
+    monkeypatch.setattr(bandwidth, "CALL_BYTES", 1e5)
+    monkeypatch.setattr(parallel, "room", lambda device: (3, 300))
+    monkeypatch.setattr(parallelism, "STEPS", 1000)
+    monkeypatch.setattr(parallelism, "TURNS", 8)
+    monkeypatch.setattr(cuda.CudaChains, "most", classmethod(lambda cls, device, threads: 300))
+    return install(monkeypatch)
+
+
+def stream(op: str, elements: int, dtype: Dtype = Dtype.FLOAT32, backend: str = "cupy") -> Work:
+    footprint = STREAM_ARRAYS[op] * elements * dtype.itemsize
+    return work("bandwidth", GPU, op=op, footprint=footprint, dtype=dtype, backend=backend)
+
+
+def parallels(kernel: str, backend: str = "cupy", **given: int) -> Work:
+    return work("parallelism", GPU, kernel=kernel, backend=backend, **{"paths": 0, **given})
+
+
+def chained(kernel: str, data: str, footprint: int, chains: str) -> Work:
+    named = SimpleNamespace(kind="gpu", name="cuda:0", unsupported=GPU.unsupported)
+    device: Device = named  # type: ignore[assignment]
+    return work("sequential", device, kernel=kernel, data=data, footprint=footprint, chains=chains, backend="cupy")
+
+
+# Less than a vector, part of a tile, whole tiles, and what is left over of each.
+@pytest.mark.parametrize("elements", [1, 37, 4 * TILE, 8 * TILE + 4 * 300 + 3])
+@pytest.mark.parametrize("dtype", [Dtype.FLOAT32, Dtype.FLOAT64])
+def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: int) -> None:
+    for op in OPS:
+        made = stream(op, elements, dtype)
+        assert right(made)
+        moved = STREAM_ARRAYS[op] * elements * dtype.itemsize
+        assert made.bytes == moved * -(-1e5 // moved)
+        a, b = GPU.normal((1001,), dtype), GPU.normal((1001,), dtype)
+        each, together = torch.empty_like(a), torch.empty_like(a)
+        cupy.launches.clear()
+        stream_cuda.plain(op, dtype, GPU)(each, a, b)
+        stream_cuda.vectors(op, dtype, GPU)(together, a, b, 1)
+        assert torch.equal(each, together), "one thread an element computes the same"
+        assert cupy.launches == [(4, stream_cuda.BLOCK), (1, stream_cuda.BLOCK)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        *(("chains", {"in_flight": threads}) for threads in (1, 32, 700)),
+        *(("paths", {"paths": count}) for count in (1, 4, 32)),
+        *((kind, {"n": n}) for kind in ("naive", "tiled") for n in (16, 37)),
+    ],
+)
+def test_chains_paths_and_products_are_those_of_the_reference(cupy: Cupy, kernel: str, given: dict[str, Any]) -> None:
+    made = parallels(kernel, **given)
+    run(made)
+    assert right(made)
+    if kernel == "chains":
+        assert made.flop == 2 * 1000 * given["in_flight"]
+        assert observed(made) == {"threads_held": 900.0}
+    if kernel == "paths":  # as many threads as the device holds in whole blocks
+        assert set(cupy.launches) == {(3, parallel.PATH_BLOCK)}
+    if kernel == "tiled":
+        beside = parallels("library", "torch", **given)
+        assert right(beside)
+        assert (beside.flop, beside.bytes) == (made.flop, made.bytes) == (2 * given["n"] ** 3, 12 * given["n"] ** 2)
+
+
+@pytest.mark.parametrize("chains", ["one", "full"])
+@pytest.mark.parametrize(
+    ("kernel", "data", "footprint"),
+    [
+        ("chain", "random", 4), ("chase", "random", 300 * 3 * 128), ("branches", "predictable", 256),
+        ("branches", "random", 256), ("states", "text", 1 << 21),
+    ],
+)  # fmt: skip
+def test_the_chains_end_at_the_same_integers(cupy: Cupy, kernel: str, data: str, footprint: int, chains: str) -> None:
+    assert right(chained(kernel, data, footprint, chains))
+    # Two blocks hold 300 chains, and the threads past the last chain do nothing.
+    assert cupy.launches == [(1, 1) if chains == "one" else (2, 256)]
+    assert (definition("cpu"), definition("gpu")) == (cpu.CpuChains, cuda.CudaChains)
+
+
+STREAM = (stream, ("triad", 4 * TILE + 4 * 300 + 3))
+BREAKS = [
+    (*STREAM, stream_cuda, "blockIdx.x == 0 && last < elements", "false"),
+    (*STREAM, stream_cuda, "i += BLOCK", "i += count"),
+    (*STREAM, stream_cuda, "a + (T)SCALAR * b", "a + (T)2.999 * b"),
+    (*STREAM, stream_cuda, "to[first + u * BLOCK] =", "if (u) to[first + u * BLOCK] ="),
+    (parallels, ("chains", 40), parallel, "fmaf(x, x, c)", "x * x + c"),
+    (parallels, ("chains", 40), parallel, "step < steps", "step + 1 < steps"),
+    (parallels, ("chains", 40), parallel, "which >= threads", "which + 1 >= threads"),
+    (parallels, ("paths", 4), parallel, "& mask", "& 0"),
+    (parallels, ("paths", 32), parallel, "case 31:", "case 32:"),
+    (parallels, ("paths", 1), parallel, f"round < {parallel.ROUNDS}", f"round < {parallel.ROUNDS - 1}"),
+    (parallels, ("naive", 37), products, "i < k", "i + 1 < k"),
+    (parallels, ("tiled", 37), products, "right[i][x], sum", "right[x][i], sum"),
+    (parallels, ("tiled", 37), products, "start + x < k ?", "start + x < k - 1 ?"),
+    (parallels, ("tiled", 37), products, "row < m && column < n)", "row + 1 < m && column < n)"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "where", "text", "wrong"), BREAKS)
+def test_a_broken_kernel_fails_its_check(
+    cupy: Cupy, monkeypatch: pytest.MonkeyPatch, make: Any, given: Any, where: Any, text: str, wrong: str
+) -> None:
+    assert text in where.SOURCE
+    monkeypatch.setattr(where, "SOURCE", where.SOURCE.replace(text, wrong))
+    if make is parallels:
+        kind, size = given
+        made = parallels(kind, **{{"chains": "in_flight", "paths": "paths"}.get(kind, "n"): size})
+    else:
+        made = make(*given)
+    assert not right(made)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (16, 16, 16), (17, 35, 50), (33, 15, 31)])
+@pytest.mark.parametrize("kind", ["naive", "tiled"])
+def test_products_of_any_shape(cupy: Cupy, kind: Any, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    a, b, out = torch.randn(m, k), torch.randn(k, n), torch.full((m, n), torch.nan)
+    products.product(kind, "cuda:0")(a, b, out)
+    assert torch.allclose(out.double(), a.double() @ b.double(), atol=1e-5)
+    tile = products.TILE
+    assert cupy.launches == [(-(-n // tile), -(-m // tile), tile, tile)]
+
+
+@pytest.mark.parametrize(
+    ("threads", "grid", "block"),
+    [
+        (1, 1, 32),
+        (64, 2, 32),  # a second multiprocessor before a second warp
+        (132 * 32, 132, 32),
+        (132 * 32 + 1, 67, 64),
+        (132 * 2048, 132 * 16, 128),
+    ],
+)
+def test_threads_are_spread_over_multiprocessors_first(threads: int, grid: int, block: int) -> None:
+    assert parallel.spread(threads, 132) == (grid, block)
+
+
+@pytest.mark.parametrize(
+    ("cupy_lacks", "torch_lacks", "how"),
+    [
+        pytest.param(False, False, "from_external", id="CuPy 14"),
+        pytest.param(True, False, "ExternalStream", id="CuPy 13"),
+        pytest.param(False, True, "ExternalStream", id="a torch without the protocol"),
+    ],
+)
+def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(
+    cupy: Cupy, cupy_lacks: bool, torch_lacks: bool, how: str
+) -> None:
+    if cupy_lacks:
+        del cupy.cuda.Stream.from_external
+    if torch_lacks:
+        del torch.cuda.current_stream().__cuda_stream__
+    a = GPU.normal((10,), Dtype.FLOAT32)
+    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
+    assert cupy.streams == [(torch.cuda.current_stream().cuda_stream, how)]
+
+
+def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> None:
+    data = GPU.normal((101,), Dtype.FLOAT32)
+    with pytest.raises(ValueError, match="16 bytes"):
+        stream_cuda.vectors("copy", Dtype.FLOAT32, GPU)(data[1:], data[:-1], data[:-1], 1)
+    with pytest.raises(Unsupported, match="not bfloat16"):
+        stream("triad", 100, Dtype.BFLOAT16)
+
+
+@pytest.mark.parametrize(("passes", "blocks"), [(1, 2**33 // (4 * TILE)), (2, 3 * stream_cuda.RESIDENT)])
+def test_arrays_of_more_than_2_to_the_31_elements(monkeypatch: pytest.MonkeyPatch, passes: int, blocks: int) -> None:
+    launches = []
+    monkeypatch.setattr(stream_cuda, "kernel", lambda *_: lambda *launched: launches.append(launched))
+    monkeypatch.setattr(SecondCpu, "describe", lambda _: {"multiprocessors": 3})
+    huge = torch.empty(2**33, device="meta")
+    stream_cuda.vectors("copy", Dtype.FLOAT32, GPU)(huge, huge, huge, passes)
+    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(huge, huge, huge)
+    (several, one) = launches
+    assert several[:2] == (blocks, stream_cuda.BLOCK)
+    assert one[:2] == (2**33 // stream_cuda.BLOCK, stream_cuda.BLOCK)
+    for length in (several[5], one[5]):
+        assert length == 2**33 and isinstance(length, np.int64)
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FLOAT64, Dtype.BFLOAT16])
+@pytest.mark.parametrize("op", OPS)
+def test_torch_is_checked_over_the_whole_array(monkeypatch: pytest.MonkeyPatch, op: str, dtype: Dtype) -> None:
+    monkeypatch.setattr(bandwidth, "PART", 1000)
+    assert right(stream(op, 3333, dtype, "torch"))
+    calls = {name: getattr(torch, name) for name in ("mul", "add")}
+
+    def short(name: str) -> Any:
+        def call(a: Any, *others: Any, out: Any, **options: Any) -> None:
+            shorter = [one[:-1] if isinstance(one, torch.Tensor) else one for one in others]
+            calls[name](a[:-1], *shorter, out=out[:-1], **options)
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(torch, name, short(name))
+    # The last element keeps the nan that it began with; a copy is none of these operators.
+    assert right(stream(op, 3333, dtype, "torch")) == (op == "copy")
+
+
+@pytest.mark.parametrize("architecture", GPUS)
+def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str) -> None:
+    bodies = ptx(parallel.SOURCE, architecture)
+    # Between two multiply-adds of the unrolled part of a chain nothing happens but the next one.
+    assert re.search(r"(\s+fma\.rn\.f32[^\n]+\n){100}", bodies["chains"])
+    arms = bodies["paths"]
+    # Every arm has a loop of its own, with its own constant, and is reached by a jump.
+    signed = [one - (1 << 32) if one >> 31 else one for one in parallel.MULTIPLIERS]
+    assert all(arms.count(f", {one};") == 4 for one in signed)
+    jumps = len(re.findall(r"@!?%p\d+ bra", arms))
+    assert jumps >= 2 * parallel.GROUP - 1 or "brx" in arms
+    assert "selp" not in arms
+
+    bodies = ptx(products.SOURCE, architecture)
+    assert "shared" not in bodies["naive"]
+    # For each tile (some compilers write the loop out for two) two barriers, and a load of each operand.
+    tiled = bodies["tiled"]
+    tiles = tiled.count("bar.sync") // 2
+    assert tiles >= 1
+    assert tiled.count("fma.rn.f32") == tiles * products.TILE
+    assert len(re.findall(r"ld\.global\.", tiled)) == 2 * tiles
+    assert len(re.findall(r"ld\.shared\.", tiled)) == 2 * tiles * products.TILE
+    # The plain kernel: no blocks of several cells, and no vector loads.
+    assert not any(re.search(r"\.v[24]\.", body) for body in bodies.values())
+
+    bodies = ptx(cuda.SOURCE, architecture)
+    # Both arms of each unrolled branch are there, marked, and reached by a jump.
+    marks, jumps = bodies["branches"].count("pmevent"), len(re.findall(r"@!?%p\d+ bra", bodies["branches"]))
+    assert marks > 1 and jumps > marks / 2
+    assert "selp" not in bodies["branches"]
+    assert bodies["chase"].count("ld.global.nc") > 1
+    assert bodies["chain"].count("mul.lo") + bodies["chain"].count("mad.lo") >= 4
+
+
+@pytest.mark.parametrize("architecture", GPUS)
+def test_nvidias_compiler_loads_and_stores_16_bytes_and_starts_all_loads_first(architecture: str) -> None:
+    for name, body in ptx(stream_cuda.SOURCE, architecture, stream_cuda.OPTIONS).items():
+        op, type, kind = name.split("_")
+        access = r"{}\.global(?:\.cg)?\.v" + ("4\\.[fb]32" if type == "float" else "2\\.[fb]64")
+        loads, stores = ([one.start() for one in re.finditer(access.format(word), body)] for word in ("ld", "st"))
+        if kind == "plain":
+            assert not loads and not stores, name
+            continue
+        fetched = [one.start() for one in re.finditer(r"ld\.global\.cg", body)]
+        operands = STREAM_ARRAYS[op] - 1
+        assert len(fetched) == operands * stream_cuda.UNROLL, name
+        assert set(fetched) <= set(loads), name
+        assert not [one for one in stores if fetched[0] < one < fetched[-1]], name

@@ -1,0 +1,373 @@
+"""Matrix products: number formats, contents, orders of the work, and how GPUs do them, on a stand-in for one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments import worker
+from experiments.devices.base import nothing
+from experiments.devices.cpu import CpuDevice
+from experiments.devices.cuda import CudaDevice
+from experiments.kernels import orders
+from experiments.suite import content, gemm, gemm_search, numerics
+from experiments.work import Dtype, Unsupported, Work, relative_error
+from tests.experiments.cuda_standin import install, ptx
+from tests.experiments.points import CPU, answer, error, metrics, observed, right, run, work
+from tests.experiments.processor import its_instructions_permitting
+from tests.experiments.second_device import SecondCpu
+
+
+class Nvidia(SecondCpu):
+    """An NVIDIA GPU whose libraries are those of the CPU: PyTorch has the 8-bit products there too."""
+
+    matmul = CudaDevice.matmul
+
+    def __init__(self, capability: tuple[int, int] = (9, 0)) -> None:
+        super().__init__()
+        cuda = SimpleNamespace(get_device_capability=lambda name: capability)
+        self._torch = SimpleNamespace(cuda=cuda, backends=torch.backends, empty=torch.empty, mm=torch.mm)
+
+
+H100 = Nvidia()
+
+
+def broken(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
+    """Let every product of such a device pass through `fault`, with the number of the call."""
+    matmul, calls = kind.matmul, itertools.count()
+
+    def passed(*given: Any) -> Any:
+        product = matmul(*given)
+        return lambda: fault(product().clone(), next(calls))
+
+    patch.setattr(kind, "matmul", passed)
+
+
+@pytest.mark.parametrize("dtype", list(Dtype))
+def test_a_product_in_every_format_is_right_and_a_wrong_one_is_noticed(
+    dtype: Dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = work("gemm", H100, dtype=dtype)
+    run(made)
+    assert right(made)
+    assert made.bytes == (48 * 96 + 96 * 80) * dtype.itemsize + 48 * 80 * dtype.result_itemsize
+    narrow = {"m": 17} if dtype is Dtype.INT8 else {"m": 1}
+    vector = work("gemm", H100, dtype=dtype, **narrow)
+    assert all(right(vector) for _ in range(30)), "a matrix by a vector is not called wrong by chance"
+    matmul = Nvidia.matmul
+
+    def short(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
+        a = a.clone()
+        a[:, -16:] = torch.zeros(a.shape[0], 16).to(a.dtype)
+        return matmul(self, backend, a, b, kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Nvidia, "matmul", short)
+        assert not right(work("gemm", H100, dtype=dtype)), "the last step of the sum lost"
+    broken(monkeypatch, Nvidia, lambda out, _: out.index_fill_(0, torch.arange(32, 48), 0))
+    assert not right(work("gemm", H100, dtype=dtype)), "rows lost"
+
+
+def test_an_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1))
+    assert not right(work("gemm", H100, dtype="int8"))
+
+
+def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
+    # 14 bits kept of a sum that grows by 32 products at a time, cut off towards zero.
+    torch.manual_seed(1)
+    k = 4096
+    a, b = (H100.normal(shape, Dtype.FLOAT8) for shape in ((64, k), (k, 64)))
+    parts = torch.einsum("mik,ikn->imn", a.double().view(64, -1, 32), b.double().view(-1, 32, 64))
+    total = torch.zeros(64, 64, dtype=torch.float64)
+    for part in parts:
+        total = total + part
+        unit = 2.0 ** (torch.frexp(total).exponent - 14)
+        total = torch.trunc(total / unit) * unit
+    lost = relative_error(total.bfloat16().double(), a.double() @ b.double())
+    assert Dtype.FLOAT32.matmul_tolerance(k) < lost < Dtype.FLOAT8.matmul_tolerance(k) < 0.04
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "changed", "words"),
+    [
+        ("gemm", (9, 0), {"dtype": "float8_e4m3fn", "k": 90}, "multiples of 16"),
+        ("gemm", (9, 0), {"dtype": "float8_e4m3fn", "n": 1000}, "multiples of 16"),
+        ("gemm", (9, 0), {"dtype": "int8", "m": 16}, "at least 17 rows"),
+        ("gemm", (9, 0), {"dtype": "int8", "k": 90}, "multiples of 8"),
+        ("gemm", (8, 0), {"dtype": "float8_e4m3fn"}, "capability 8.9"),
+        ("gemm", (7, 0), {"dtype": "int8"}, "capability 7.5"),
+        ("gemm", (7, 5), {"dtype": "tf32"}, "capability 8.0"),
+        ("batched", (7, 5), {"dtype": "tf32"}, "capability 8.0"),
+    ],
+)
+def test_what_a_gpu_does_not_multiply_is_unsupported(
+    name: str, capability: tuple[int, int], changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        work(name, Nvidia(capability), **changed)
+
+
+def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyond_64() -> None:
+    each = gemm.traffic(256, 256, 256, Dtype.BFLOAT16)
+    gpu: Any = SimpleNamespace(kind="gpu", last_level_cache_bytes=50 << 20)
+    cpu: Any = SimpleNamespace(kind="cpu", last_level_cache_bytes=50 << 20)
+    assert gemm.copies(gpu, each) * each > 2 * gpu.last_level_cache_bytes
+    assert gemm.copies(cpu, each) == gemm.MOST_COPIES
+    assert gemm.copies(gpu, 1000.0) == gemm.MOST_COPIES_GPU
+    assert gemm.copies(gpu, 1e9) == 1
+
+
+def test_a_short_product_is_timed_in_a_graph_of_all_its_operands_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "GRAPH_BELOW_S", 1.0)  # a busy machine is slow
+    reply = answer("gemm", H100)
+    assert metrics(reply) == {"time", worker.GRAPH_METRIC}
+    assert {part["flop"] for part in reply["parts"]} == {2 * 48 * 80 * 96}
+
+
+# --------------------------------------------------------------------------------------- the search for the best shape
+
+
+class Timed(Nvidia):
+    """A GPU that takes as long as a product of its tiles does: 256 wide, 12 at a time, none of them shared."""
+
+    def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Any:
+        (m, k), n = a.shape, b.shape[1]
+        waves = -(-(m // 256) * (n // 256) // 12)
+        return SimpleNamespace(seconds=waves * (k + 50) * 1e-9)
+
+    def time(self, work: Work, calls: int, meanwhile: Any = nothing) -> list[float]:
+        return [work.run.seconds]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("search_s", [1.0, 1e-5])
+def test_the_search_finds_the_shape_whose_tiles_fill_the_device_or_ends_with_its_time(
+    search_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemm_search, "Work", lambda run: SimpleNamespace(run=run))
+    monkeypatch.setattr(gemm_search, "SEARCH_S", search_s)
+    shapes = gemm_search.candidates(1024, 1024, 256, span=2)
+    assert len(shapes) == len(set(shapes)) == 5 * 5 * 2  # half of a depth of one step is that step
+    tried = gemm_search._search(Timed(), shapes, "torch", Dtype.FLOAT32)
+    m, n, k = tried[0]
+    if search_s == 1.0:
+        assert (m * n) % (12 * 256 * 256) == 0
+        assert k == 512
+        assert sorted(tried) == sorted(shapes)
+    else:
+        assert 1 <= len(tried) < len(shapes)
+        assert set(tried) <= set(shapes[: len(tried)])
+
+
+def test_the_search_publishes_fresh_samples_of_the_shape_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm_search, "SEARCH_S", math.inf)
+    made = work("gemm-search", H100, dtype="bfloat16")
+    found = observed(made)
+    assert found["shapes_tried"] == 2
+    assert made.rate == made.flop == 2 * found["best_m"] * found["best_n"] * found["best_k"]
+    assert right(made)
+
+
+# ----------------------------------------------------------------------------------------------------------- contents
+
+DTYPES = ["float64", "float32", "bfloat16", "float16"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_contents_are_what_they_are_called(dtype: str) -> None:
+    def filled(name: Any) -> torch.Tensor:
+        made = content.filled(CPU, name, (100, 100), Dtype(dtype))
+        assert made.dtype == CPU.torch_dtype(Dtype(dtype))
+        return made
+
+    assert not filled("zeros").any()
+    assert set(filled("ones").unique().tolist()) == {1.0}
+    assert set(filled("integers").unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
+    share = (filled("sparse") != 0).double().mean().item()
+    # Six standard deviations of the share among 10,000.
+    assert abs(share - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
+    assert (filled("normal") != 0).double().mean().item() > 0.99
+    small = filled("denormal")
+    assert small.abs().max().double() < torch.finfo(small.dtype).tiny
+    assert (small != 0).double().mean() > 0.9
+
+
+@pytest.mark.parametrize("name", get_args(content.Content))
+def test_a_wrong_product_of_any_content_fails_its_check(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for fault in (
+        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # a row past those that are checked cell by cell
+        lambda out, _: out.index_fill_(0, torch.tensor(30), torch.nan),
+        lambda out, _: out.index_fill_(1, torch.tensor(3), torch.nan),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            broken(patch, CpuDevice, fault)
+            assert not right(work("content", content=name))
+    broken(monkeypatch, CpuDevice, lambda out, _: out.zero_())
+    made = work("content", content=name)
+    assert right(made) == (name in ("zeros", "denormal")), "units may read denormal numbers as zero"
+    if name == "denormal":
+        assert observed(made) == {"flushed_share": 1.0}
+
+
+def test_errors_beside_zero_and_of_numbers_whose_squares_vanish() -> None:
+    zeros = torch.zeros(3, 3, dtype=torch.float64)
+    assert (content.error(zeros, zeros), content.error(zeros + 1e-30, zeros)) == (0.0, math.inf)
+    exact = torch.full((2, 2), 1e-300, dtype=torch.float64)
+    assert content.error(exact * 1.5, exact) == pytest.approx(0.5)
+
+
+# ------------------------------------------------------------------------------------------------- orders of the work
+
+
+def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Operands of small whole numbers, whose product is exact in any order and format."""
+    return torch.randint(-2, 3, (m, k)).to(dtype), torch.randint(-2, 3, (k, n)).to(dtype)
+
+
+@given(st.permutations(range(12)), st.integers(1, 3), st.sampled_from([torch.float32, torch.float64]))
+@settings(max_examples=20)
+def test_cells_come_out_the_same_in_any_order(order: list[int], threads: int, dtype: torch.dtype) -> None:
+    a, b = torch.randn(3, 50, dtype=dtype), torch.randn(50, 4, dtype=dtype)
+    in_rows = orders.visited(a, b, torch.arange(12), 1)
+    torch.testing.assert_close(in_rows, a @ b)
+    assert torch.equal(orders.visited(a, b, torch.tensor(order), threads), in_rows)
+    some = torch.tensor(order[:5])
+    assert torch.equal(orders.visited(a, b, some, threads).view(-1)[some], in_rows.view(-1)[some])
+
+
+def test_an_order_of_cells_holds_each_once() -> None:
+    for order in orders.cell_orders(7, 5).values():
+        assert sorted(order.tolist()) == list(range(35))
+    assert orders.cell_orders(3, 2)["columns"].tolist() == [0, 2, 4, 1, 3, 5]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("k", [1, 2, 33, 70])
+def test_every_order_of_additions_adds_every_term_once(k: int, dtype: torch.dtype) -> None:
+    a, b = whole(3, k, 4, dtype)
+    exact = a.double() @ b.double()
+    found = [orders.summed(a, b, torch.randperm(k).tolist()), orders.pairwise(a, b), orders.blocked(a, b)]
+    found += [orders.split(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
+    for result in found:
+        assert result.dtype == dtype
+        assert torch.equal(result.double(), exact)
+
+
+def test_terms_are_added_in_the_order_given_and_rounded_each_time() -> None:
+    a, b = torch.tensor([[1e8, 1.0, -1e8, 1.0]]), torch.ones(4, 1)
+    assert orders.summed(a, b, [0, 1, 2, 3]).item() == 1.0  # the first 1 is lost beside 1e8
+    assert orders.summed(a, b, [0, 2, 1, 3]).item() == 2.0
+    assert orders.pairwise(a, b).item() == 0.0  # each 1 is lost in its half
+    assert orders.blocked(a, b, block=3).item() == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), min_size=1, max_size=30))
+@settings(max_examples=50)
+def test_the_reference_for_float64_is_as_good_as_twice_its_precision(pairs: list[tuple[float, float]]) -> None:
+    # Numbers so small that their products lose digits below the smallest normal number are left out.
+    pairs = [(x, y) for x, y in pairs if min(abs(x), abs(y)) > 1e-100] or [(1.0, 1.0)]
+    a = torch.tensor([[x for x, _ in pairs]], dtype=torch.float64)
+    b = torch.tensor([[y] for _, y in pairs], dtype=torch.float64)
+    found = Fraction(orders.dot2(a, b).item())
+    terms = [Fraction(a[0, p].item()) * Fraction(b[p, 0].item()) for p in range(len(pairs))]
+    unit, k = Fraction(2) ** -53, len(pairs)
+    # Ogita, Rump & Oishi 2005, proposition 5.5.
+    bound = unit * abs(sum(terms)) + (2 * k * unit) ** 2 * sum(abs(term) for term in terms)
+    assert abs(found - sum(terms)) <= bound
+
+
+def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root_mean_square() -> None:
+    for size, form, unit in (
+        (1.0, torch.float32, 2.0**-23), (3.9, torch.float32, 2.0**-22), (1.0, torch.bfloat16, 2.0**-7),
+        (0.3, torch.float64, 2.0**-54),
+    ):  # fmt: skip
+        assert numerics.ulp(torch.tensor([-size, size, size]), form) == unit
+    results = [torch.ones(2, 2) for _ in range(3)]
+    assert {value for value, _ in numerics.spread(results, 1.0).values()} == {0.0}
+    results[1][0, 0] += 3
+    results[2][0, 0] -= 1
+    results[2][0, 1] += 2
+    assert {metric: value for metric, (value, _) in numerics.spread(results, 0.5).items()} == {
+        "spread_ulp": 8.0,
+        "spread_median_ulp": 0.0,
+        "spread_relative": math.sqrt(4**2 + 2**2) / 2,
+        "differing_share": 0.5,
+    }
+    # Bits may differ where numbers are equal.
+    found = numerics.spread([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
+    assert (found["spread_ulp"][0], found["differing_share"][0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "dtype", "backend", "threads"),
+    [
+        ("cell_order", "float32", "scalar", 2),
+        *((method, dtype, "torch", 2) for method in ("permuted", "split_k", "threads", "repeat", "summation")
+          for dtype in ("float64", "bfloat16")),
+        ("libraries", "float64", "numpy", 1),
+        ("libraries", "bfloat16", "onednn", 1),
+    ],
+)  # fmt: skip
+def test_every_method_observes_right_results(method: str, dtype: str, backend: str, threads: int) -> None:
+    with its_instructions_permitting():
+        made = work("numerics", method=method, dtype=dtype, backend=backend, threads=threads)
+        assert right(made)
+        found = observed(made)
+    json.dumps(found, allow_nan=False)
+    assert found["spread_median_ulp"] <= found["spread_ulp"] <= 2 * found["error_ulp"]
+    assert (found["spread_ulp"] == 0) or (found["differing_share"] > 0)
+    if method == "cell_order":
+        assert found["differing_share"] == 0
+    if method == "summation":
+        assert found["differing_share"] > 0.1
+
+
+@pytest.mark.parametrize("method", ["permuted", "split_k", "repeat"])
+@pytest.mark.parametrize("lost", [0.0, float("nan")])
+def test_a_library_that_loses_a_cell_in_one_order_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, method: str, lost: float
+) -> None:
+    broken(monkeypatch, CpuDevice, lambda out, at: out.index_fill_(0, torch.tensor(3), lost) if at == 2 else out)
+    made = work("numerics", method=method)
+    assert not right(made)
+    json.dumps(observed(made), allow_nan=False)
+
+
+def test_results_that_change_from_call_to_call_are_counted_and_the_fingerprint_is_not_of_the_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = (observed(work("numerics")) for _ in range(2))
+    assert first["error_ulp"] != second["error_ulp"]
+    assert first["fingerprint"] == second["fingerprint"] != observed(work("numerics", k=41))["fingerprint"]
+    assert first["distinct_results"] == 1
+    broken(monkeypatch, CpuDevice, lambda out, at: out.nextafter(out + 1) if at % 3 == 2 else out)
+    made = work("numerics")
+    assert 0 < error(made) <= (made.tolerance or 0.0)
+    assert observed(made)["distinct_results"] == 2
+
+
+@pytest.mark.parametrize(("real", "kind", "dtype"), [("float", "f32", torch.float32), ("double", "f64", torch.float64)])
+def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
+    real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for architecture in ("compute_80", "compute_100"):
+        (body,) = ptx(orders.VISIT_CUDA, architecture, (f"-DREAL={real}",)).values()
+        # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
+        assert f"fma.rn.{kind}" in body
+        assert "atom" not in body and "red." not in body
+    fake = install(monkeypatch)
+    a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)
+    c = torch.empty(9, 17, dtype=dtype)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
+    orders._visit_on_gpu(a, b.t().contiguous(), c, torch.randperm(9 * 17), real)
+    assert fake.launches == [(2, 128)]
+    torch.testing.assert_close(c, a @ b)

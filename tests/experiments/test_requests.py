@@ -1,0 +1,346 @@
+"""Requests to a device and to models there: what travels, what is timed, and what is lost on the way is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
+from experiments.models import compiled as compiling
+from experiments.models import generate, onnx_runtime, requests
+from experiments.models.generate import Generator, exact_logits, weights_on
+from experiments.models.zoo import ZOO, Gpt
+from experiments.suite import inference, offload, transfer
+from experiments.work import Dtype, Unsupported
+from tests.experiments.points import CPU, GPU, error, right, run, work
+from tests.experiments.second_device import SecondCpu
+
+WAYS = [("pinned", "eager"), ("pageable", "eager"), ("pinned", "graph")]
+SHAPES: dict[str, dict[str, Any]] = {
+    "elementwise": {"m": 1000, "n": 1, "k": 1}, "gemv": {"m": 48, "n": 1, "k": 80}, "gemm": {}, "mlp": {"m": 9},
+}  # fmt: skip
+
+
+class Stale(SecondCpu):
+    """Replays nothing: what a graph gives whose buffers are others than those that are read."""
+
+    def graph(self, calls: Any) -> Any:
+        super().graph(calls)
+        return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("offload", {"host_memory": "pinned", "launch": "graph"}),
+        ("inference", {"backend": "graph"}),
+        ("generation", {"backend": "graph"}),
+        ("sustained", {"load": "one_block", "extent": 16}),
+    ],
+)
+def test_a_graph_that_does_nothing_is_noticed(name: str, changed: dict[str, Any]) -> None:
+    assert right(work(name, GPU, **changed))
+    assert not right(work(name, Stale(), **changed))
+
+
+# ---------------------------------------------------------------------------------------------- work sent to a device
+
+
+@pytest.mark.parametrize(("host_memory", "launch"), WAYS)
+@pytest.mark.parametrize("op", SHAPES)
+def test_fresh_data_go_there_and_the_result_comes_back(
+    op: str, host_memory: str, launch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = {"op": op, **SHAPES[op], "host_memory": host_memory, "launch": launch}
+    made = work("offload", GPU, **how)
+    assert right(made)
+    assert right(made), "on other data, from another place"
+    for lost in ("send", "fetch"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(offload.Trip, lost, lambda self, slot: None)
+            assert not right(work("offload", GPU, **how)), lost
+    one = {"elementwise": requests.Elementwise, "gemm": requests.Product}.get(op, requests.Layers)
+    on = one.on
+    monkeypatch.setattr(one, "on", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
+    assert not right(work("offload", GPU, **how))
+
+
+@pytest.mark.parametrize("backend", ["torch", "onednn", "numpy"])
+@pytest.mark.parametrize("op", ["gemv", "gemm", "mlp"])
+def test_a_cpu_does_the_same_by_its_libraries_and_copies_nothing(op: str, backend: str) -> None:
+    made = work("offload", op=op, **SHAPES[op], backend=backend)
+    assert right(made)
+    run(made)
+    assert not made.phases
+    assert len(made.calls) == offload.MOST_SLOTS
+
+
+def test_the_host_times_every_part_until_the_device_is_done() -> None:
+    device = SecondCpu()
+    made = work("offload", device, host_memory="pinned")
+    assert made.clock == "host"
+    before = device.waits
+    device.time(made, 3)
+    assert device.waits == before + 3 + 1  # for each request, and before the first
+    assert [one.clock for one in made.beside] == ["device"]
+
+
+def test_what_the_device_takes_is_shown_without_the_host_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert work("offload", GPU, host_memory="pageable").beside == ()
+
+    def none(self: SecondCpu, calls: Any) -> Any:
+        raise Unsupported("no graphs")
+
+    monkeypatch.setattr(SecondCpu, "graph", none)
+    assert work("offload", GPU, host_memory="pinned").beside == ()
+    with pytest.raises(Unsupported):
+        work("offload", GPU, host_memory="pinned", launch="graph")
+
+
+def test_parts_of_short_requests_are_repeated_in_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    graph = SecondCpu.graph
+
+    def counted(self: SecondCpu, calls: Any) -> Any:
+        lengths.append(len(calls))
+        return graph(self, calls)
+
+    monkeypatch.setattr(SecondCpu, "graph", counted)
+    long = offload.SHORT_BYTES // 8
+    for m, uses, repeats in ((1000, 1, offload.REPEATS), (1000, 5, offload.REPEATS // 5), (long, 1, 1)):
+        made = work("offload", GPU, op="elementwise", m=m, n=1, k=1, uses=uses, host_memory="pinned")
+        assert lengths == [repeats] * 3
+        assert made.beside[0].per == repeats
+        lengths.clear()
+
+
+@pytest.mark.parametrize("launch", ["eager", "graph"])
+def test_requests_use_one_place_in_host_memory_after_another(launch: str) -> None:
+    trip = offload.Trip(requests.Elementwise(SecondCpu(), "torch", Dtype.FLOAT32, 100, 1, 1), 1, 3, pinned=True)
+    phases = trip.phases if launch == "eager" else trip.captured()
+    for (data,), result in trip.slots:
+        data.fill_(0.0)
+        result.fill_(-1.0)
+    for done in (1, 2, 3):
+        for _, phase in phases:
+            phase()
+        assert sum(bool((result == 0.5).all()) for _, result in trip.slots) == done
+
+
+# ------------------------------------------------------------------------------------------------------------- copies
+
+
+class OneOfTwo(SecondCpu):
+    """A device that has another of its kind, and remembers what was launched together."""
+
+    at_once: tuple[int, ...] = ()
+
+    @classmethod
+    def peers(cls, name: str) -> list[str]:
+        return [name]
+
+    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+        self.at_once += (len(calls),)
+        super().together(calls)
+
+
+@pytest.mark.parametrize(
+    ("direction", "host_memory"),
+    [
+        *((way, kind) for way in ("host_to_device", "device_to_host") for kind in ("pinned", "pageable")),
+        ("both", "pinned"),
+        ("device_to_device", "none"),
+        ("peer", "none"),
+    ],
+)
+def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
+    monkeypatch: pytest.MonkeyPatch, direction: str, host_memory: str
+) -> None:
+    monkeypatch.setattr(transfer, "PART", 1000)
+    way = {"direction": direction, "host_memory": host_memory}
+    for size in (1, 4, 5000):
+        device = OneOfTwo()
+        made = work("transfer", device, size=size, **way)
+        assert error(made) == made.tolerance == 0.0
+        assert device.waits >= 1, "pinned copies are on their way when the call returns"
+        assert device.at_once == ((2,) if direction == "both" else ())
+    copy, spoilt = torch.Tensor.copy_, 0
+
+    def spoiling(to: torch.Tensor, sent: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        copy(to, sent, non_blocking)
+        if len(to) == 5000:
+            to[1000 * spoilt + 7] += 1
+        return to
+
+    def swapping(to: torch.Tensor, sent: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        if len(to) == 5000:
+            sent = torch.cat([sent[1000:2000], sent[:1000], sent[2000:]])
+        return copy(to, sent, non_blocking)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", spoiling)
+    for part in range(5):
+        spoilt = part
+        assert error(made) == pytest.approx(1 / 5)
+    monkeypatch.setattr(torch.Tensor, "copy_", swapping)
+    assert error(made) == pytest.approx(2 / 5)
+
+
+# ---------------------------------------------------------------------------------------------------- trained models
+
+
+@pytest.mark.parametrize("backend", ["torch", "graph"])
+@pytest.mark.parametrize("lost", ["send", "fetch", "compute"])
+def test_data_that_do_not_travel_are_noticed(monkeypatch: pytest.MonkeyPatch, lost: str, backend: str) -> None:
+    monkeypatch.setattr(inference.Service, lost, lambda self, *_: None)
+    assert not right(work("inference", GPU, backend=backend))
+
+
+@pytest.mark.parametrize("wrong", [lambda out: out * 1.001, lambda out: out * torch.nan, lambda out: out.roll(1, 0)])
+@pytest.mark.parametrize("device", [CPU, GPU])
+def test_a_wrong_answer_is_noticed(monkeypatch: pytest.MonkeyPatch, device: Device, wrong: Any) -> None:
+    asked = inference.Service.without_gradients
+    monkeypatch.setattr(
+        inference.Service, "without_gradients", lambda self, call: lambda inputs: wrong(asked(self, call)(inputs))
+    )
+    assert not right(work("inference", device))
+
+
+def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    logits = generate.exact_logits
+
+    def exact(model: Any, inputs: torch.Tensor, device: Device) -> torch.Tensor:
+        seen.append(len(inputs))
+        return logits(model, inputs, device)
+
+    monkeypatch.setattr(generate, "exact_logits", exact)
+    monkeypatch.setattr(inference, "CHECKED_FLOP", 3.5 * ZOO["mlp"].forward_flop(1))
+    assert right(work("inference", batch=64))
+    assert seen == [3]
+    asked = inference.Service.without_gradients
+    monkeypatch.setattr(
+        inference.Service,
+        "without_gradients",
+        lambda self, call: lambda inputs: asked(self, call)(inputs).index_fill(0, torch.arange(63), torch.nan),
+    )
+    assert not right(work("inference", batch=64))
+
+
+def test_of_tables_the_rows_that_are_looked_up_are_counted() -> None:
+    weights, rows = 64 * 64 + 64, 3 * 254
+    assert work("inference", model="embedding", batch=3).bytes == 4 * weights + rows * (64 * 4 + 8) + 3 * 64 * 4
+
+
+def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx_runtime.exported.cache_clear()
+    written: list[str] = []
+    export = torch.onnx.export
+
+    def exports(*args: Any, **more: Any) -> None:
+        written.append(args[2])
+        export(*args, **more)
+
+    monkeypatch.setattr(torch.onnx, "export", exports)
+    for dtype in ("float32", "int8", "float32"):
+        work("inference", backend="onnx", dtype=dtype)
+    assert len(written) == 1
+    with pytest.raises(Unsupported, match="2 GB"):
+        onnx_runtime.exported("gpt-1.3b", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("cause", "mend"),
+    [
+        ("C++ compiler g++ not found", "apt-get install g"),
+        ("Cannot find a working triton installation", "needs Triton"),
+        ("fatal error: Python.h: No such file", "python3-dev"),
+        ("something else", "TORCH_LOGS"),
+    ],
+)
+def test_what_cannot_be_compiled_says_what_to_do(monkeypatch: pytest.MonkeyPatch, cause: str, mend: str) -> None:
+    from torch._dynamo.exc import TorchDynamoException
+
+    def refuses(call: Any, **_: Any) -> Any:
+        def first(*_: Any) -> Any:
+            raise TorchDynamoException(cause)
+
+        return first
+
+    monkeypatch.setattr(compiling.torch, "compile", refuses)
+    with pytest.raises(Unsupported, match=mend):
+        work("inference", backend="inductor")
+
+
+def test_compiled_kernels_are_made_for_these_threads_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+    used: list[int] = []
+
+    def compiles(call: Any, **how: Any) -> Any:
+        given.append(how)
+
+        def counted(inputs: torch.Tensor) -> Any:
+            used.append(1)
+            return call(inputs)
+
+        return counted
+
+    monkeypatch.setattr(compiling.torch, "compile", compiles)
+    made = work("inference", backend="inductor", threads=2)
+    assert given == [{"dynamic": False, "options": {"freezing": True, "cpp.threads": 2}}]
+    made.calls[0]()
+    assert len(used) == 2
+    assert right(made)
+
+
+# ------------------------------------------------------------------------------------------------- text from a cache
+
+
+def generator(dtype: str = "float64", batch: int = 2, context: int = 24) -> Generator:
+    with weights_on(CpuDevice(), Dtype(dtype)):
+        model = ZOO["gpt-1m"].model()
+    assert isinstance(model, Gpt)
+    return Generator(model, CpuDevice(), Dtype(dtype), batch, context)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_either_phase_gives_the_logits_of_the_whole_forward_pass(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for context in (2, 24, 128):
+        assert generator(context=context).error(phase) < 1e-13
+    for dtype in ("float32", "bfloat16", "float16"):
+        assert generator(dtype).error(phase) <= inference.TOLERANCE[Dtype(dtype)]
+    copy, made = torch.Tensor.copy_, generator()
+
+    def forgetful(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return self if self.dim() == 4 and self.shape[2] > 1 else copy(self, other)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", forgetful)
+    assert not made.error(phase) < 1e-3, "a cache that is not kept is noticed"
+
+
+def test_block_by_block_in_float64_is_the_model_in_float64() -> None:
+    made, texts = generator(), torch.arange(2 * 128).reshape(2, 128)
+    with torch.no_grad():
+        whole = made.model(texts)
+    torch.testing.assert_close(exact_logits(made.model, texts, CpuDevice()), whole)
+
+
+def test_every_call_is_the_same_work_in_the_same_memory() -> None:
+    made = generator()
+    before = [part.data_ptr() for pair in made.cache for part in pair]
+    first = made.decode().clone()
+    made.decode()
+    torch.testing.assert_close(made.decode(), first)
+    assert [part.data_ptr() for pair in made.cache for part in pair] == before
+
+
+def test_bytes_are_those_of_weights_rows_and_cache() -> None:
+    made = generator("bfloat16", batch=3, context=24)
+    width, blocks = 128, 5
+    weights = sum(p.numel() for p in made.model.parameters()) - 256 * width - 128 * width
+    cache = 3 * 24 * 2 * width * blocks
+    assert made.bytes("decode") == 2 * (weights + cache + 4 * width)
+    assert made.bytes("prefill") == 2 * (weights + cache + 4 * 24 * width)

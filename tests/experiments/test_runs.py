@@ -1,0 +1,278 @@
+"""Whole training runs: repeatable, learning, on data kept apart, counted, and alike on every device."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.devices.base import Device
+from experiments.models import convergence as runs
+from experiments.models import jobs
+from experiments.models.jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, sources, split
+from experiments.models.trainer import Trainer
+from experiments.suite import equivalence, time_to_train
+from experiments.work import Dtype
+from tests.experiments.points import CPU, GPU, observed, work
+from tests.experiments.second_device import SecondCpu
+
+# --------------------------------------------------------------------------------------------- runs of several seeds
+
+
+def converged(device: Device = CPU, **changed: Any) -> dict[str, Any]:
+    return observed(work("convergence", device, **changed))
+
+
+def test_every_seed_has_a_value_and_the_same_seed_the_same_on_every_device() -> None:
+    first, again, more = converged(), converged(), converged(seeds=3)
+    repeated = ("test_accuracy", "validation_accuracy", "train_loss", "updates")
+    assert {name: first[name] for name in repeated} == {name: again[name] for name in repeated}
+    assert more["test_accuracy"][:2] == first["test_accuracy"]
+    assert more["train_loss"][2] != more["train_loss"][1]
+    assert first["updates"] == 3 * 1024 / 64
+    assert all(seconds > 0 for seconds in first["training_time"])
+    device = SecondCpu()
+    assert converged(device)["train_loss"] == pytest.approx(first["train_loss"], rel=1e-5)
+    assert device.waits
+
+
+def test_the_target_ends_the_clock_and_the_gradient_is_looked_at_there() -> None:
+    found = converged(batch=32, epochs=12)
+    assert found["reached_share"] == 1
+    assert all(1 <= epochs < 12 for epochs in found["epochs_to_target"])
+    assert all(a < b for a, b in zip(found["time_to_target"], found["training_time"], strict=True))
+    assert all(value > 0 for value in [*found["gradient_variance"], *found["gradient_square"]])
+    assert max(found["validation_accuracy"]) >= runs.TASKS["digits"].target
+    assert max(found["train_loss"]) < 1.5 < math.log(10)
+    assert min(found["test_accuracy"]) > 0.5
+    # The accuracy that was seen is that of the model, which the look at its gradient left alone.
+    slower = converged(batch=1024, epochs=1, seeds=1)
+    assert slower["reached_share"] == 0
+    assert not {"time_to_target", "epochs_to_target", "gradient_variance", "gradient_square"} & set(slower)
+
+
+def test_the_noise_of_the_gradient_is_that_of_single_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = (part[:40] for part in runs.split("digits", "cpu").training)
+    trainer = runs.prepare("digits", "mlp", 1.0, CPU, Dtype.FLOAT32, seed=1)
+    before = [weight.clone() for weight in trainer.model.parameters()]
+    single = []
+    for place in range(40):
+        trainer.take(images[place : place + 1], labels[place : place + 1])
+        trainer.forward()
+        trainer.backward()
+        single.append(torch.cat([weight.grad.flatten() for weight in trainer.model.parameters()]))  # type: ignore[union-attr]
+        trainer.optimiser.zero_grad(set_to_none=True)
+    every = torch.stack(single)
+    monkeypatch.setattr(runs, "NOISE_DRAWS", 1500)
+    monkeypatch.setattr(runs, "NOISE_BATCH", 4)
+    variance, square = runs.noise(trainer, (images, labels), torch.Generator().manual_seed(1))
+    assert square == pytest.approx(float(every.mean(0).square().sum()), rel=1e-4)
+    assert variance == pytest.approx(float(every.var(0, correction=0).sum()), rel=0.05)
+    # To look at it changes nothing.
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert all(weight.grad is None for weight in trainer.model.parameters())
+
+
+def test_a_run_that_diverges_has_the_accuracy_of_chance_and_no_loss() -> None:
+    found = converged(rate=1e30, epochs=1, seeds=1)
+    assert "train_loss" not in found
+    assert found["test_accuracy"][0] < 0.2
+    assert found["reached_share"] == 0
+
+
+@pytest.mark.parametrize("name", list(runs.TASKS))
+def test_images_of_training_validation_and_test_are_kept_apart(name: str) -> None:
+    task, split = runs.TASKS[name], runs.split(name, "cpu")
+    parts = [split.training, split.validation, split.test]
+    assert [len(labels) for _, labels in parts[:2]] == [task.training, task.validation]
+    together = torch.cat([images for images, _ in parts]).flatten(1)
+    all_images = task.images()[0].flatten(1)
+    assert together.shape == all_images.shape
+    assert torch.equal(together.double().sum(1).sort()[0], all_images.double().sum(1).sort()[0])
+    assert all(len(labels.unique()) == 10 for _, labels in parts)
+    order = torch.randperm(len(all_images), generator=torch.Generator().manual_seed(runs.SPLIT_SEED))
+    assert torch.equal(split.test[0].flatten(1), all_images[order[task.training + task.validation :]])
+
+
+# ------------------------------------------------------------------------------------------ one script, two devices
+
+
+@pytest.fixture
+def seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same weights and batches in every run of the tests."""
+    monkeypatch.setattr(equivalence, "_seed", lambda: 7)
+
+
+def compared(device: Device = CPU, **changed: Any) -> dict[str, Any]:
+    return observed(work("equivalence", device, **changed))
+
+
+@pytest.mark.usefixtures("seed")
+def test_the_reference_agrees_with_itself_to_the_bit_and_another_arithmetic_within_its_tolerance() -> None:
+    same, fine, coarse = compared(), compared(backend="onednn"), compared(dtype="bfloat16")
+    assert same["loss"] == list(same["reference_loss"])
+    assert len(same["loss"]) == 8
+    assert (same["loss_deviation"], same["agrees_share"]) == (0, 1)
+    assert same["loss"][-1] < same["loss"][0]
+    for found in (fine, coarse):
+        assert 0 < found["loss_deviation"] <= found["loss_tolerance"]
+        assert found["agrees_share"] == 1
+    assert fine["loss_tolerance"] < coarse["loss_tolerance"]
+    assert fine["loss_deviation"] < coarse["loss_deviation"] / 10
+    assert compared(GPU, model="mlp")["loss_deviation"] < 1e-6
+
+
+def test_a_disturbance_moves_the_reference_and_a_larger_one_by_more() -> None:
+    of = ("mlp", 8, 8, 3)
+    expected = equivalence.reference(*of)
+    small, large = (
+        equivalence.deviation(equivalence.reference(*of, share, 1), expected)
+        for share in (Dtype.FLOAT32.unit_roundoff, Dtype.BFLOAT16.unit_roundoff)
+    )
+    assert 0 < small < large / 100
+    assert equivalence.reference(*of, 1e-3, 1) != equivalence.reference(*of, 1e-3, 2)
+
+
+@pytest.mark.usefixtures("seed")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda optimiser: [group.update(lr=2 * equivalence.RATE) for group in optimiser.param_groups],
+                     id="another learning rate"),
+        pytest.param(lambda optimiser: [group.update(betas=(0.0, 0.999)) for group in optimiser.param_groups],
+                     id="no momentum"),
+        pytest.param(lambda optimiser: optimiser.param_groups[0]["params"].pop(-2), id="weights that do not learn"),
+    ],
+)  # fmt: skip
+def test_a_device_that_trains_otherwise_does_not_agree(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Trainer.step
+    seen: set[int] = set()
+
+    def broken(self: Trainer) -> None:
+        if id(self.optimiser) not in seen:
+            seen.add(id(self.optimiser))
+            fault(self.optimiser)
+        right(self)
+
+    monkeypatch.setattr(Trainer, "step", broken)
+    found = compared(GPU)
+    assert found["agrees_share"] == 0
+    assert found["loss_deviation"] > found["loss_tolerance"]
+
+
+def test_the_difference_is_the_largest_of_all_steps_over_the_first_loss() -> None:
+    found = equivalence.compared((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.2)
+    assert (found["loss_deviation"][0], found["agrees_share"][0]) == (0.25, 0)
+    assert equivalence.compared((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.25)["agrees_share"][0] == 1
+    lost = equivalence.compared((2.0, math.nan, math.inf), (2.0, 1.0, 0.5), 1e9)
+    assert (lost["agrees_share"][0], lost["loss"][0]) == (0, [2.0])
+    assert "loss_deviation" not in lost
+
+
+@pytest.mark.usefixtures("seed")
+def test_compiled_it_begins_with_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Compiling itself takes half a minute; what it does to the weights is a step.
+    monkeypatch.setattr(Trainer, "compile", lambda self, threads: self.step())
+    assert compared(backend="inductor")["loss_deviation"] == 0
+    assert compared(backend="inductor", model="cnn", batch=4, steps=3)["loss_deviation"] == 0
+
+
+# ------------------------------------------------------------------------------------------- jobs from data to target
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time for the parts, and a small job."""
+    monkeypatch.setattr(time_to_train, "STEP_S", 0.05)
+    monkeypatch.setattr(time_to_train, "DRAW_S", 0.05)
+    monkeypatch.setitem(JOBS, "table-net", dataclasses.replace(JOBS["table-net"], target=0.9, every=5, most=200))
+
+
+@pytest.mark.parametrize("device", [CPU, GPU])
+@pytest.mark.usefixtures("brief")
+def test_a_job_tells_its_time_and_its_parts(device: Device) -> None:
+    found = observed(work("time-to-train", device))
+    parts = {"prepare_time", "step_time", "forward_time", "draw_time", "job_time"}
+    assert parts < found.keys()
+    assert all(value > 0 for value in found.values())
+    assert found["forward_time"] < found["step_time"]
+    job = JOBS["table-net"]
+    tests = found["steps"] / job.every
+    assert found["reached_share"] == 1.0
+    assert found["accuracy"] >= 0.9
+    # 114 rows in batches of 32 are four forward passes.
+    assert found["forward_passes"] == 4 * tests
+    assert found["job_flop"] == tests * (5 * job.entry.step_flop(32) + job.entry.forward_flop(114))
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_job_that_cannot_reach_its_target_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JOBS, "table-net", dataclasses.replace(JOBS["table-net"], target=1.01, every=5, most=12))
+    did = learn(JOBS["table-net"], CPU, Dtype.FLOAT32)
+    assert did["steps"] == 15 and did["accuracy"] <= 1.0
+    assert observed(work("time-to-train"))["reached_share"] == 0.0
+
+
+def test_a_fit_learns_and_its_answers_are_tested_on_held_out_rows() -> None:
+    found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
+    assert found["reached_share"] == 1.0
+    assert found["job_time"] > 0
+
+    class Parrot:
+        """Knows what it was taught, and nothing else."""
+
+        def fit(self, inputs: Any, targets: Any) -> Parrot:
+            self.known = {row.tobytes(): label for row, label in zip(inputs, targets, strict=True)}
+            return self
+
+        def predict(self, inputs: Any) -> Any:
+            return np.array([self.known.get(row.tobytes(), -1) for row in inputs])
+
+    assert fit(Fit(Parrot, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
+    numbers = torch.arange(100)
+    (learnt, _), (out, _) = split((numbers, numbers), 20)
+    again, _ = split((numbers, numbers), 20)
+    assert len(out) == 20 and not set(learnt.tolist()) & set(out.tolist())
+    assert again[0].tolist() == learnt.tolist(), "the same in every run"
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_learns_from_batches_of_its_own_samples(name: str) -> None:
+    learner = Learner(JOBS[name], CPU, Dtype.FLOAT32)
+    first = learner.trainer.loss().item()
+    for _ in range(6):
+        learner.trainer.step()
+    assert learner.trainer.loss().item() < first
+    learner.draw()
+    assert len(learner.trainer.inputs) == JOBS[name].batch
+    assert len(learner.trainer.targets) == JOBS[name].batch * JOBS[name].entry.length
+    assert 0 <= learner.accuracy() <= 1
+    assert learner.trainer.model.training
+
+
+def test_an_epoch_draws_every_sample_once_and_accuracy_counts_right_answers() -> None:
+    learner = Learner(JOBS["table-net"], CPU, Dtype.FLOAT32)
+    batches = len(learner.targets) // 32
+    drawn = torch.cat([next(learner.order) for _ in range(batches)])
+    assert len(set(drawn.tolist())) == 32 * batches
+    assert drawn.tolist() != sorted(drawn.tolist())
+    share = float((learner.held[1] == 1).float().mean())
+    always_one = torch.nn.Linear(30, 2)
+    torch.nn.init.zeros_(always_one.weight)
+    always_one.bias.data = torch.tensor([0.0, 1.0])
+    learner.trainer.model = always_one
+    assert learner.accuracy() == pytest.approx(share)
+
+
+def test_passages_are_followed_by_what_comes_next_and_every_module_has_some() -> None:
+    inputs, targets = passages(128)
+    assert inputs.shape == targets.shape and inputs.shape[1] == 128
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    assert torch.equal(inputs[1:, 0], targets[:-1, -1])
+    inputs, labels = sources()
+    assert inputs.shape == (len(labels), jobs.PASSAGE - 2)
+    assert set(labels.tolist()) == set(range(64))

@@ -1,0 +1,32 @@
+"""What the study says of known nodes stays what it was.
+
+A change that is meant is kept by `python -m tests.golden --write`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.golden.__main__ import differences, judged, read, said
+
+
+def changes(name: str, now: dict[str, Any]) -> list[str]:
+    """The first places at which it says something else."""
+    return [line for part, contents in now.items() for line in differences(read(name, part), contents, part)][:20]
+
+
+def test_the_published_node_says_what_it_said(published: Path) -> None:
+    assert changes("published", said(published)) == []
+
+
+def test_a_fleet_with_gpus_says_what_it_said(tmp_path: Path) -> None:
+    judged("fleet", tmp_path)
+    assert changes("fleet", said(tmp_path, page=False)) == []
+
+
+def test_what_differs_is_found_wherever_it_lies() -> None:
+    kept = {"a": [{"b": 1.0, "c": "x"}, {"d": None}], "gone": 1}
+    now = {"a": [{"b": 1.0 + 1e-12, "c": "y"}, {"d": 0.5}, 3], "new": 2}
+    places = [line.partition(":")[0] for line in differences(kept, now)]
+    assert places == [".a[0].c", ".a[1].d", ".a[2]", ".gone", ".new"]
