@@ -80,17 +80,18 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
     explain.add_argument("--rows", type=_number_or_all, default="12", metavar="N|all", help="rows told of each cell")
 
-    ask = commands.add_parser("what-if", help="judge again with other thresholds, prices or bases: what moves")
+    ask = commands.add_parser("what-if", help="judge again with other thresholds, scopes or prices: what moves")
     ask.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="CLAIM[.PART].threshold=VALUE", help="a threshold"
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="CLAIM[.PART].KEY=VALUE",
+        help="a threshold, or a label of the scope, such as baseline or dtype",
     )
     ask.add_argument(
         "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price of data/reference"
     )
-    ask.add_argument("--prices", type=Path, metavar="FILE", help="prices of your own, as data/reference/prices.yaml")
-    ask.add_argument("--baseline", metavar="NAME", help="what GPUs are held against: core, socket, node or fleet")
-    ask.add_argument("--dtype", metavar="NAME", help="another number format")
-    ask.add_argument("--json", type=Path, metavar="FILE", help="write the whole answer")
     ask.add_argument("--data", type=Path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
     ask.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     ask.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")

@@ -7,21 +7,24 @@ which it decides, are all that a threshold is compared with. Another baseline ha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from report.data.dataset import Dataset, MissingSourceError
 from report.judging import describe
-from report.judging.claims import Claim
+from report.judging.claims import Claim, Part
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
-from report.judging.overrides import BASELINES, swapped
 from report.judging.rules import RuleResult, level, may_be_negative
 from report.model import Side
 from report.quantities import quantities
 
+# What a GPU may be held against.
+BASELINES = ("core", "socket", "node", "fleet")
 _FIELD = {"at_least": "at least", "at_most": "at most", "within": "within"}
 # Where there are more estimates than this they bear no names: they are counted.
 MOST_NAMED = 200
@@ -31,19 +34,16 @@ def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> 
     """A part as it can be judged again: the record `rejudge` of a part in `verdicts.json`.
 
     how: how one estimate is compared. share: of those that must support it, where the rule asks for one. before,
-    after: what stands around the threshold in its rule; negative: whether that may be below zero. cells, settled: see `_compared`. baselines: for each other baseline that was measured the same, and its `outcome` with
-    the declared threshold.
+    after: what stands around the threshold in its rule; negative: whether that may be below zero. cells, settled: see
+    `_compared`. baselines: for each other baseline that was measured the same, and its `outcome` with the declared
+    threshold.
     """
+    before, after = describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare])
     return {
         "how": found.part.compare,
         "share": found.part.share,
-        **dict(
-            zip(
-                ("before", "after"),
-                describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare]),
-                strict=True,
-            )
-        ),
+        "before": before,
+        "after": after,
         "negative": may_be_negative(found.part),
         **_compared(found, cache.data),
         "baselines": {
@@ -53,9 +53,18 @@ def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> 
     }
 
 
-def single_socket(data: Dataset) -> list[str]:
-    """Ids of the nodes of one socket, on which that is the whole node."""
-    return [node.id for node in data.nodes.nodes if (node.record["hardware"].get("cpu") or {}).get("sockets") == 1]
+def slug(name: str) -> str:
+    """A part's name as it is typed: 'orders, in the plural' is orders-in-the-plural."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def with_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
+    """The part with another value of a label in its scope. A socket is the node where the node has one."""
+    if (label, value) == ("baseline", "socket"):
+        cpus = {node.id: node.record["hardware"].get("cpu") or {} for node in data.nodes.nodes}
+        single = [name for name, cpu in cpus.items() if cpu.get("sockets") == 1]
+        return replace(part, scope={**part.scope, "baseline": "node", "node": single})
+    return replace(part, scope={**part.scope, label: value})
 
 
 def _compared(found: PartResult, data: Dataset) -> dict[str, Any]:
@@ -101,17 +110,17 @@ def _named(result: RuleResult, data: Dataset) -> list[str]:
 
 
 def _baselines(found: PartResult, claim: Claim, cache: QuantityCache) -> Iterator[tuple[str, PartResult]]:
-    """The part against each other baseline that it was measured against, as `what-if` swaps it."""
-    part, single = found.part, single_socket(cache.data)
-    others = {name: swapped(part, "baseline", name, single) for name in BASELINES}
-    if not any(others.values()):
+    """The part against each other baseline that it was measured against."""
+    part, quantity = found.part, quantities().get(found.part.quantity)
+    if quantity is None or part.awaits is not None or "baseline" not in quantity.labels:
         return
     try:
-        estimates = cache.estimates(quantities()[part.quantity])
+        estimates = cache.estimates(quantity)
     except MissingSourceError:
         return
     if not len(select(estimates, part.scope)):
         return
-    for name, other in others.items():
-        if other is not None and other != part and len(select(estimates, other.scope)):
+    for name in BASELINES:
+        other = with_label(part, "baseline", name, cache.data)
+        if other != part and len(select(estimates, other.scope)):
             yield name, evaluate(other, claim, cache)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gc
 import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -39,19 +37,6 @@ _CSV = (
 )  # fmt: skip
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No search for cycles meanwhile: of many nodes there are millions of records, which all live to the end."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@_uncollected()
 def judge(
     data: Dataset,
     out: Path,

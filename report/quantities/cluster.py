@@ -140,36 +140,6 @@ def _cost(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
     return [kind.work(COST, labels, F=run_flop(data, LARGEST), p=kind.price) for kind in kinds if kind.price]
 
 
-@_derived("cluster.servers", "servers", labels=(*_LABELS, "days"), formulas=tuple(SERVERS.values()))
-@says("The largest run takes {value} ({labels})")
-def cluster_servers(data: Dataset) -> DerivedEstimates:
-    """Servers that can be hired, on which Llama 3.1 405B would be trained in 54 or in 90 days."""
-    kinds = servers(data, priced=True)
-    return derive([work for days in SPANS for work in _servers(data, kinds, days)])
-
-
-@_derived("cluster.days", "d", formulas=tuple(TIME.values()))
-@says("The largest run takes as many servers as it had GPUs {value} ({labels})")
-def cluster_days(data: Dataset) -> DerivedEstimates:
-    """Days of training Llama 3.1 405B on as many servers as Meta had GPUs."""
-    return derive(_time(data, servers(data, priced=True)))
-
-
-@_derived("cluster.power", "W", labels=(*_LABELS, "days"), formulas=tuple(POWER.values()))
-@says("The largest run takes {value} ({labels})")
-def cluster_power(data: Dataset) -> DerivedEstimates:
-    """Power of the servers of `cluster.servers`, at an assumed power of one; cooling comes on top."""
-    kinds = servers(data, priced=True)
-    return derive([work for days in SPANS for work in _power(data, kinds, days)])
-
-
-@_derived("cluster.cost", "USD", formulas=tuple(COST.values()))
-@says("The largest run takes {value} ({labels})")
-def cluster_cost(data: Dataset) -> DerivedEstimates:
-    """Server hours of training Llama 3.1 405B by their hourly price, whatever their number."""
-    return derive(_cost(data, servers(data, priced=True)))
-
-
 @_derived("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
 @says("On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})")
 def cost_ratio(data: Dataset) -> DerivedEstimates:

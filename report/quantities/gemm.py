@@ -133,18 +133,6 @@ def graph_gain(data: Dataset) -> Estimates:
 
 
 @quantity(
-    "gemm.batched_rate",
-    "FLOP/s",
-    experiments=["batched"],
-    labels=("dtype", "threads", "backend", "shape", "batch", "m", "n", "k"),
-)
-@says("On {node}, a batch of matrix products ({labels}) runs at {value}")
-def batched_rate(data: Dataset) -> Estimates:
-    """Rate of batch*2*m*n*k FLOP in one call, and in a graph."""
-    return shaped(each_rate(data, "batched"))
-
-
-@quantity(
     "gemm.achievable_rate",
     "FLOP/s",
     experiments=["gemm-search"],

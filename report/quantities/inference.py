@@ -80,22 +80,6 @@ def compile_gain(data: Dataset) -> Estimates:
     return _requests(data).ratio("backend", "torch", "inductor")
 
 
-@quantity(
-    "inference.graph_gain",
-    "1",
-    experiments=["inference"],
-    device="gpu",
-    labels=("model", "parameters", "batch", "dtype"),
-)
-@says(
-    "On {node}, a request whose kernels are one graph is answered {value} times as fast as with each launched "
-    "({labels})"
-)
-def graph_gain(data: Dataset) -> Estimates:
-    """Median time of a request in PyTorch as it comes over that with its kernels captured in one graph."""
-    return _requests(data).ratio("backend", "torch", "graph")
-
-
 @quantity("inference.int8_gain", "1", **_NEEDS, labels=("model", "parameters", "batch", "threads"))
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:

@@ -64,12 +64,3 @@ def _climb(rates: Estimates) -> Estimates:
             tried = tried.at((threads == most) & (threads > 1))
         found.append(tried.best(["node", "device"], of=["backend", "dtype"]).label(rung=rung, place=place))
     return concat(found)
-
-
-@_on_ladder("ladder.gain", "1")
-@says("On {node}, {labels} runs at {value} times the rate of PyTorch as it comes")
-def ladder_gain(data: Dataset) -> Estimates:
-    """Rate of each rung over that of default PyTorch in float32 with all threads of the same node's CPU."""
-    rates = ladder_rate(data)
-    default = rates.only(rung=DEFAULT).without("device", "rung", "place")
-    return rates.at(rates["rung"] != DEFAULT) / default

@@ -40,13 +40,6 @@ def one_chain(data: Dataset, device: str) -> Estimates:
     return steps(data).only(chains="one", device=device).without("chains", "threads")
 
 
-@_sequential("sequential.step_time", "s", ("chains", "threads", *_TASK))
-@says("On {node}, one step of a chain ({labels}) takes {value}")
-def step_time(data: Dataset) -> Estimates:
-    """Time of one step of one chain; with chains full, of every chain at the same time."""
-    return steps(data)
-
-
 @_on_both("sequential.chain_speed_ratio", "1", _TASK)
 @says("On {node}, one CPU core runs a chain ({labels}) at {value} times the speed of one GPU thread")
 def chain_speed_ratio(data: Dataset) -> Estimates:

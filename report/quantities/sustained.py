@@ -84,13 +84,6 @@ def clock(data: Dataset) -> Estimates:
     return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
-@_sustained("sustained.temperature", "°C", _LABELS)
-@says("On {node}, the device is at {value} at the end of a load without a pause ({labels})")
-def temperature(data: Dataset) -> Estimates:
-    """Median temperature in the last tenth of a run."""
-    return data.readings("sustained", "temperature_c", settled=END)
-
-
 @_sustained("sustained.power", "W", _LABELS)
 @says("On {node}, the device draws {value} at the end of a load without a pause ({labels})")
 def power(data: Dataset) -> Estimates:

@@ -43,16 +43,3 @@ def gpu_gain(data: Dataset) -> Estimates:
     """
     gpu, cpu = rates(data).only(device="gpu"), rates(data).only(device="cpu")
     return over(gpu.best(_POINT, of=["library"]), cpu.best(_TASK, of=["library"]))
-
-
-@_tabular("tabular.library_gain", "1", ("op", "rows"), device="cpu")
-@says("On {node}, the fastest other library is {value} times as fast on a table as pandas ({labels})")
-def library_gain(data: Dataset) -> Estimates:
-    """Time of pandas over that of the fastest other library of the CPU, same operation and rows.
-
-    pandas works on one thread, the other on as many as suit it: what a choice of library gains
-    on the whole machine. Below 1 where none is faster.
-    """
-    found = rates(data).only(device="cpu")
-    others, default = found.at(found["backend"] != DEFAULT), found.only(backend=DEFAULT)
-    return others.best(["device", *_TASK], of=["library"]) / default.best(_TASK)

@@ -18,13 +18,6 @@ def rates(data: Dataset, value: str = "flop_per_s") -> Estimates:
     return data.summary("without-cuda", value=value).without("dtype", "threads")
 
 
-@_without_cuda("without_cuda.rate", "FLOP/s", _LABELS)
-@says("On {node}, a kernel ({labels}) runs at {value}")
-def rate(data: Dataset) -> Estimates:
-    """Rate of a kernel through one interface: 2*n^3 FLOP of a product, 2*n of a triad, over the time of a launch."""
-    return rates(data)
-
-
 @_without_cuda("without_cuda.rate_share", "1", _LABELS)
 @says("On {node}, a kernel without CUDA ({labels}) runs at {value} times the rate of the same one in CUDA")
 def rate_share(data: Dataset) -> Estimates:

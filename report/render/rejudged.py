@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.judging.overrides import slug
+from report.judging.client_evaluation import slug
 from report.model import AWAITING, JUDGED, Threshold
 from report.render import words
 
