@@ -115,8 +115,9 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     assert [(swap["value"], swap["outcome"]) for swap in part["robustness"]["swaps"]] == [
         ("float64", "challenged"), ("torch", "challenged"),
     ]  # fmt: skip
-    assert "With a threshold of 5,000 MAC/cycle in place of 1,000 MAC/cycle, the verdict would be supported." in (
-        one["flips"]
+    assert (
+        "With a threshold of 5,000 MAC/cycle in place of 1,000 MAC/cycle, the verdict would be supported."
+        in (one["flips"])
     )
 
 

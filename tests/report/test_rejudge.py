@@ -127,8 +127,9 @@ def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:
             for known in has:
                 told = known["rejudge"]["baselines"][baseline]
                 assert told["outcome"] == one["is"]["parts"][known["name"]], one["id"]
-                assert from_the_record({**known, "rejudge": {**known["rejudge"], **told}}, known["threshold"]) == (
-                    told["outcome"]
+                assert (
+                    from_the_record({**known, "rejudge": {**known["rejudge"], **told}}, known["threshold"])
+                    == (told["outcome"])
                 )
             if one["parts_moved"]:
                 assert has, f"{one['id']}: moves against {baseline}, and the page would not know"
