@@ -48,7 +48,7 @@ class Case:
         expected = {} if self.estimate is None else self.estimate if self.by else {(): self.estimate}
         keys = found.rows(*self.by) if len(self.by) != 1 else found[self.by[0]].tolist()
         keys = keys or [()] * len(found)
-        assert sorted(keys) == sorted(expected)
+        assert sorted(keys) == sorted(expected), found.rows("low", "estimate", "high")
         assert dict(zip(keys, found["estimate"], strict=True)) == pytest.approx(expected, rel=self.rel)
         for row in range(len(found)):
             self._check_interval(*(found.value(name, row) for name in ("low", "estimate", "high")))
