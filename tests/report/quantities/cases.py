@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,25 +10,21 @@ import pytest
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.judging.claims import read_claims
-from report.judging.evaluate import QuantityCache, evaluate
 from report.judging.filters import select
-from report.judging.judge import CLAIMS
 from report.quantities import quantities
+from tests.report.conftest import Factory, SyntheticNode
 
-from .conftest import Factory
-from .priced import REFERENCE
-
-Build = Callable[[Factory], Dataset]
+Build = Callable[[Factory], SyntheticNode | Sequence[SyntheticNode]]
+Made = Callable[[Build], Dataset]
 
 
 @dataclass(frozen=True)
 class Case:
     """What a quantity should say in a scope.
 
-    estimate: that of the only cell; with `by`, those of all cells by their value of these labels; None: there is none.
+    estimate: that of the only one; with `by`, those of all by their value of these labels; None: there is none.
     width: of the interval: open, exact, unknown, or any of the first two; low and high: its ends, where they are known.
-    labels: all of the only cell's. sources: the experiments that it rests on, unless those that the quantity needs.
+    labels: all of the only one's. sources: the experiments that it rests on, unless those that the quantity needs.
     """
 
     name: str
@@ -52,14 +48,13 @@ class Case:
         expected = {} if self.estimate is None else self.estimate if self.by else {(): self.estimate}
         keys = found.rows(*self.by) if len(self.by) != 1 else found[self.by[0]].tolist()
         keys = keys or [()] * len(found)
-        assert sorted(keys) == sorted(expected)
+        assert sorted(keys) == sorted(expected), found.rows("low", "estimate", "high")
         assert dict(zip(keys, found["estimate"], strict=True)) == pytest.approx(expected, rel=self.rel)
         for row in range(len(found)):
             self._check_interval(*(found.value(name, row) for name in ("low", "estimate", "high")))
-            behind = list(found.value("source_rows", row))
-            rests_on = set(data.table["experiment"].loc[behind])
-            assert rests_on == set(known.experiments if self.sources is None else self.sources)
-            assert self.detail is None or found.value("detail", row) == self.detail
+            rows = data.table.loc[list(found.value("source_rows", row))]
+            assert set(rows["experiment"]) == set(known.experiments if self.sources is None else self.sources)
+            assert set(rows["status"]) <= {"ok"} and self.detail in (None, found.value("detail", row))
             assert self.labels is None or found.label_values(row) == self.labels
 
     def _check_interval(self, low: float, estimate: float, high: float) -> None:
@@ -81,25 +76,22 @@ def case(name: str, estimate: Any, **more: Any) -> Case:
     return Case(name, estimate, more, **fields)
 
 
-def measured(build: Build) -> Any:
-    """A fixture of a module: the evidence that `build` makes."""
+def holding(build: Build, *table: Case) -> Callable[..., None]:
+    """A test that these cases hold of the nodes that a function builds."""
 
-    @pytest.fixture(scope="module")
-    def evidence(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-        return build(Factory(tmp_path_factory.mktemp("evidence")))
+    @pytest.mark.parametrize("one", table, ids=str)
+    def test(made: Made, one: Case) -> None:
+        one.check(made(build))
 
-    return evidence
-
-
-def cases(*table: Case) -> Any:
-    return pytest.mark.parametrize("one", table, ids=str)
+    return test
 
 
 def cells(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
-    return select(quantities()[name].cells(evidence), scope)
+    """The estimates of a quantity that are in scope."""
+    return select(quantities()[name].estimates(evidence), scope)
 
 
-def verdicts(claim: str, data: Dataset) -> dict[str, Any]:
-    """What each part of a claim of the study comes to on this evidence."""
-    (found,) = (one for one in read_claims(CLAIMS, REFERENCE) if one.id == claim)
-    return {part.name: evaluate(part, found, QuantityCache(data)) for part in found.parts}
+def only(name: str, evidence: Dataset, /, **scope: Any) -> dict[str, Any]:
+    """Labels and values of the one estimate in scope."""
+    (row,) = cells(name, evidence, **scope).frame.to_dict("records")
+    return {str(key): value for key, value in row.items()}

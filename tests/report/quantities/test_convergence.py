@@ -1,4 +1,4 @@
-"""Quantities of convergence: the rules choose their runs, seeds are the unit, and intervals hold the truth."""
+"""Quantities of convergence and equivalence: rules choose runs, seeds are the unit, and intervals hold the truth."""
 
 from __future__ import annotations
 
@@ -10,26 +10,14 @@ import pytest
 from scipy.stats import t as student
 
 from report import statistics
-from report.data.dataset import Dataset
-from report.estimates import Estimates
-from report.judging.filters import select
 from report.quantities import convergence as module
-from report.quantities import quantities
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.priced import evidence
 
-from .conftest import Factory, SyntheticNode
-from .convergence_runs import runs
-from .evidence import data
-from .quantity_cases_1 import dataset
+from .builders import AGREE, CURVES, DIFFER, curve, runs
+from .cases import Made, cells, only
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
-
-
-def of(name: str, found: Dataset, **scope: Any) -> Estimates:
-    return select(quantities()[f"convergence.{name}"].compute(found), scope)
-
-
-def by_batch(cells: Estimates) -> dict[int, float]:
-    return {int(row["batch"]): float(row["estimate"]) for _, row in cells.frame.iterrows()}
 
 
 def swept(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
@@ -44,14 +32,12 @@ def swept(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
     return node
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return dataset(tmp_path_factory, lambda synthetic: swept(swept(synthetic()), data="mnist"),
-                   lambda synthetic: swept(synthetic("other", gpus=1), device="cuda:0"))  # fmt: skip
+def sweeps(synthetic: Factory) -> list[SyntheticNode]:
+    return [swept(swept(synthetic()), data="mnist"), swept(synthetic("other", gpus=1), device="cuda:0")]
 
 
-def test_each_rule_chooses_its_rate_at_every_batch(found: Dataset) -> None:
-    chosen = module.chosen(found)
+def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
+    chosen = module.chosen(made(sweeps))
     rates = {rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in
              chosen[chosen["data"] == "mnist"].groupby("learning_rate")}  # fmt: skip
     assert rates == {
@@ -60,15 +46,14 @@ def test_each_rule_chooses_its_rate_at_every_batch(found: Dataset) -> None:
     }  # fmt: skip
 
 
-def test_the_slope_is_that_of_a_line_over_doublings_for_each_series_apart(found: Dataset) -> None:
-    assert set(of("accuracy_per_doubling", found)["learning_rate"]) == {"fixed", "linear", "tuned"}
-    slopes = of("accuracy_per_doubling", found, learning_rate="tuned")
+def test_the_slope_is_that_of_a_line_over_doublings_for_each_series_apart(made: Made) -> None:
+    slopes = cells("convergence.accuracy_per_doubling", made(sweeps), learning_rate="tuned")
     assert sorted(slopes.rows("node", "device", "data")) == [
         ("node-a", "cpu", "digits"), ("node-a", "cpu", "mnist"), ("other", "cuda:0", "digits"),
     ]  # fmt: skip
-    for estimate, low, high, detail, rows in slopes.rows("estimate", "low", "high", "detail", "source_rows"):
+    for estimate, low, high, detail in slopes.rows("estimate", "low", "high", "detail"):
         assert estimate == pytest.approx(-0.01, abs=5e-4) and low < -0.01 < high < -0.008
-        assert detail == "batches of 8 to 128, 6 seeds" and set(found.table.loc[list(rows), "status"]) == {"ok"}
+        assert detail == "batches of 8 to 128, 6 seeds"
 
 
 @pytest.mark.parametrize(
@@ -87,15 +72,15 @@ def test_a_rate_is_tuned_among_at_least_three(
     node = synthetic()
     for rate, (test, validation) in tried.items():
         runs(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
-    tuned = of("accuracy", data(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
-    assert tuned == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
+    found = cells("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
+    assert found == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
 
 
 def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_seed(synthetic: Factory) -> None:
     values = [0.90, 0.91, 0.95, 0.92]
     nodes = [runs(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
     half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
-    means = of("accuracy", data(synthetic, *nodes), learning_rate="fixed")
+    means = cells("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
     expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
     assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
 
@@ -105,9 +90,9 @@ def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tup
     node = synthetic()
     for batch in batches:
         runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
-    found = data(synthetic, node)
-    assert len(of("accuracy_per_doubling", found)) == len(of("spread_per_doubling", found)) == 0
-    assert (len(of("spread", found)) > 0) == (seeds > 2)
+    found = evidence(synthetic, node)
+    assert not any(len(cells(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
+    assert (len(cells("convergence.spread", found)) > 0) == (seeds > 2)
 
 
 def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
@@ -117,11 +102,11 @@ def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -
         fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
         runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
         runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
-    found = data(synthetic, node)
-    at_equal = {held: of(f"accuracy_per_doubling{name}", found, learning_rate="fixed").rows(held, "estimate")
-                for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
+    found = evidence(synthetic, node)
+    at_equal = {held: cells(f"convergence.accuracy_per_doubling{name}", found, learning_rate="fixed").rows(
+                held, "estimate") for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
     assert at_equal == {"updates": [(960, pytest.approx(0.01))], "epochs": [(4, pytest.approx(-0.01))]}
-    assert len(of("spread_per_doubling_of_equal_updates", found)) == 1
+    assert len(cells("convergence.spread_per_doubling_of_equal_updates", found)) == 1
 
 
 def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -130,15 +115,6 @@ def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return random.standard_t(4, shape) / np.sqrt(2)
-
-
-def coverage(spreads: Any, draw: Callable[..., Any], of: Callable[[Any], tuple[float, float]], truth: float) -> float:
-    random = np.random.default_rng(5)
-    held = [
-        low <= truth <= high
-        for low, high in (of(0.9 + np.asarray(spreads)[:, None] * draw(random, (len(spreads), 10))) for _ in range(600))
-    ]
-    return float(np.mean(held))
 
 
 @pytest.mark.parametrize(
@@ -155,18 +131,16 @@ def test_the_interval_of_a_trend_of_spreads_holds_the_truth_as_often_as_it_says(
 ) -> None:
     one = np.abs(draw(np.random.default_rng(1), (400_000,))).mean() * np.sqrt(np.pi / 2)
     truth = float(module.weights(BATCHES) @ (one * np.array(spreads)))
-
-    def interval(values: Any) -> tuple[float, float]:
-        found = module.slope_of_spreads(BATCHES, list(values))
-        return found["low"], found["high"]
-
-    assert least <= coverage(spreads, draw, interval, truth) <= 0.998
+    random, held = np.random.default_rng(5), []
+    for _ in range(600):
+        found = module.slope_of_spreads(BATCHES, list(0.9 + np.array(spreads)[:, None] * draw(random, (4, 10))))
+        held.append(found["low"] <= truth <= found["high"])
+    assert least <= np.mean(held) <= 0.998
 
 
 def test_the_spread_of_normal_values_is_their_standard_deviation() -> None:
     random = np.random.default_rng(2)
-    many = [0.9 + 0.01 * random.standard_normal(10) for _ in range(4000)]
-    found = module.spreads(many)
+    found = module.spreads([0.9 + 0.01 * random.standard_normal(10) for _ in range(4000)])
     assert found.estimate.mean() == pytest.approx(0.01, rel=0.01)
     assert 0.97 < np.mean((found.low <= 0.01) & (found.high >= 0.01)) < 0.995
 
@@ -176,39 +150,33 @@ def test_seeds_that_all_agree_have_no_interval() -> None:
     assert (found.estimate[0], np.isnan(found.low[0]), np.isnan(found.high[0])) == (0, True, True)
     assert found.low[1] < found.estimate[1] < found.high[1]
     trend = module.slope_of_spreads(np.array([8.0, 64.0]), [np.full(10, 0.9), np.linspace(0.8, 0.9, 10)])
-    assert trend["estimate"] > 0
-    assert np.isnan(trend["low"])
+    assert trend["estimate"] > 0 and np.isnan(trend["low"])
 
 
 def test_a_spread_that_falls_is_found_through_the_data(synthetic: Factory) -> None:
     node, random = synthetic(), np.random.default_rng(4)
     for batch, spread in ((8, 0.02), (32, 0.01), (128, 0.005), (512, 0.0025)):
         runs(node, batch, 1.0, 0.9 + spread * random.standard_normal(12))
-    found = data(synthetic, node)
-    row = of("spread_per_doubling", found, learning_rate="fixed").frame.iloc[0]
+    found = evidence(synthetic, node)
+    row = only("convergence.spread_per_doubling", found, learning_rate="fixed")
     assert row["low"] < row["estimate"] < row["high"] < 0
-    spreads = by_batch(of("spread", found, learning_rate="fixed"))
-    assert row["estimate"] == pytest.approx(float(module.weights(BATCHES) @ np.array([spreads[b] for b in spreads])))
+    spreads = cells("convergence.spread", found, learning_rate="fixed").ascending("batch").numbers("estimate")
+    assert row["estimate"] == pytest.approx(float(module.weights(BATCHES) @ spreads.to_numpy()))
 
 
 def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factory) -> None:
-    node = synthetic()
-    runs(node, 32, 1.0, [0.95] * 4, time_to_target=[1.0, 1.1, 0.9, 1.0])
+    node = runs(synthetic(), 32, 1.0, [0.95] * 4, time_to_target=[1.0, 1.1, 0.9, 1.0])
     runs(node, 64, 1.0, [0.95] * 4, reached=0.75, time_to_target=[1.0, 1.1, 0.9])
-    cells = of("time_to_target_s", data(synthetic, node), learning_rate="fixed")
-    assert by_batch(cells) == pytest.approx({32: 1.0}, rel=0.01)
-    row = cells.frame.iloc[0]
+    row = only("convergence.time_to_target_s", evidence(synthetic, node), learning_rate="fixed")
+    assert row["batch"] == 32 and row["estimate"] == pytest.approx(1.0, rel=0.01)
     assert 0.75 < row["low"] < 1 < row["high"] < 1.3
 
 
 def test_the_noise_scale_is_a_ratio_of_means(synthetic: Factory) -> None:
-    node = runs(
-        synthetic(), 32, 1.0, [0.95] * 4,
-        gradient_variance=[20.0, 30.0, 10.0, 20.0], gradient_square=[0.2, 0.2, 0.1, 0.3],
-    )  # fmt: skip
-    row = of("noise_scale", data(synthetic, node), learning_rate="fixed").frame.iloc[0]
-    assert row["estimate"] == pytest.approx(100)
-    assert row["low"] < 100 < row["high"]
+    node = runs(synthetic(), 32, 1.0, [0.95] * 4, gradient_variance=[20.0, 30.0, 10.0, 20.0],
+                gradient_square=[0.2, 0.2, 0.1, 0.3])  # fmt: skip
+    row = only("convergence.noise_scale", evidence(synthetic, node), learning_rate="fixed")
+    assert row["estimate"] == pytest.approx(100) and row["low"] < 100 < row["high"]
 
 
 def test_the_interval_of_a_ratio_of_means_holds_the_truth() -> None:
@@ -221,9 +189,58 @@ def test_the_interval_of_a_ratio_of_means_holds_the_truth() -> None:
         truth = 20 * np.exp(0.045 + 0.3**2 / 8) / (0.2 * np.exp(0.045))
         held += abs(np.log(found["estimate"] / truth)) <= half
     assert 0.97 < held / 1000 < 0.998
+    unknown = module.log_ratio_of_means(np.array([-1.0, 1.5, 0.1]), np.array([1.0, 1.0, 1.0]))
+    assert unknown["estimate"] == pytest.approx(0.2) and np.isnan(unknown["se"])
 
 
-def test_noise_that_cannot_be_told_from_none_has_no_interval() -> None:
-    found = module.log_ratio_of_means(np.array([-1.0, 1.5, 0.1]), np.array([1.0, 1.0, 1.0]))
-    assert found["estimate"] == pytest.approx(0.2)
-    assert np.isnan(found["se"])
+# ------------------------------------------------------------------ equivalence
+
+# What the fourth model does (none: it is not there), the estimate and its low end, and what is said of it.
+FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "agrees": ({}, (1, 1, "4 models")),
+    "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),
+    "differs once": ({"agrees": (1.0, 0.0, 1.0)}, (11 / 12, None, "4 models, differing: tabular")),
+    "is wrong": ({"status": "wrong"}, (0.75, 0.75, "4 models, differing: tabular")),
+    **{status: ({"status": status}, (0.75, 0.75, "4 models, not running: tabular"))
+       for status in ("unsupported", "failed", "oom")},
+    "left out": ({"status": "skipped"}, (1, 1, "3 models")),
+    "another format": ({"status": "unsupported", "dtype": "tf32"}, (1, 1, "3 models")),
+    "twice": ({"agrees": DIFFER, "steps": 30, "model": "mlp"}, (2 / 3, 2 / 3, "3 models, differing: mlp")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fourth", FOURTH)
+def test_the_share_of_the_models_that_agree(synthetic: Factory, fourth: str) -> None:
+    node, (more, (estimate, low, detail)) = synthetic(gpus=1), FOURTH[fourth]
+    for model in CURVES[:3]:
+        curve(node, model)
+    curve(node, **{"model": "tabular", **more})
+    found = evidence(synthetic, node)
+    row = only("equivalence.models_that_agree", found)
+    assert (row["estimate"], row["detail"]) == (pytest.approx(estimate), detail)
+    assert row["low"] < row["estimate"] <= row["high"] if low is None else row["low"] == row["high"] == pytest.approx(
+        low)  # fmt: skip
+    assert (row["device"], row["dtype"], row["backend"], row["n_rounds"]) == ("cuda:0", "float32", "torch", 3)
+    assert row["source_rows"] == tuple(found.table.index[found.table["dtype"] == "float32"])
+
+
+@pytest.mark.parametrize(("status", "rounds", "expected"), [("ok", 1, (1, None)), ("failed", 3, (0, 0))])
+def test_one_round_gives_no_interval_and_where_all_fail_nothing_agrees(
+    synthetic: Factory, status: str, rounds: int, expected: tuple[float, float | None]
+) -> None:
+    node = synthetic(gpus=1)
+    curve(node, "mlp", AGREE[:rounds], status)
+    row = only("equivalence.models_that_agree", evidence(synthetic, node))
+    assert (row["estimate"], None if np.isnan(row["low"]) else row["low"]) == expected
+
+
+def test_libraries_of_the_cpu_are_judged_and_the_reference_is_not_its_own_judge(synthetic: Factory) -> None:
+    node = synthetic(gpus=1)
+    for model in CURVES:
+        curve(node, model, device="cpu")
+        curve(node, model, device="cpu", backend="onednn")
+        curve(node, model, DIFFER if model == "cnn" else AGREE, device="cpu", dtype="bfloat16")
+    found = evidence(synthetic, node)
+    assert not len(cells("equivalence.models_that_agree", found))
+    shares = cells("equivalence.backends_that_agree", found).rows("backend", "dtype", "estimate")
+    assert sorted(shares) == [("onednn", "float32", 1), ("torch", "bfloat16", 0.75)]
