@@ -62,11 +62,6 @@ def test_a_node_without_points_has_no_sections(show, synthetic) -> None:
     assert show(synthetic().clock()) == {}
 
 
-def test_every_family_has_a_key_of_its_own() -> None:
-    keys = [family.key for family in FAMILIES]
-    assert len(set(keys)) == len(keys)
-
-
 def test_central_figures_come_from_the_summary(make_document, data: Path) -> None:
     figures = drawings(data, make_document()["nodes"])
     assert {"gemm-1-cpu", "bandwidth-1-cpu", "training-rate-1-cpu", "training-phases-1-cpu"} <= set(figures)
@@ -138,12 +133,6 @@ def test_the_ladder_climbs_from_the_loop_to_the_best_and_says_what_the_default_l
     assert f"times “{DEFAULT}”" in reading
 
 
-def test_one_rung_makes_no_ladder(show, synthetic) -> None:
-    node = synthetic()
-    product(node, 1e11, backend="scalar")
-    assert "ladder" not in show(node)
-
-
 def test_every_library_has_a_row_and_the_fastest_is_named(show, synthetic) -> None:
     node = synthetic().peak(4e11, dtype="float32", spread=1e-4)
     names = ["torch", *(f"library-{i}" for i in range(9))]
@@ -165,25 +154,6 @@ def test_every_library_has_a_row_and_the_fastest_is_named(show, synthetic) -> No
     assert sum(bool(one.get("grey")) for one in series) == len(names) - MOST_NAMED
 
 
-def test_a_lead_within_the_interval_is_too_close_to_call(show, synthetic) -> None:
-    node = synthetic()
-    product(node, 1.00e11, backend="torch", spread=0.1)
-    product(node, 1.01e11, backend="numpy", spread=0.1)
-    assert "too close to call" in show(node)["libraries"][0].reading[0]
-
-
-def test_a_format_with_one_size_is_told_and_not_drawn(show, synthetic) -> None:
-    node = synthetic()
-    for n in (256, 512):
-        product(node, 1e11, n=n, backend="torch")
-    product(node, 2e9, n=512, backend="torch", dtype="float16")
-    exhibit = show(node)["products"][0]
-    assert exhibit.drawing
-    assert [panel["title"] for panel in exhibit.drawing.shows["panels"]] == ["float32"]
-    assert "float16" in exhibit.reading[0]
-    assert "2.00 GFLOP/s" in exhibit.reading[0]
-
-
 def test_a_gpus_products_are_shown_with_and_without_the_host(show, synthetic) -> None:
     node = synthetic(gpus=1)
     gpu = {"device": "cuda:0", "dtype": "bfloat16"}
@@ -198,42 +168,6 @@ def test_a_gpus_products_are_shown_with_and_without_the_host(show, synthetic) ->
     assert lines["torch graph"]["y"] == pytest.approx([4e12, 1.6e13], rel=0.01)
     (reading,) = exhibit.reading
     assert "256x256x256 in bfloat16 takes 4.0" in reading
-
-
-def test_what_a_search_found_stands_beside_the_best_of_the_listed_shapes(show, synthetic) -> None:
-    node = synthetic(gpus=1)
-    product(node, 7e14, n=8192, device="cuda:0", dtype="bfloat16")
-    about = {"params": {"m": 2048, "n": 2048, "k": 8192, "span": 4}, "device": "cuda:0"}
-    for dtype, rate in (("bfloat16", 8e14), ("float8_e4m3fn", 1.4e15)):
-        node.point("gemm-search", rate, metric="rate", unit="FLOP/s", dtype=dtype, spread=1e-4, **about)
-        for name, size in (("best_m", 2048.0), ("best_n", 1792.0), ("best_k", 16384.0)):
-            node.point("gemm-search", size, metric=name, unit="1", dtype=dtype, spread=0, samples=1, **about)
-    exhibit = show(node)["products"][1]
-    assert exhibit.table
-    told = {row[0]: row[1:] for row in exhibit.table.rows}
-    assert told["bfloat16"][0] == "2048x1792x16384"
-    assert told["bfloat16"][1].endswith("TFLOP/s")
-    assert told["bfloat16"][2] == "8192x8192x8192"
-    assert told["float8_e4m3fn"][2:] == [NOTHING, NOTHING]
-    assert "float8_e4m3fn (2048x1792x16384)" in exhibit.reading[0]
-
-
-@pytest.mark.parametrize("lengths", [(128,), (128, 512)])
-def test_batches_are_drawn_by_length_and_one_length_is_told(show, synthetic, lengths) -> None:
-    node = synthetic(gpus=1)
-    for length in lengths:
-        for batch, rate in ((64, 1e13), (512, 3e13)):
-            flop = batch * 2.0 * length**2 * 64
-            about = {"params": {"batch": batch, "m": length, "n": length, "k": 64}, "device": "cuda:0", "flop": flop}
-            node.point("batched", flop / rate, spread=1e-4, **about)
-    (exhibit,) = show(node)["products"]
-    assert "512 of 128 × 64 by 64 × 128 at once" in exhibit.reading[0] or len(lengths) > 1
-    assert "30.0 TFLOP/s" in exhibit.reading[0]
-    assert bool(exhibit.drawing) == (len(lengths) > 1)
-    if exhibit.drawing:
-        lines = {one["label"]: one["y"] for one in exhibit.drawing.shows["panels"][0]["series"]}
-        assert lines["64 at once, torch"] == pytest.approx([1e13, 1e13], rel=0.01)
-        assert lines["512 at once, torch"] == pytest.approx([3e13, 3e13], rel=0.01)
 
 
 @pytest.mark.parametrize(("threads", "drawn"), [((1, 2), False), ((1, 2, 4), True)])
@@ -292,14 +226,6 @@ def test_the_curve_shows_where_caches_end(show, synthetic) -> None:
     marks = exhibit.drawing.shows["panels"][0]["marks"]
     assert [mark["x"] for mark in marks if "low" not in mark] == [2**15, 2**25]
     assert [(mark["low"], mark["high"]) for mark in marks if "low" in mark] == [(2**15, 2**16), (2**22, 2**23)]
-
-
-def test_a_flat_curve_shows_no_levels(show, synthetic) -> None:
-    node = synthetic()
-    chase(node, dict.fromkeys((2**12, 2**20, 2**27), 5e-9))
-    exhibit = show(node)["latency"][0]
-    assert exhibit.table
-    assert "Found" not in exhibit.table.filled().head
 
 
 def test_chains_at_once_share_the_time_of_a_step(show, synthetic) -> None:

@@ -15,7 +15,7 @@ from report.render.central.hierarchy import FIGURE
 from report.render.figures import keep
 from report.render.measurements.base import views
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_memory_quantities import MIB, link
+from tests.report.quantities.builders import MIB, link
 
 KIB = 2**10
 CACHES = {
@@ -132,28 +132,3 @@ def test_published_figures_stand_beside_the_device_that_they_are_of(
     assert keep(shown.drawing, tmp_path, None)
 
 
-def test_without_a_gpu_published_ones_are_no_measurement(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = processor(synthetic)
-    figure_of(FIGURE, node)
-    data = views(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))[0].data
-    shown = figure_of(FIGURE, node, document={"verdicts": [], "triangulation": compare(data)})
-    assert any(line.startswith("No GPU has been measured") for line in shown.reading)
-    assert shown.drawing.shows["legend"][-1] == {"label": "published", "look": ["#59636e", "D"], "hollow": True}
-
-
-def test_nothing_measured_shows_nothing(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, synthetic().clock()) is None
-
-
-def test_of_many_nodes_those_with_gpus_and_unlike_ones_are_shown(
-    figure_of: Any, synthetic: Factory, tmp_path: Path
-) -> None:
-    fleet = [processor(synthetic, f"node-{letter}") for letter in "abcde"]
-    other = processor(synthetic, "node-z", gpus=2)
-    passes(other, {8192 * MIB: 3e12}, device="cuda:0", backend="cupy")
-    passes(other, {8192 * MIB: 3e12}, device="cuda:1", backend="cupy")
-    shown = figure_of(FIGURE, *fleet, other)
-    given = views(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-    assert accelerators(next(view for view in given if view.node == "node-z")) == ["cuda:0"], "two of one name"
-    assert "node-z" in [view.node for view in nodes(given)] and len(nodes(given)) == 4
-    assert "2 further nodes stand in" in shown.drawing.caption

@@ -12,7 +12,7 @@ from report.render.central.base import MOST_MACHINES
 from report.render.central.mac import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_gemm_quantities import product
+from tests.report.quantities.builders import product
 
 SERVER, MOST = 128.0, 1000
 CLAIM = {
@@ -90,13 +90,6 @@ def test_the_title_follows_the_interval(
     assert figure_of(FIGURE, node, document=JUDGED).title.endswith(told)
 
 
-def test_without_the_claim_there_is_no_line_and_no_server(figure_of: Any, synthetic: Factory) -> None:
-    shown = figure_of(FIGURE, machine(synthetic))
-    assert "lines" not in shown.drawing.shows["groups"][-1]
-    assert not any("128" in label for rows in groups(shown).values() for label in rows)
-    assert shown.title.endswith("in a clock cycle")
-
-
 def test_a_gpu_stands_among_whole_chips(figure_of: Any, synthetic: Factory) -> None:
     node = machine(synthetic, gpus=1)
     product(node, 3e13, dtype="float32")
@@ -109,15 +102,3 @@ def test_a_gpu_stands_among_whole_chips(figure_of: Any, synthetic: Factory) -> N
     assert any(entry["label"] == "measured, GPU" for entry in shown.drawing.shows["legend"])
 
 
-def test_of_many_nodes_the_fastest_per_core_are_shown(figure_of: Any, synthetic: Factory) -> None:
-    nodes = [machine(synthetic, f"node-{place}", 10.0 + 4 * place) for place in range(MOST_MACHINES + 1)]
-    shown = figure_of(FIGURE, *nodes, document=JUDGED)
-    cores = [title for title in groups(shown) if title.startswith("one core: ")]
-    assert len(cores) == MOST_MACHINES
-    assert "1 more node with fewer on one core" in shown.drawing.caption
-    assert list(groups(shown)[cores[0]]) == ["scalar instructions", "best library, float32", "best library, bfloat16"]
-
-
-def test_without_products_on_one_core_or_without_a_clock_nothing_is_shown(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, synthetic().gemm(20.0)) is None
-    assert figure_of(FIGURE, synthetic("node-b").clock().gemm(20.0, threads=2)) is None
