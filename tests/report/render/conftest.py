@@ -98,6 +98,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "scope": {"device": "cpu", "dtype": "float32"},
         "outcome": kind,
         "reason": "The synthetic intervals lie where the generator put them.",
+        "missing": {"says": "What it waits for."} if Verdict(kind).awaits else None,
         "boundary": None,
         "estimate": first["estimate"],
         "low": first["low"],
@@ -121,7 +122,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "awaiting source": "awaiting source: the datasheet could not be read.",
         "not testable": "An opinion: the claims that bear on it are listed.",
     }
-    untested = kind in ("awaiting experiment", "not testable")
+    untested = kind == "not testable"
     return {
         "id": claim,
         "article": article,

@@ -51,10 +51,7 @@ def declared() -> list[Contradiction]:
 
 
 def decided(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The three as these verdicts decide them; each part waits for something where the claim does."""
-    for one in document["verdicts"]:
-        awaits = one["verdict"].startswith("awaiting")
-        one["parts"] = [part | {"missing": {"says": one["reason"]} if awaits else None} for part in one["parts"]]
+    """The three as these verdicts decide them."""
     return decide({one["id"]: one for one in document["verdicts"]}, declared())
 
 

@@ -86,17 +86,6 @@ def test_a_threshold_that_is_typed_moves_the_verdict_and_not_the_cards(visit: An
     expect(badge(page, "W04")).to_have_text("challenged")
 
 
-def test_a_value_of_the_declared_range_is_one_press_away_and_so_is_the_way_back(visit: Any) -> None:
-    page = visit("W01")
-    page.get_by_role("button", name="40", exact=True).click()
-    expect(page.get_by_label("Supported if at most")).to_have_value("40")
-    expect(badge(page, "W01")).to_have_text("supported")
-    page.get_by_role("button", name="As declared", exact=True).click()
-    expect(page.get_by_label("Supported if at most")).to_have_value("10")
-    expect(badge(page, "W01")).to_have_text("challenged")
-    expect(page.locator("#W01 .rejudge-command")).to_be_hidden()
-
-
 def test_a_field_has_the_unit_in_which_people_speak(visit: Any) -> None:
     page = visit("W08")
     field = page.locator("#W08 details.rejudge input")
