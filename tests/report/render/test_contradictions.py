@@ -31,8 +31,8 @@ def contradiction(name: str, title: str, conflict: str, *sides: list[str], **mor
     """One whose every word is hostile; figures: published ones, of which 16 GB are asked."""
     figures = more.pop("figures", ())
     told = {
-        "id": name, "title": title, "conflict": conflict, "question": f"Is it so, {HOSTILE}?", "why": f"Why, {HOSTILE}.",
-        "boundary": f"The size, {HOSTILE}.", "stands": "each",
+        "id": name, "title": title, "conflict": conflict, "question": f"Is it so, {HOSTILE}?",
+        "why": f"Why, {HOSTILE}.", "boundary": f"The size, {HOSTILE}.", "stands": "each",
         "sides": [{"says": f"What side {place} says, {HOSTILE}.", "claims": ids} for place, ids in enumerate(sides)],
         **({"figures": {"entries": ["a"] * len(figures), "at_least": 16e9, "why": "Asked for."}} if figures else {}),
         **more,
@@ -184,5 +184,3 @@ def test_no_width_scrolls_sideways_or_cuts_a_row(whole: Path, chromium: Any, wid
     frame = page.locator(".table-frame:has(table.contradictions)")
     assert frame.evaluate("(one) => one.scrollWidth <= one.clientWidth")
     context.close()
-
-

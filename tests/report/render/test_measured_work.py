@@ -242,13 +242,15 @@ def test_levels_and_widths_are_drawn_by_model(show: Show, synthetic: Factory) ->
                            spread=0.0)  # fmt: skip
         return node
 
-    levels, widths = show("models", synthetic("node-a").clock(), zoo_of(synthetic("node-b")), zoo_of(synthetic("node-c")))
+    levels, widths = show(
+        "models", synthetic("node-a").clock(), zoo_of(synthetic("node-b")), zoo_of(synthetic("node-c"))
+    )
     ((rows,), (wide,)) = groups(levels).values(), groups(widths).values()
     assert {name: estimates(row) for name, row in rows.items()} == {
         "mlp": [5, 29], "gpt-1m": [73, 402], "lstm-32": [449, 969]
     }  # fmt: skip
     assert estimates(wide["lstm-32"]) == [512, 8.9e6]
-    assert levels.table and "1.80 MFLOP" in [row for row in levels.table.rows if row[0] == "mlp"][0]
+    assert levels.table and "1.80 MFLOP" in next(row for row in levels.table.rows if row[0] == "mlp")
     assert "5 in mlp and 449 in lstm-32" in said(levels)
 
 

@@ -112,7 +112,7 @@ def _expected(court: Bench, claim: Any, place: int, threshold: Any, baseline: st
     }
 
 
-@pytest.mark.parametrize(("turn", "baseline"), [(1, ""), (2, "node"), (0, "core"), (3, "socket"), (0, "fleet")])
+@pytest.mark.parametrize(("turn", "baseline"), [(1, ""), (2, "node"), (0, "fleet")])
 def test_the_page_says_what_what_if_says_of_all_claims_at_once(
     court: Bench, page: Page, turn: int, baseline: str
 ) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from playwright.sync_api import expect
-from report.verdicts import VERDICTS
 
 from report.render.table import in_table
+from tests.report.render.conftest import VERDICTS
 from tests.report.rendering import render_beside
 
 NODES = [

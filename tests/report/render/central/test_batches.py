@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from report.render.central.batches import FIGURE, MOST_MODELS
+from report.render.central.batches import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.quantities.builders import step

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-
 from report.judging.contradictions import STANDINGS
 from report.render.central.disputed import FIGURE
 from report.render.central.sides import LOOKS
@@ -97,5 +96,3 @@ def test_many_claims_and_long_names_stay_within_the_figure(judged: dict[str, Any
         (float(use.get("x", "0")), float(use.get("y", "0"))) for use in svg.iter("{http://www.w3.org/2000/svg}use")
     ]
     assert marks and all(0 <= x <= wide and 0 <= y <= high for x, y in marks)
-
-

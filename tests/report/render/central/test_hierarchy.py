@@ -10,7 +10,6 @@ import pytest
 
 from contract.files import read_json
 from report.judging.reference_comparison import compare
-from report.render.central.chosen import accelerators, nodes
 from report.render.central.hierarchy import FIGURE
 from report.render.figures import keep
 from report.render.measurements.base import views
@@ -130,5 +129,3 @@ def test_published_figures_stand_beside_the_device_that_they_are_of(
     assert all("No GPU has been measured" not in line for line in shown.reading)
     assert any(row[2] == "published" and "H100" in row[0] for row in shown.table.rows)
     assert keep(shown.drawing, tmp_path, None)
-
-

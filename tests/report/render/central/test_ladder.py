@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from report.quantities.training_ladder import BASE, LIBRARY, TOP, WHOLE
-from report.render.central.base import MOST_MACHINES
-from report.render.central.ladder import FIGURE, MOST_MODELS
+from report.render.central.ladder import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.quantities.builders import host, step, with_gpu
+from tests.report.quantities.builders import step
 
 
 def noisy(synthetic: Factory, name: str = "node-a", gpus: int = 0, gain: float = 1.0) -> SyntheticNode:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from report.data.reference import REFERENCE, read_reference
-from report.render.central.base import MOST_MACHINES
 from report.render.central.mac import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
@@ -100,5 +99,3 @@ def test_a_gpu_stands_among_whole_chips(figure_of: Any, synthetic: Factory) -> N
     assert at(chip["Synthetic GPU: bfloat16"]) == pytest.approx(1e5, rel=0.01)
     assert "GPU" not in chip
     assert any(entry["label"] == "measured, GPU" for entry in shown.drawing.shows["legend"])
-
-

@@ -82,5 +82,3 @@ def test_a_mark_of_a_narrow_format_has_a_ring_and_the_caption_says_so(figure_of:
     assert ["bfloat16" in point["told"] for point in panel["points"] if point["ring"]] == [True, True]
     assert not any("float64" in point["told"] for point in panel["points"]), "no model computes in it"
     assert "with a ring" in shown.drawing.caption
-
-

@@ -12,7 +12,6 @@ from report.render.central.requests import QUICKEST, REST
 from report.render.central.waterfall import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.render.test_measured_work import requests
 from tests.report.quantities.builders import on_cpu, to_gpu
 
 
