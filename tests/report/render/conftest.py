@@ -40,6 +40,7 @@ QUANTITIES = [
 ]
 NODE = "example-cpu-2c-0a1b2c"
 VERDICTS = tuple(map(str, Verdict))
+REASON = "The synthetic intervals lie where the generator put them, on that side."
 
 
 @pytest.fixture
@@ -85,6 +86,12 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
                 "outcome": chance.choice(["supports", "challenges", "undecided"]),
             }
         )
+    reasons = {
+        "awaiting experiment": "awaiting experiment offload: the trip to the device is not measured yet.",
+        "awaiting hardware": "awaiting hardware: no node with a GPU has measured training.",
+        "awaiting source": "awaiting source: the datasheet could not be read.",
+        "not testable": "An opinion: the claims that bear on it are listed.",
+    }
     first = cells[0] if cells else {"estimate": None, "low": None, "high": None}
     part = {
         "name": "",
@@ -97,7 +104,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "sensitivity": [threshold / 2, threshold * 2],
         "scope": {"device": "cpu", "dtype": "float32"},
         "outcome": kind,
-        "reason": "The synthetic intervals lie where the generator put them.",
+        "reason": reasons.get(kind, REASON),
         "missing": {"says": "What it waits for."} if Verdict(kind).awaits else None,
         "boundary": None,
         "estimate": first["estimate"],
@@ -116,12 +123,6 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
             "negative": False, "settled": [0, 0, 0], "baselines": {},
             "cells": [[cell["low"], cell["high"], cell["label"]] for cell in cells if cell["part"] == one["name"]],
         }  # fmt: skip
-    reasons = {
-        "awaiting experiment": "awaiting experiment offload: the trip to the device is not measured yet.",
-        "awaiting hardware": "awaiting hardware: no node with a GPU has measured training.",
-        "awaiting source": "awaiting source: the datasheet could not be read.",
-        "not testable": "An opinion: the claims that bear on it are listed.",
-    }
     untested = kind == "not testable"
     return {
         "id": claim,
@@ -131,7 +132,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "says": f"A paraphrase of what the article says in claim {claim}, about as long as they are.",
         "kind": "judgement" if kind == "not testable" else chance.choice(["measured", "derived", "documented"]),
         "verdict": kind,
-        "reason": reasons.get(kind, "The synthetic intervals lie where the generator put them, on that side."),
+        "reason": part["reason"],
         "rule": part["rule_text"],
         "quantity": None if untested else quantity,
         "unit": unit,

@@ -56,17 +56,6 @@ def test_the_interval_is_drawn_as_wide_as_it_is(make_document) -> None:
         assert (row["low"], row["high"]) in shown
 
 
-def test_a_yes_or_a_no_makes_no_figure(make_document) -> None:
-    verdict = decided(make_document())
-    (part,) = verdict["parts"]
-    assert claim_drawing({**verdict, "parts": [{**part, "unit": "yes or no"}]}) is None
-
-
-def test_nothing_found_makes_no_figure(make_document) -> None:
-    waiting = next(one for one in make_document()["verdicts"] if one["verdict"] == "awaiting experiment")
-    assert claim_drawing(waiting) is None
-
-
 def test_the_rows_nearest_to_the_threshold_are_shown_and_the_caption_says_so(make_document) -> None:
     verdict = decided(make_document())
     far = {**verdict["cells"][0], "estimate": verdict["threshold"] * 1e6, "low": None, "high": None, "label": "far"}
@@ -105,15 +94,6 @@ def test_figures_are_reproducible_and_bare(make_document, tmp_path: Path) -> Non
     assert b"prefers-color-scheme: dark" in first
 
 
-def test_numbers_in_a_figure_keep_every_digit(make_document, tmp_path: Path) -> None:
-    verdict = decided(make_document())
-    cell = {**verdict["cells"][0], "label": "0.123456789 and 9.87654321"}
-    drawing = claim_drawing({**verdict, "cells": [cell]})
-    assert drawing is not None
-    keep(drawing, tmp_path, None)
-    assert "0.123456789 and 9.87654321" in words(tmp_path / f"{drawing.name}.svg")
-
-
 def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None:
     drawing = claim_drawing(decided(make_document()))
     assert drawing is not None
@@ -136,15 +116,6 @@ def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None
     assert all(-1e-9 <= place <= 1 + 1e-9 for place in moved)
     if all(b - a >= step for a, b in pairwise(places)):
         assert moved == pytest.approx(places)
-
-
-def test_a_png_is_made_where_it_is_asked_for(make_document, tmp_path: Path) -> None:
-    drawing = claim_drawing(decided(make_document()))
-    assert drawing is not None
-    assert keep(drawing, tmp_path, None)
-    assert not (tmp_path / f"{drawing.name}.png").exists()
-    assert keep(drawing, tmp_path, tmp_path, png=True), "what lacks its PNG is drawn again"
-    assert (tmp_path / f"{drawing.name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

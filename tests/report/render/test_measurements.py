@@ -170,25 +170,6 @@ def test_a_gpus_products_are_shown_with_and_without_the_host(show, synthetic) ->
     assert "256x256x256 in bfloat16 takes 4.0" in reading
 
 
-@pytest.mark.parametrize(("threads", "drawn"), [((1, 2), False), ((1, 2, 4), True)])
-def test_two_numbers_of_threads_make_a_table_and_more_a_figure(show, synthetic, threads, drawn: bool) -> None:
-    node = synthetic(cores=max(threads))
-    for count in threads:
-        product(node, 1e11 * (1 + 0.5 * (count - 1)), backend="torch", threads=count)
-    exhibit = show(node)["scaling"][0]
-    assert exhibit.table
-    last = exhibit.table.rows[0]
-    gain = 1 + 0.5 * (threads[-1] - 1)
-    assert re.match(rf"×{gain:.2f}\d* \[.+\]$", last[3])
-    assert last[4].startswith(f"{gain / threads[-1]:.3f}")
-    assert bool(exhibit.drawing) == drawn
-    if exhibit.drawing:
-        panel = exhibit.drawing.shows["panels"][0]
-        assert panel["series"][0]["xs"] == [1, 2, 4]
-        assert panel["series"][0]["y"] == pytest.approx([1, 1.5, 2.5], rel=0.01)
-        assert panel["guides"][0]["ys"] == [1, 4]
-
-
 def test_stores_past_the_caches_stand_beside_plain_ones(show, synthetic) -> None:
     node = synthetic()
     for backend, speed in (("llvm", 2e10), ("llvm-nt", 3e10)):
@@ -259,21 +240,6 @@ def test_equal_bits_are_shown_as_zero_and_said(show, synthetic) -> None:
     assert "1 of 1 cases" in exhibit.reading[0]
 
 
-def test_content_is_told_against_normal_data(show, synthetic) -> None:
-    node = synthetic()
-    for content, time in (("normal", 2.0), ("zeros", 1.0), ("ones", 2.0)):
-        node.point("content", time, params={"content": content, "m": 64, "n": 64, "k": 64}, flop=1e9, spread=1e-4)
-    exhibit = show(node)["content"][0]
-    told = rows(exhibit)
-    assert set(told) == {"zeros", "ones"}
-    assert told["zeros"]["marks"][0]["estimate"] == pytest.approx(2, rel=0.01)
-    assert "1 of 2 cases" in exhibit.reading[0]
-    # A ratio alone says nothing of what the device did: both sides stand beside it.
-    assert re.search(
-        r"times on zeros .*: 1\.\d+ \[.*\] GFLOP/s against (?:500|499)[\d.]* \[.*\] MFLOP/s", exhibit.reading[0]
-    )
-
-
 def test_tables_are_told_in_rows_per_second(show, synthetic) -> None:
     node = synthetic()
     for backend, speed in (("pandas", 1e7), ("polars", 4e7)):
@@ -307,13 +273,3 @@ def test_widths_are_per_cent_and_silent_columns_are_left_out(columns: list[tuple
     assert sum(table.widths) == 100
     assert NOTHING not in table.rows[0]
     assert len(table.head) == len(table.align) == len(table.widths) == len(table.rows[0]) == cells.count("here")
-
-
-def test_a_table_stands_beside_its_figure_if_half_a_page_holds_it() -> None:
-    drawing = Drawing("a", {}, lambda shown: None, "", "")  # type: ignore[arg-type, return-value]
-    words = Table("", ["Model", "Time"], [["a model of quite a few words that may be broken", "1.0 s"]], "lr", [1, 1])
-    figures = Table("", ["Model", "Time"], [["mlp", "1,234,567 [1,234,000, 1,235,000] samples/s " * 2]], "lr", [1, 1])
-    assert Exhibit(drawing=drawing, table=words).beside
-    assert not Exhibit(drawing=drawing, table=figures).beside
-    assert not Exhibit(drawing=drawing, table=words, wide=True).beside
-    assert not Exhibit(table=words).beside

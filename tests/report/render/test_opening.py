@@ -20,7 +20,7 @@ from report.model import DECIDED
 from report.quantities import quantities
 from report.render.answer import DECLARED, SCHEMA, answer, plain, read_answer
 from report.render.opening import opening
-from report.render.surprises import FAR, surprises
+from report.render.surprises import surprises
 from report.render.words import VERDICTS, with_interval
 from tests.report.test_claim_files import copied
 
@@ -319,18 +319,6 @@ def test_no_two_ask_the_same_or_count_the_same() -> None:
     assert ids(against("W01", 1.0, **published), against("N01", 2.0, **published)) == ["W01", "N01"]
 
 
-def test_what_is_not_far_or_not_decided_surprises_nobody() -> None:
-    at_the_edge = 10 / FAR / 1.1
-    assert ids(against("W01", at_the_edge * 0.999)) == ["W01"]
-    assert ids(against("W01", at_the_edge * 1.01)) == []
-    for verdict in ("supported", "undecided", "awaiting hardware", "not testable"):
-        assert ids(against("W01", 1.0) | {"verdict": verdict}) == []
-    assert ids(against("W01", 1.0, part={"threshold": 0})) == ids(against("W01", -1.0)) == [], "no ratio"
-    assert ids(against("W01", 1.0, part={"threshold": [5, 9]})) == ["W01"]
-    assert ids(against("W01", 30.0, part={"rule": "within", "threshold": [5, 9]})) == ["W01"]
-    assert ids(against("W01", 7.0, part={"rule": "within", "threshold": [5, 9]})) == []
-
-
 def test_a_result_is_the_number_that_its_claim_is_told_with() -> None:
     cells = [cell(2.0, "challenges"), cell(0.01, "challenges"), cell(11.0, "undecided"), cell(90.0, "supports")]
     (found,) = surprises([claim("W01", "depends", cells)])
@@ -385,17 +373,3 @@ def test_a_surprise_names_its_device_and_its_kind_of_evidence() -> None:
     assert about("derived") == "Rate; derived from A CPU, 2 cores"
     assert about("derived", node=None) == "Rate; derived from published figures"
     assert about("documented", node=None) == "Rate; published"
-
-
-def test_nodes_with_a_gpu_are_named_first_and_many_are_counted() -> None:
-    node = {"devices": [CPU], "started_utc": "2026-01-02T03:04:05Z"}
-    nodes = [{**node, "id": f"n{place}", "label": f"CPU {place}"} for place in range(4)]
-    nodes.append({"id": "g", "label": "CPU + GPU", "devices": [CPU, GPU], "started_utc": None})
-    found = opening(document() | {"nodes": nodes}, [], [])
-    assert [(one["label"], one["anchor"], one["about"]) for one in found["nodes"]] == [
-        ("CPU + GPU", "node-5", ""),
-        ("CPU 0", "node-1", "no GPU, 2026-01-02"),
-        ("CPU 1", "node-2", "no GPU, 2026-01-02"),
-    ]
-    assert found["more_nodes"] == 2
-    assert opening(document() | {"nodes": []}, [], [])["nodes"] == []

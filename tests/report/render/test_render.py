@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup
 from pypdf import PdfReader, PdfWriter
 
 from contract.errors import StudyError
-from report.render import pandoc, quarto, render
+from report.render import pandoc, render
 from report.render.answer import answer, plain
 from report.render.words import VERDICTS
 from report.render.words import answer as by_tally
@@ -49,14 +49,6 @@ def test_every_file_of_the_report_is_there(report: Path) -> None:
     svgs = {Path(name).stem for name in made if name.startswith("figures/") and name.endswith(".svg")}
     assert not [name for name in made if name.endswith(".png")]
     assert "gemm-1-cpu" in svgs
-
-
-def test_the_record_says_what_ran(report: Path) -> None:
-    record = json.loads((report / "render.json").read_text(encoding="utf-8"))
-    assert record["renderer"] == "pandoc"
-    assert re.search(r"pandoc \d", record["version"])
-    assert record["seconds"] > 0
-    assert record["figures_drawn"] == len([name for name in record["files"] if name.endswith(".svg")])
 
 
 def test_every_claim_has_a_row_and_a_card(page: BeautifulSoup, make_document) -> None:
@@ -311,23 +303,6 @@ def test_where_quarto_fails_pandoc_renders_with_a_note(make_document, tmp_path: 
     assert "no such engine" in capsys.readouterr().err
     assert 'class="claims"' in (out / "index.html").read_text()
     assert not [name for name in DEBRIS if (out / name).exists()]
-
-
-def test_quarto_beside_the_running_python_comes_before_that_of_the_path(tmp_path: Path, monkeypatch) -> None:
-    for name in ("beside", "path"):
-        (tmp_path / name).mkdir()
-        fake_quarto(tmp_path / name)
-    monkeypatch.delenv("QUARTO_PATH", raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "beside"))
-    assert quarto.find()[0] == str(tmp_path / "beside" / "quarto")
-    (tmp_path / "beside" / "quarto").unlink()
-    assert quarto.find()[0] == str(tmp_path / "path" / "quarto")
-
-
-def test_an_unknown_renderer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="auto, quarto, pandoc"):
-        render(tmp_path / "verdicts.json", tmp_path / "out", renderer="word")
 
 
 @pytest.mark.parametrize(

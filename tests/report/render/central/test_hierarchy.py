@@ -78,11 +78,6 @@ def test_each_level_is_where_the_systems_sizes_put_it(figure_of: Any, synthetic:
     assert (tmp_path / "central-hierarchy.svg").read_text().count("<title>") == 8
 
 
-def test_a_cache_that_no_array_fits_has_no_row(figure_of: Any, synthetic: Factory) -> None:
-    node = passes(told_of(synthetic(), CACHES), {6 * MIB: 1e11, 256 * MIB: 5e10})
-    assert [label for _, label in rows(figure_of(FIGURE, node))] == ["L3", "memory"]
-
-
 def test_caches_that_nobody_tells_of_are_not_made_up(figure_of: Any, synthetic: Factory) -> None:
     node = passes(told_of(synthetic(), {}), {24 * KIB: 5e11, 256 * MIB: 5e10})
     shown = figure_of(FIGURE, node)

@@ -73,14 +73,3 @@ def test_a_gpu_stands_over_one_core_and_over_all_cores_of_its_host(figure_of: An
     told = {row[1]: row for row in shown.table.rows if row[0].startswith("mlp")}
     assert told[TOP][2] == "Synthetic GPU" and told[TOP][5].startswith("×30")
     assert told[BASE][5] == "base"
-
-
-def test_it_names_the_claims_that_rest_on_speed_ups(figure_of: Any, synthetic: Factory) -> None:
-    parts = [{"quantity": "training.speedup", "options": {}}]
-    verdicts = [
-        {"id": "G09", "verdict": "awaiting hardware", "quantity": "training.speedup", "parts": parts},
-        {"id": "G28", "verdict": "undecided", "quantity": None, "parts": parts},
-        {"id": "W15", "verdict": "challenged", "quantity": "gemm.mac_per_cycle_per_core", "parts": []},
-    ]
-    shown = figure_of(FIGURE, noisy(synthetic), document={"verdicts": verdicts})
-    assert shown.claims == ["G09", "G28"]

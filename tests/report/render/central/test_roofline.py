@@ -70,15 +70,3 @@ def test_each_piece_of_work_stands_once_where_it_belongs(
     assert table["matrix products"][7] == "100%"
     assert keep(shown.drawing, tmp_path, None)
     assert (tmp_path / "central-roofline.svg").stat().st_size < 40_000
-
-
-def test_a_mark_of_a_narrow_format_has_a_ring_and_the_caption_says_so(figure_of: Any, synthetic: Factory) -> None:
-    node = machine(synthetic)
-    work(node, "gemm", 80.0, 2 * PEAK, params={"m": 512, "n": 512, "k": 512}, dtype="bfloat16")
-    work(node, "gemm", 80.0, 2 * PEAK, params={"m": 512, "n": 512, "k": 512}, dtype="float64")
-    work(node, "inference", 4.0, PEAK / 8, params={"model": "cnn", "batch": 1}, dtype="bfloat16")
-    shown = figure_of(FIGURE, node)
-    (panel,) = shown.drawing.shows["panels"]
-    assert ["bfloat16" in point["told"] for point in panel["points"] if point["ring"]] == [True, True]
-    assert not any("float64" in point["told"] for point in panel["points"]), "no model computes in it"
-    assert "with a ring" in shown.drawing.caption
