@@ -67,7 +67,7 @@ def listed() -> list[dict[str, Any]]:
     return [
         {**about, "id": "a.x", "subject": "A", "used_by": ["W01", "gemm.rate", "roofline.balance"]},
         {**about, "id": "a.y", "subject": "A", "used_by": ["comparison one", "W02", "W01"]},
-        {**about, "id": "b.x", "subject": "B", "used_by": ["comparison one", "comparison two", "prediction b"]},
+        {**about, "id": "b.x", "subject": "B", "used_by": ["comparison one", "comparison two"]},
         {**about, "id": "c.x", "subject": "C", "value": None, "status": "not verified", "source": other,
          "used_by": ["contradiction three", "Z99"]},
     ]  # fmt: skip
@@ -118,7 +118,7 @@ def test_figures_of_one_source_share_a_row_and_name_their_users(document: dict[s
     assert [subject["name"] for subject in row["subjects"]] == ["A", "B"]
     assert row["subjects"][0]["figures"].count("4 TB/s") == 2
     assert row["claims"] == ["W01", "W02"]
-    assert row["others"] == "2 comparisons, 1 prediction and 2 quantities"
+    assert row["others"] == "2 comparisons and 2 quantities"
     assert "no figure" in unread["rows"][0]["subjects"][0]["figures"]
     # A claim that the document does not have is no link.
     assert unread["rows"][0]["claims"] == []

@@ -15,12 +15,11 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
-from report.verdicts import JUDGED
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands.lint import Study, lint
 from report.data.ranges import parse_ranges
+from report.model import JUDGED
 from report.site import paths
 from report.site.build import build
 from report.site.editions import read_editions
@@ -108,20 +107,6 @@ def test_the_page_tells_what_changed(page: BeautifulSoup, site: Path) -> None:
     assert "W15 supported before challenged" in told and "moved across the threshold of 1,000 MAC/cycle" in told
     words = " ".join(text_of(site / "report.pdf").split())
     assert "Changes since the last edition" in words and "moved across the threshold" in words.replace("- ", "")
-
-
-def test_the_head_says_what_the_page_is(page: BeautifulSoup) -> None:
-    tags = {tag["property"]: tag["content"] for tag in page.find_all("meta", property=True)}
-    assert tags["og:url"] == URL and tags["og:image"] == f"{URL}og.png" and tags["og:title"] == page.title.get_text()
-    assert page.find("link", rel="canonical")["href"] == URL
-    assert page.find("link", type="application/atom+xml")["href"] == "feed.xml"
-    assert all(tag.find_parent("head") for tag in page.find_all("meta", property=True))
-
-
-def test_the_report_is_still_without_a_fault_of_its_head_or_its_section(site: Path, second: Judged) -> None:
-    ours = {"report/site", "head.py", "editions", "og:", "canonical"}
-    faults = [str(fault) for fault in lint(Study(second.verdicts, second.data, site))]
-    assert not [fault for fault in faults if any(word in fault for word in ours)]
 
 
 def test_a_static_host_serves_it(chromium: Any, served: str, page: BeautifulSoup) -> None:

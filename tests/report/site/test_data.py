@@ -92,16 +92,6 @@ def _number(text: str) -> bool:
     return True
 
 
-def test_parameters_are_columns_and_what_says_nothing_is_left_out(written: tuple[Path, Path]) -> None:
-    _, out = written
-    odd = read(out / "data" / "node-b" / "odd.cpu.csv")
-    assert {"batch", "how", "flag", "param_value"} <= set(odd) and "part" not in odd and "params" not in odd
-    assert "power_w" not in odd and "temperature_c" not in odd
-    gemm = read(out / "data" / "node-a" / "gemm.cpu.csv")
-    assert set(gemm["n"]) == {256, 512} and list(gemm)[:2] == ["row", "round"]
-    assert list(gemm["row"]) == sorted(gemm["row"])
-
-
 @pytest.mark.parametrize("name", ["samples.parquet", "summary.parquet", "dictionary.csv", "nodes.json"])
 def test_a_table_that_is_not_there_is_named(written: tuple[Path, Path], name: str, tmp_path: Path) -> None:
     data, _ = written

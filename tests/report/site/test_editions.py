@@ -94,15 +94,6 @@ def test_another_file_is_refused(document: Any, tmp_path: Path) -> None:
         read_editions(saved(tmp_path / "other.json", document))
 
 
-def test_a_list_of_editions_with_a_fault_is_refused(first: Judged, tmp_path: Path) -> None:
-    kept = edition(first.document, first.verdicts)
-    broken = {**kept, "claims": [{**kept["claims"][0], "says": 4}]}
-    with pytest.raises(StudyError, match=r"editions.0.claims.0.says"):
-        read_editions(saved(tmp_path / "editions.json", {"editions": [broken]}))
-    with pytest.raises(StudyError, match="editions"):
-        read_editions(saved(tmp_path / "editions.json", {"editions": []}))
-
-
 def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:
     one, two = (edition(each.document, each.verdicts) for each in (first, second))
     again = {**two, "generated_utc": "2026-03-01T00:00:00Z", "commit": "another"}
