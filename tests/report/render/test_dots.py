@@ -64,18 +64,6 @@ def test_words_stand_in_the_figure_and_in_its_text(tmp_path: Path) -> None:
     assert drawing.alt == "About it. a group: one (a detail): 2."
 
 
-def test_labels_never_leave_the_figure() -> None:
-    long = plot(
-        row("a label of some length here", 1.0, 0.5, 2.0), row("b", 1e12, None, None, told="1.00 trillion rows/s")
-    )
-    figure = drawn(long)
-    figure.canvas.draw()
-    for text in figure.axes[0].texts:
-        box = text.get_window_extent().transformed(figure.transFigure.inverted())
-        assert box.x0 >= -0.01, text.get_text()
-        assert box.x1 <= 1.01, text.get_text()
-
-
 @pytest.mark.parametrize("scale", ["log", "linear", "zero"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.floats(1e-12, 1e15), min_size=1, max_size=4), noughts=st.integers(0, 2))

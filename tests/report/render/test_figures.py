@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.render import figures, strokes
 from report.render.claim_figure import MOST_ROWS, claim_drawing
 from report.render.figures import DARK, LETTERS, PLATE, Drawing, keep, style
-from report.render.sweep import _apart
 
 
 def decided(document: dict) -> dict:
@@ -108,48 +102,6 @@ def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None
     assert keep(replace(drawing, shows=shows), new, old)
 
 
-@given(st.lists(st.floats(0, 1), max_size=12).map(sorted))
-def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None:
-    step = 0.06
-    moved = _apart(places, step)
-    assert all(b - a >= step - 1e-9 for a, b in pairwise(moved))
-    assert all(-1e-9 <= place <= 1 + 1e-9 for place in moved)
-    if all(b - a >= step for a, b in pairwise(places)):
-        assert moved == pytest.approx(places)
-
-
-@pytest.mark.parametrize(
-    ("module", "anew"),
-    [
-        ("report.render.claim_figure", True),
-        ("report.render.strokes", True),
-        ("report.render.figures", True),
-        ("report.render.words", True),
-        ("report.formatting", True),
-        ("report.render.page", False),
-        ("report.render.pandoc", False),
-        ("report.render.sweep", False),
-        ("report.judging.judge", False),
-    ],
-)
-def test_a_figure_depends_on_the_code_that_draws_it_and_on_no_other(
-    make_document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, anew: bool
-) -> None:
-    drawing = claim_drawing(decided(make_document()))
-    assert drawing is not None
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    new.mkdir()
-    keep(drawing, old, None)
-    source = figures._source
-
-    def edited(name: str) -> bytes:
-        return source(name) + (b"\n# another line\n" if name == module else b"")
-
-    monkeypatch.setattr(figures, "_source", edited)
-    assert keep(drawing, new, old) is anew
-
-
 def _every_kind(shows: dict) -> Figure:
     figure = Figure(figsize=(4, 3))
     axes = figure.add_subplot()
@@ -189,22 +141,6 @@ def test_each_mark_bears_its_words(tmp_path: Path) -> None:
         ("points", ["point 1", "<point> & 2", "point 3"]),
         ("predicted", ["predicted 1"]),
     ]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda axes: strokes.points(axes, [1, 2], [1, 2], told=["one"], marker="o"),
-        lambda axes: strokes.points(axes, [1, 2], [1, 2], told="ab", marker="o"),
-        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b", "c"], marker="o"),
-        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b"]),
-        lambda axes: strokes.interval(axes, 1, 2, 1, told=["low", "high"]),
-        lambda axes: strokes.bar(axes, 1, 0, 1, 1, told=["a", "b"]),
-    ],
-)
-def test_words_without_marks_are_refused(wrong: Callable[[Axes], None]) -> None:
-    with pytest.raises(ValueError, match="mark"):
-        wrong(Figure().add_subplot())
 
 
 def _lettered(shows: dict) -> Figure:

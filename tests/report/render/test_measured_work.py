@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from report.quantities.training_ladder import BASE
 from report.render.figures import VERMILION
 from report.render.measurements import Exhibit, time_to_train
-from report.render.measurements.training_ladder import MOST_DRAWN
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.quantities.builders import (
     COUNTED,
@@ -28,8 +27,6 @@ from tests.report.quantities.builders import (
     counted,
     curve,
     host,
-    idling,
-    job,
     layer,
     link,
     listed,
@@ -164,12 +161,6 @@ def test_a_requests_parts_and_where_the_gpu_overtakes(show: Show, synthetic: Fac
     assert "the CPU is ahead at every size measured" in never and "from 287 [49, 786] kB on" in from_there
 
 
-def test_without_a_gpu_the_cpus_times_stand_alone(show: Show, synthetic: Factory) -> None:
-    (times,) = show("offload", requests(synthetic("node-a"), gpu=False))
-    assert times.reading == []
-    assert {name for panel in panels(times).values() for name in panel["lines"]} == {"CPU, one core", "CPU, all cores"}
-
-
 # ------------------------------------------------------------------ parallelism and libraries
 
 
@@ -271,18 +262,6 @@ def test_the_ladder_of_training_names_its_base_and_shows_absolute_rates(show: Sh
     assert "times (mlp) as fast as the fastest CPU of all nodes" in said(*exhibits), "not its own host alone"
 
 
-def test_more_models_than_can_be_drawn_are_in_the_table(show: Show, synthetic: Factory) -> None:
-    node = host(synthetic)
-    for place in range(MOST_DRAWN + 1):
-        for threads in (1, 2):
-            step(node, (10.0 + place) * threads, model=f"model-{place}", threads=threads)
-            step(node, (20.0 + place) * threads, model=f"model-{place}", threads=threads, backend="onednn")
-    (exhibit,) = show("training-ladder", node)
-    assert exhibit.drawing and exhibit.table and len(groups(exhibit)) == MOST_DRAWN
-    assert "2 more models in the table" in exhibit.drawing.caption
-    assert len({row[0] for row in exhibit.table.rows}) == MOST_DRAWN + 2
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_models_stand_side_by_side_on_every_device(show: Show, synthetic: Factory, device: str) -> None:
     node = synthetic("node-a", gpus=1).peak(4e9, threads=2, spread=0).gemm(1e12 / 6e9, device="cuda:0", spread=0)
@@ -372,14 +351,6 @@ def groups_in_order(exhibit: Exhibit) -> list[list[dict[str, Any]]]:
     return [group["rows"] for group in exhibit.drawing.shows["groups"]]
 
 
-def test_a_gpu_has_jobs_and_runs_of_its_own(show: Show, synthetic: Factory) -> None:
-    node = step(synthetic("node-a", gpus=1), 9000, model="gpt", **ONE_GPU)
-    job(node, "bytes-gpt", 0.8, flop=1e11, dtype="bfloat16", **ONE_GPU)
-    whole, ladder = show("time-to-train", node)
-    assert [row["told"] for rows in groups_in_order(whole) for row in rows] == ["0.80 s / 2.3 s"]
-    assert all(line.startswith("On cuda:0, ") for line in [*whole.reading, *ladder.reading])
-
-
 @pytest.mark.parametrize(
     ("hours", "told"),
     [
@@ -445,17 +416,6 @@ def test_a_long_run_is_drawn_over_time_and_told(show: Show, synthetic: Factory) 
     assert "clock 1.98 GHz to 1.89 GHz, temperature 41.1 °C to 63.6 °C and power 690 W to 690 W." in said(exhibit)
     assert "held back in 50 of 100 samples: heat." in said(exhibit)
     assert exhibit.drawing and exhibit.drawing.shows["spans"] == [pytest.approx([63, 128], abs=2)]
-
-
-def test_a_short_run_has_sentences_without_a_figure(show: Show, synthetic: Factory) -> None:
-    node = idling(synthetic("node-a", gpus=1), lambda *_: 1.0)
-    for row in node.rows:
-        row.update({"elapsed_s": row["elapsed_s"] / 10, "value": row["value"] / 10})
-    run(node, "idle", [0.05] * 40, extent=1, flop=float("nan"), power_w=lambda *_: 70.0)
-    (exhibit,) = show("sustained", node)
-    assert exhibit.drawing is None
-    busy, idle = exhibit.reading
-    assert "a utilisation of 100%" in busy and "0.1% of the fastest" in busy and "70.0 W" in idle
 
 
 def test_energy_is_shown_by_format_with_all_devices_side_by_side(show: Show, synthetic: Factory) -> None:
@@ -539,12 +499,6 @@ def test_loads_are_drawn_told_and_tabled(show: Show, synthetic: Factory) -> None
     assert gpu.table and gpu.table.head[-1] == "GPU busy" and "GPU busy" not in exhibit.table.head
 
 
-def test_a_service_that_bears_nothing_says_so(show: Show, synthetic: Factory) -> None:
-    about = {"p50_latency": 0.4, "p99_latency": 0.9, "cpu_per_request": 0.3}
-    (exhibit,) = show("serving", under(synthetic("node-a"), 5, service="int8", **about))
-    assert "which is more than a tenth of a second" in exhibit.reading[0]
-
-
 # ------------------------------------------------------------------ the roofline
 
 PEAK, MOVED, CACHE = 1.6e11, 1e10, 2**25
@@ -591,9 +545,3 @@ def test_steps_stand_under_the_ceilings_that_were_measured(show: Show, synthetic
         assert sum(row["shares"]) == pytest.approx(1) and row["shares"][2] == pytest.approx(0.7, abs=0.05)
     assert [row["shares"][2] for row in groups(bound)["generating text"].values()] == [pytest.approx(0)]
     assert foretold.table and len(foretold.table.rows) == 4 and by_work.table
-
-
-def test_nothing_is_shown_of_steps_without_ceilings(show: Show, synthetic: Factory) -> None:
-    node = synthetic()
-    node.point("roofline", 5e-3, flop=1e9, bytes=1e7, params={"model": "gpt", "batch": 8, "phase": "training"})
-    assert show("roofline", node) == []

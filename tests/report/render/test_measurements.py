@@ -16,7 +16,7 @@ from report.data.gather import gather
 from report.data.gathered import read_summary
 from report.quantities.ladder import DEFAULT
 from report.render.figures import Drawing
-from report.render.measurements import Exhibit, Table, left_out_points, sections
+from report.render.measurements import Exhibit, Table, sections
 from report.render.measurements.base import NOTHING, with_parameters
 from report.render.measurements.gemm import MOST_NAMED
 from tests.report.evidence import Shown
@@ -92,13 +92,6 @@ def test_caches_are_marked_for_as_many_cores_as_work(make_document, data: Path) 
     assert marks["2 threads"]["L3"] == caches["L3"]["bytes"]
 
 
-def test_points_without_a_result_are_counted_with_their_reason(data: Path) -> None:
-    lost = left_out_points(data)
-    assert [(row["experiment"], row["status"], row["reason"], row["count"]) for row in lost] == [
-        ("transfer", "unsupported", "no accelerator", 2)
-    ]
-
-
 def test_a_folder_without_a_summary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="report gather"):
         sections(tmp_path, [])
@@ -152,37 +145,6 @@ def test_every_library_has_a_row_and_the_fastest_is_named(show, synthetic) -> No
     assert len(named) == MOST_NAMED
     assert {"torch", "library-8"} <= named
     assert sum(bool(one.get("grey")) for one in series) == len(names) - MOST_NAMED
-
-
-def test_a_gpus_products_are_shown_with_and_without_the_host(show, synthetic) -> None:
-    node = synthetic(gpus=1)
-    gpu = {"device": "cuda:0", "dtype": "bfloat16"}
-    for n, rate, graph in ((256, 1e12, 4e12), (512, 8e12, 1.6e13), (4096, 6e14, None)):
-        product(node, rate, n=n, **gpu)
-        if graph:
-            product(node, graph, n=n, metric="graph_time", **gpu)
-    exhibit = show(node)["products"][0]
-    assert exhibit.drawing
-    lines = {one["label"]: one for one in exhibit.drawing.shows["panels"][0]["series"]}
-    assert lines["torch"]["y"] == pytest.approx([1e12, 8e12, 6e14], rel=0.01)
-    assert lines["torch graph"]["y"] == pytest.approx([4e12, 1.6e13], rel=0.01)
-    (reading,) = exhibit.reading
-    assert "256x256x256 in bfloat16 takes 4.0" in reading
-
-
-def test_stores_past_the_caches_stand_beside_plain_ones(show, synthetic) -> None:
-    node = synthetic()
-    for backend, speed in (("llvm", 2e10), ("llvm-nt", 3e10)):
-        for footprint in (2**15, 2**27):
-            moved = speed * (10 if footprint == 2**15 else 1)
-            node.point("bandwidth", 1e9 / moved, backend=backend, dtype="float64", bytes=1e9, spread=1e-4,
-                       params={"op": "triad", "footprint": footprint})  # fmt: skip
-    exhibit = show(node)["bandwidth"][0]
-    assert exhibit.drawing
-    labels = {one["label"] for one in exhibit.drawing.shows["panels"][0]["series"]}
-    assert labels == {"triad", "triad, past the caches"}
-    assert "1.50" in exhibit.reading[0]
-    assert "10.0" in exhibit.reading[0]
 
 
 def chase(node: Any, latencies: dict[int, float]) -> None:

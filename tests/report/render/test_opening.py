@@ -164,18 +164,6 @@ def test_with_a_gpu_the_answer_says_what_it_gains(outcome: str, cells: list[tupl
     assert told in first and "none has been measured" not in first
 
 
-def test_where_nothing_can_be_told_the_tally_is() -> None:
-    waits = claim("N12", "awaiting source")
-    assert said(document(waits, devices=[CPU, GPU]))[0].startswith("How much faster a GPU trains")
-    raw = read_answer()
-    never = {**raw, "sentences": [{**one, "parts": one["parts"][:1]} for one in raw["sentences"]]}
-    assert [plain(sentence) for sentence in answer(document(waits), never)] == [
-        "None of the 1 claim can be decided on the evidence gathered so far.",
-        "Of the others, 1 waits for a source.",
-    ]
-    assert said(document(waits))[1] == "None of the 1 claim that the articles make could be decided so far."
-
-
 def asked_for() -> dict[str, set[str]]:
     """The claims that the declared statements name, with the parts that they name."""
     found: dict[str, set[str]] = {}
@@ -361,15 +349,3 @@ def test_a_surprise_says_what_was_asked_what_was_found_and_where() -> None:
     assert one["boundary"] == "It differs: mlp fails at 2; cnn holds"
     ((one),) = told(claim("W29", "depends", cells, part={**p99, "boundary": "x " * 99}))["surprises"]
     assert one["boundary"] == ""
-
-
-def test_a_surprise_names_its_device_and_its_kind_of_evidence() -> None:
-    def about(tier: str, **more: Any) -> str:
-        found = claim("W02", "challenged", [cell(1.0, "challenges") | more], evidence_tier=tier)
-        ((one),) = told(found)["surprises"]
-        return str(one["about"])
-
-    assert about("measured", device="cuda:0") == "Rate; measured on A CPU, 2 cores, cuda:0"
-    assert about("derived") == "Rate; derived from A CPU, 2 cores"
-    assert about("derived", node=None) == "Rate; derived from published figures"
-    assert about("documented", node=None) == "Rate; published"

@@ -213,18 +213,6 @@ def test_parts_combine_as_the_engine_says(alone: Page, cases: list[list[str]]) -
     assert found == [combined(one) for one in cases]
 
 
-@given(st.lists(st.tuples(st.floats(1e-9, 1e15), st.sampled_from([-12, -9, -6, -3, 0, 3, 6, 9, 12, 18])), min_size=1))
-@settings(deadline=None, max_examples=60)
-def test_a_number_keeps_its_value_through_the_field(alone: Page, cases: list[tuple[float, int]]) -> None:
-    # A person types no more than fifteen digits, which a double holds.
-    typed = [(float(f"{value:.15g}"), power) for value, power in cases]
-    found = alone.evaluate(
-        "(cases) => cases.map(([value, power]) => study.rules.parsed(study.rules.shown(value, power), power))",
-        [list(case) for case in typed],
-    )
-    assert found == [value for value, _ in typed]
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [

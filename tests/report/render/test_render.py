@@ -18,7 +18,6 @@ from contract.errors import StudyError
 from report.render import pandoc, render
 from report.render.answer import answer, plain
 from report.render.words import VERDICTS
-from report.render.words import answer as by_tally
 from tests.report.render.pdf_words import elements
 from tests.report.rendering import render_beside
 
@@ -120,11 +119,6 @@ def test_only_synthetic_data_carries_the_banner(
     render_beside(report, save(few(make_document(origin="measured")), tmp_path), tmp_path / "out")
     plain = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "Synthetic" not in BeautifulSoup(plain, "html.parser").main.get_text()
-
-
-def test_what_was_left_out_is_listed(page: BeautifulSoup) -> None:
-    assert "no accelerator" in page.find(id="left-out").get_text()
-    assert "column 'unit' is missing" in page.find(id="refused").get_text()
 
 
 def test_the_pdf_is_a_document(pdf: PdfReader, texts: list[str], make_document) -> None:
@@ -303,36 +297,6 @@ def test_where_quarto_fails_pandoc_renders_with_a_note(make_document, tmp_path: 
     assert "no such engine" in capsys.readouterr().err
     assert 'class="claims"' in (out / "index.html").read_text()
     assert not [name for name in DEBRIS if (out / name).exists()]
-
-
-@pytest.mark.parametrize(
-    ("tally", "told"),
-    [
-        (
-            {"supported": 1},
-            ["Of 1 claim, 1 can be decided on the evidence gathered so far: 1 holds.", "None is left open."],
-        ),
-        (
-            dict.fromkeys(["challenged", "depends", "awaiting hardware", "not testable"], 1)
-            | {"supported": 2, "awaiting source": 2},
-            [
-                "Of 8 claims, 4 can be decided on the evidence gathered so far: "
-                "2 hold, 1 does not and 1 depends on the case.",
-                "Of the others, 1 waits for hardware that no node here has and 2 for a source; "
-                "1 is an opinion that no measurement decides.",
-            ],
-        ),
-        (
-            {"not testable": 2},
-            [
-                "None of the 2 claims can be decided on the evidence gathered so far.",
-                "The other 2 are opinions that no measurement decides.",
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_the_answer_is_english(tally: dict[str, int], told: list[str]) -> None:
-    assert by_tally(tally) == told
 
 
 def test_a_fingerprint_is_read_as_it_was_written(page: BeautifulSoup) -> None:

@@ -142,18 +142,6 @@ def test_the_node_filter_shows_what_each_node_decided(visit: Any, fleet: Path) -
 # ------------------------------------------------------------------ sorting
 
 
-def test_ids_sort_up_down_and_back(visit: Any, all_ids: list[str]) -> None:
-    page, said, _ = visit("#table")
-    button = page.get_by_role("button", name="Id", exact=True)
-    assert head(page, "Id").get_attribute("aria-sort") is None
-    for order, wanted in [("ascending", sorted(all_ids)), ("descending", sorted(all_ids)[::-1]), (None, all_ids)]:
-        button.click()
-        assert ids(page) == wanted
-        assert head(page, "Id").get_attribute("aria-sort") == order
-    assert counted(page) == f"{len(all_ids)} claims"
-    assert said == []
-
-
 def test_numbers_sort_as_numbers_and_what_has_none_comes_last(visit: Any, make_document: Any) -> None:
     page, _, _ = visit("#table")
     verdicts = make_document()["verdicts"]

@@ -97,14 +97,6 @@ def test_every_value_stands_beside_its_figure(document: dict[str, Any]) -> None:
     assert len({row["class"] for row in rows}) == len(OUTCOMES)
 
 
-def test_what_waits_is_told_once_for_each_machine(document: dict[str, Any]) -> None:
-    told = triangulation(document)
-    assert told is not None
-    assert [one["for"] for one in told["waiting"]] == ["NVIDIA X beside Y; AMD Z", "Q"]
-    assert told["waits"] == "4 published figures without a measured counterpart"
-    assert [note["scaled"] for note in told["notes"]] == ["", "Halved.", ""]
-
-
 def test_figures_of_one_source_share_a_row_and_name_their_users(document: dict[str, Any]) -> None:
     told = references(document)
     assert told is not None

@@ -10,7 +10,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from report.render import strokes
 from report.render.figures import style
 from report.render.head import HEIGHT, WIDTH, head, put
 from report.site.picture import draw, write_picture
@@ -63,16 +62,6 @@ def test_nothing_leaves_the_picture(more: dict[str, Any]) -> None:
         assert box.x0 >= 0 and box.x1 <= WIDTH and box.y0 >= 0 and box.y1 <= HEIGHT, text.get_text()
     boxes = [text.get_window_extent(renderer) for text in figure.texts]
     assert not any(one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[:at])
-
-
-def test_every_verdict_has_its_part_of_the_bar_and_its_words() -> None:
-    figure = drawn(SHOWS)
-    words = [text.get_text() for text in figure.texts]
-    for name, number in SHOWS["tally"]:
-        assert f"{number} {name}" in words
-    kinds = [strokes.parse(part.get_gid() or "") for axes in figure.axes for part in axes.patches]
-    assert [kind[0] for kind in kinds if kind] == ["bar"] * len(SHOWS["tally"])
-    assert [round(part.get_width()) for part in figure.axes[0].patches] == [number for _, number in SHOWS["tally"]]
 
 
 def test_what_only_an_address_can_say_is_left_out_without_one(second: Judged) -> None:

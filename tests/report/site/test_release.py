@@ -93,15 +93,6 @@ def test_an_edition_of_a_node_that_is_not_published_is_refused(keep: Callable[..
     assert list((tmp_path / "editions").iterdir()) == []
 
 
-def test_none_is_written_over(keep: Callable[..., Path]) -> None:
-    folder = keep(3)
-    with pytest.raises(StudyError, match="none is written over"):
-        keep(3)
-    with pytest.raises(StudyError, match="numbered from 1"):
-        keep(0)
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["3"]
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -68,30 +68,6 @@ def test_without_a_gpu_all_cores_race_one_and_nothing_is_made_up(
     assert keep(shown.drawing, tmp_path, None)
 
 
-def test_training_and_answers_have_axes_of_their_own(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = synthetic(gpus=1)
-    for batch, cpu, gpu in ((1, 1e-3, 2e-3), (64, 1e-2, 3e-3)):
-        params = {"model": "mlp", "batch": batch}
-        for threads in (1, 2):
-            node.point("training", cpu, params=params, threads=threads, spread=0.01)
-        node.point("training", gpu, params=params, device="cuda:0", spread=0.01)
-    for model, weights, cpu, gpu in (("small", 1e5, 1e-5, 1e-4), ("large", 1e8, 1e-1, 1e-3)):
-        node.point("models", weights, params={"model": model}, metric="parameters", unit="1", spread=0.0)
-        for experiment, more in (("inference", {}), ("generation", {"phase": "decode", "context": 128})):
-            params = {"model": model, "batch": 1, **more}
-            node.point(experiment, cpu, params=params, threads=2, spread=0.01)
-            node.point(experiment, gpu, params=params, device="cuda:0", spread=0.01)
-    shown = figure_of(FIGURE, node)
-    assert [panel["x"] for panel in shown.drawing.shows["panels"]] == ["samples in a batch", "weights of the model"]
-    found = rows(shown)
-    assert found["mlp"]["told"] == "GPU past 1–64"
-    for work in ("one answer", "one text, token by token"):
-        assert found[work]["told"] == "GPU past 100,000–100 million"
-        assert found[work]["sizes"] == [1e5, 1e8]
-    assert "training steps of mlp (between 1 and 64 samples)" in " ".join(shown.reading)
-    assert keep(shown.drawing, tmp_path, None)
-
-
 @given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=6))
 def test_who_leads_throughout_leads_everywhere(sides: list[int]) -> None:
     sizes = tuple(float(10**place) for place in range(len(sides)))

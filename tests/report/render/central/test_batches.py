@@ -65,20 +65,6 @@ def test_a_curve_is_the_best_at_each_batch_and_its_ring_where_it_levels_off(
     assert 'id="join.batch' in drawn
 
 
-def test_machines_have_a_colour_and_works_a_mark(figure_of: Any, synthetic: Factory) -> None:
-    node = trained(synthetic(gpus=1), "mlp", {1: 10, 64: 20})
-    trained(node, "mlp", {1: 5, 64: 300}, device="cuda:0")
-    answered(node, "mlp", {1: 5, 64: 300}, device="cuda:0")
-    shown = figure_of(FIGURE, node)
-    (panel,) = shown.drawing.shows["panels"]
-    looks = {tuple(line["look"]) for line in panel["lines"]}
-    assert len(looks) == 3 and len({colour for colour, _ in looks}) == 2
-    assert [entry["label"] for entry in shown.drawing.shows["legend"]] == [
-        "Synthetic, 2 cores", "Synthetic GPU", "training", "answering",
-    ]  # fmt: skip
-    assert "Synthetic GPU" in shown.title
-
-
 def test_without_two_sizes_of_a_batch_nothing_is_shown(figure_of: Any, synthetic: Factory) -> None:
     assert figure_of(FIGURE, trained(synthetic(), "mlp", {8: 50})) is None
     assert figure_of(FIGURE, synthetic("node-b").clock()) is None

@@ -76,14 +76,6 @@ def seen(node: str, label: str, card: str = "") -> Any:
     return SimpleNamespace(node=node, make=label, record={"devices": devices})
 
 
-def test_unlike_machines_come_before_those_that_are_alike() -> None:
-    views = [seen(f"node-{place}", "alike") for place in range(MOST_MACHINES + 1)] + [seen("other", "unlike")]
-    rank = {(view.node, "cpu"): 10 - place for place, view in enumerate(views)}
-    kept = fastest(views, rank)
-    assert len(kept) == MOST_MACHINES
-    assert kept[0] == ("node-0", "cpu") and kept[-1] == ("other", "cpu"), "the slowest, and the only one of its kind"
-
-
 def test_of_equal_cards_the_fastest_is_shown_and_both_kinds_of_devices_are_there() -> None:
     views = [seen(f"node-{place}", f"host {place}", "H100" if place < 2 else "") for place in range(MOST_MACHINES + 2)]
     rank = {(view.node, "cpu"): float(place) for place, view in enumerate(views)}

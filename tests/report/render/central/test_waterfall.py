@@ -94,10 +94,3 @@ def test_without_a_gpu_what_pytorch_adds_is_told_apart(figure_of: Any, synthetic
     assert "cnn" not in shown.reading[0]
     assert "No GPU was asked" in shown.reading[1]
     assert keep(shown.drawing, tmp_path, None)
-
-
-def test_a_single_round_has_no_interval_and_splits_nothing(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    shown = figure_of(FIGURE, answered(synthetic(), "mlp", {"torch": 5e-5, "onnx": 1e-5}, rounds=1))
-    assert shown.title == "How long the answer of a small model takes on a CPU, library by library"
-    assert "No interval is drawn at all" in shown.drawing.caption
-    assert keep(shown.drawing, tmp_path, None)
