@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 
 from report.data.gather import gather
 from report.data.gathered import read_dataset
@@ -20,6 +19,7 @@ from report.judging.judge import judge
 from report.render import render
 from report.render.markdown import clean
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
+from tests.report.render.pdf_words import text_of
 
 TEXTS = {
     "script": "<script>document.title='ran'</script><img src=x onerror=\"document.title='ran'\"><svg onload=alert(1)>",
@@ -180,14 +180,8 @@ def test_it_does_not_reorder_what_stands_beside_it(chromium, report: Path, parts
     context.close()
 
 
-@pytest.fixture(scope="module")
-def texts(report: Path) -> list[str]:
-    """The text of each page of the PDF."""
-    return [page.extract_text() for page in PdfReader(report / "report.pdf").pages]
-
-
-def test_the_pdf_tells_it_too(texts: list[str]) -> None:
-    flat = re.sub(r"[\s\u200b\u00ad]", "", "".join(texts))
+def test_the_pdf_tells_it_too(report: Path) -> None:
+    flat = re.sub(r"[\s\u200b\u00ad]", "", text_of(report / "report.pdf"))
     for wanted in ("document.title='ran'", "mail@wordand@fig-none", "{{<includesecret.qmd>}}", "#panic(", "&lt;b&gt;"):
         assert re.sub(r"[’‘]", "'", flat).find(wanted) >= 0, wanted
     assert flat.count("y" * 60) >= len(LONG) / 60 / 2, "what is long is there"

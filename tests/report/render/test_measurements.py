@@ -171,53 +171,6 @@ def test_the_curve_shows_where_caches_end(show, synthetic) -> None:
     assert [(mark["low"], mark["high"]) for mark in marks if "low" in mark] == [(2**15, 2**16), (2**22, 2**23)]
 
 
-def test_chains_at_once_share_the_time_of_a_step(show, synthetic) -> None:
-    node = synthetic()
-    for data, time in (("predictable", 1e-9), ("random", 5e-9)):
-        for chains, threads in (("one", 1), ("full", 2)):
-            at = {"backend": "numba", "dtype": "", "threads": threads, "spread": 1e-4,
-                  "params": {"kernel": "branches", "chains": chains, "data": data, "footprint": 16384}}  # fmt: skip
-            node.point("sequential", time, metric="step_time", **at)
-            node.point("sequential", float(threads), metric="chains_in_flight", unit="1", **at)
-    exhibit = show(node)["sequential"][0]
-    assert rows(exhibit)["branches, random"]["told"].startswith("5.00 ns")
-    assert rows(exhibit, 1)["branches, random"]["told"].startswith("2.50 ns")
-    assert "5.00" in exhibit.reading[0]
-
-
-def test_equal_bits_are_shown_as_zero_and_said(show, synthetic) -> None:
-    node = synthetic()
-    size = {"m": 200, "n": 200, "k": 200}
-    for method, spread_ulp in (("cell_order", 0.0), ("split_k", 12.0)):
-        node.point("numerics", spread_ulp, metric="spread_ulp", unit="ulp", params={"method": method, **size}, spread=0)
-    for metric, value in (("distinct_results", 1.0), ("fingerprint", 77.0)):
-        node.point("numerics", value, metric=metric, unit="1", params={"method": "repeat", **size}, spread=0)
-    exhibit = show(node)["numerics"][0]
-    told = rows(exhibit)
-    assert told["cells in another order"]["told"] == "same bits"
-    assert told["cells in another order"]["marks"][0]["estimate"] == 0
-    assert told["sum in parts"]["told"] == "12"
-    assert exhibit.table
-    assert list(exhibit.table.rows[0])[:3] == ["torch, float32", "1 result", "1 result"]
-    assert "1 of 1 cases" in exhibit.reading[0]
-
-
-def test_tables_are_told_in_rows_per_second(show, synthetic) -> None:
-    node = synthetic()
-    for backend, speed in (("pandas", 1e7), ("polars", 4e7)):
-        for count in (1000, 100_000):
-            params = {"op": "group_by", "rows": count, "transfers": "none"}
-            node.point("tabular", count / speed, backend=backend, dtype="", params=params, spread=1e-4)
-    exhibit = show(node)["tabular"][0]
-    assert exhibit.drawing
-    panel = exhibit.drawing.shows["panels"][0]
-    assert panel["title"] == "group by"
-    assert [y for one in panel["series"] for y in one["y"]] == pytest.approx([1e7, 1e7, 4e7, 4e7], rel=0.01)
-    assert exhibit.table
-    assert list(exhibit.table.rows[0])[:3] == ["group by", "100,000", "polars, 1 thread"]
-    assert float(exhibit.table.rows[0][4].split()[0]) == pytest.approx(4, rel=0.01)
-
-
 def test_each_node_is_named_where_there_are_several(show, synthetic) -> None:
     nodes = [synthetic("node-a"), synthetic("node-b")]
     for node in nodes:

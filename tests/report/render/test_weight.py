@@ -23,7 +23,6 @@ from report.render.figures import Drawing, keep, name_axis
 from report.render.inline import inline
 from report.render.outline import outline
 
-ROOT = Path(__file__).parents[3]
 MOST = 3_000_000  # bytes
 # One figure of each kind of drawing, of those that the synthetic report shows.
 SHOWN = ["N01", "W15", "gemm-1-cpu", "bandwidth-1-cpu", "numerics-1-cpu", "training-rate-1-cpu", "training-split-1-cpu"]
