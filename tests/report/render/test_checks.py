@@ -95,7 +95,8 @@ def test_what_is_spoilt_is_found(
 ) -> None:
     spoilt = spoil(getattr(whole, where))
     assert spoilt != getattr(whole, where)
-    found = list(check(replace(whole, **{where: spoilt})))
+    changed: dict[str, Any] = {where: spoilt}
+    found = list(check(replace(whole, **changed)))
     assert any(told in line for line in found), found
 
 
