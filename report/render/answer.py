@@ -254,5 +254,5 @@ def _pieces(split: Sequence[str], evidence: _Evidence) -> Iterator[Piece | None]
 
 
 def _lacks_gpu(part: Mapping[str, Any]) -> bool:
-    """Whether a part waits for a GPU."""
-    return (part.get("missing") or {}).get("device") == "gpu"
+    """Whether a part waits for a GPU, which kept editions from before the field say in words alone."""
+    return (part["missing"] or {}).get("device") == "gpu" if "missing" in part else "GPU" in str(part.get("reason"))

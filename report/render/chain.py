@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +81,25 @@ def _first(text: str) -> str:
 
 
 def _code(quantity: str) -> Markdown:
-    """The file and line of the function that computes a quantity; '' for one that is not there any more."""
+    """The file and line of the function that computes a quantity, or where it is declared if that is shared by many;
+    '' for one that is not there any more."""
     known = quantities().get(quantity)
     if known is None:
         return Markdown("")
     function = inspect.unwrap(known.compute)
-    file = Path(inspect.getfile(function)).resolve()
+    file, line = Path(inspect.getfile(function)).resolve(), inspect.getsourcelines(function)[1]
+    if file.name == "__init__.py":
+        file, line = next(_declared(quantity, file.parent), (file, line))
     place = file.relative_to(_PROJECT) if file.is_relative_to(_PROJECT) else Path(file.name)
-    return code(f"{place}, line {inspect.getsourcelines(function)[1]}")
+    return code(f"{place}, line {line}")
+
+
+def _declared(quantity: str, folder: Path) -> Iterator[tuple[Path, int]]:
+    """Where the name of a quantity stands in a module of this folder."""
+    for path in sorted(folder.glob("*.py")):
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if f'"{quantity}"' in text:
+                yield path, number
 
 
 def _origins(data: Path) -> dict[int, Origin]:

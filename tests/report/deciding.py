@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report.estimates import Estimates
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.data.nodes import Nodes
+from report.estimates import Estimates, exact
 from report.judging import rules
 from report.judging.claims import Part
 from report.judging.rules import RuleResult
 from report.model import Threshold
+
+# Nothing was measured: what judging asks for names of nodes.
+NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
+
+
+def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
+    """Estimates in the middle of intervals that stand as given; labels: one value for each."""
+    rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
+    return exact([{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)])
+
+
+def log_cells(estimates: Sequence[float], se: float = 0.01, **labels: Sequence[Any]) -> Estimates:
+    """Measured estimates on the log scale with this standard error."""
+    frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
+    return Estimates.from_estimates(frame)
 
 
 def part(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,24 +22,29 @@ class Priced(SyntheticNode):
     """A node whose processor tells its maker and its instructions."""
 
     vendor: str = "AuthenticAMD"
+    model: str = ""
 
     def record(self) -> dict[str, Any]:
         record = super().record()
         record["hardware"]["cpu"] |= {"vendor": self.vendor, "simd": ["avx2", "avx512f"]}
+        if self.model:
+            record["hardware"]["cpu"]["model"] = self.model
         return record
 
 
-def priced(synthetic: Factory, gpu: str = "", cores: int = 2, vendor: str = "AuthenticAMD") -> Priced:
-    """A node of that maker, with a GPU of that name if one is given."""
-    cards = [{**GPU, "name": gpu}] if gpu else []
-    return Priced(synthetic.root / "node-a", [CPU, *cards], cores=cores, vendor=vendor)
+def figure(name: str) -> float:
+    """The value of an entry of the reference."""
+    return float(REFERENCE[name]["value"])
+
+
+def priced(synthetic: Factory, gpu: str = "", name: str = "node-a", **more: Any) -> Priced:
+    """A node with what `Priced` may say of its processor, and a GPU of that name if one is given."""
+    return Priced(synthetic.root / name, [CPU, *([{**GPU, "name": gpu}] if gpu else [])], **more)
 
 
 def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
     """The evidence of nodes, with entries of the reference changed as given, by their ids."""
-    reference = copy.deepcopy(REFERENCE)
-    for name, values in (changed or {}).items():
-        reference[name].update(values)
+    reference = {**REFERENCE, **{name: {**REFERENCE[name], **values} for name, values in (changed or {}).items()}}
     return Dataset(read_nodes([synthetic.write(nodes)], True), reference)
 
 

@@ -14,13 +14,15 @@ from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates
 from report.judging.claims import Claim, Part, read_claims
 from report.judging.client_evaluation import single_socket
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
 from report.judging.judge import CLAIMS, judge, whole_verdict
 from report.judging.overrides import BASELINES, slug, swapped
-from report.judging.rules import level, outcome_of, transform
+from report.judging.rules import level, outcome_alone
+from report.model import Threshold, Verdict
 from report.quantities import quantities
 
 from .conftest import Factory, SyntheticNode
@@ -31,8 +33,7 @@ EXTREMES = (0.0, 5e-324, 1e-12, 1e12, 1.7976931348623157e308, -1.0)
 
 
 def machine(factory: Factory, name: str, sockets: int, gpu: float, core: float) -> SyntheticNode:
-    """A node that trains four models at several batches; its GPU `gpu` times a core's rate, growing with the batch,
-    none for 0."""
+    """A node that trains four models at several batches; gpu: of a core's rate, growing with the batch; 0 for none."""
 
     class Machine(SyntheticNode):
         def record(self) -> dict[str, Any]:
@@ -78,7 +79,10 @@ def judged_fleet(folder: Path) -> None:
 
 @dataclass
 class Bench:
-    """Every claim judged on some nodes, and what the engine says to other thresholds and baselines."""
+    """Every claim judged on some nodes, and what the engine says to other thresholds and baselines.
+
+    Thresholds are as JSON has them: a number, or both ends of a range.
+    """
 
     data: Dataset
     claims: list[Claim]
@@ -88,72 +92,66 @@ class Bench:
     def __post_init__(self) -> None:
         self.evidence = QuantityCache(self.data)
         self.single = single_socket(self.data)
-        self.known: dict[tuple[str, str], list[Part]] = {}
-        self.waiting: dict[tuple[str, str], list[PartResult]] = {}
+        self._weighed: dict[tuple[str, str], list[PartResult]] = {}
 
     def parts(self, claim: Claim, baseline: str) -> list[Part]:
         """The parts against another baseline wherever that was measured."""
-        if (claim.id, baseline) not in self.known:
-            self.known[claim.id, baseline] = [self._against(part, baseline) for part in claim.parts]
-        return self.known[claim.id, baseline]
+        return [self._against(part, baseline) if baseline else part for part in claim.parts]
 
     def _against(self, part: Part, baseline: str) -> Part:
-        other = swapped(part, "baseline", baseline, self.single) if baseline else None
-        cells = self._cells(part) if other else None
-        if other is None or cells is None or not len(select(cells, part.scope)):
+        other = swapped(part, "baseline", baseline, self.single)
+        if other is None or not len(self._scoped(part)):
             return part
-        return other if len(select(cells, other.scope)) else part
+        return other if len(self._scoped(other)) else part
 
-    def _cells(self, part: Part) -> Any:
+    def _scoped(self, part: Part) -> Estimates:
         try:
-            return self.evidence.cells(quantities()[part.quantity])
+            return select(self.evidence.estimates(quantities()[part.quantity]), part.scope) * part.scale
         except MissingSourceError:
-            return None
+            return Estimates.empty()
 
     def weighed(self, claim: Claim, baseline: str) -> list[PartResult]:
         """The parts with the declared thresholds."""
         key = (claim.id, baseline)
-        if key not in self.waiting:
-            self.waiting[key] = [evaluate(part, claim, self.evidence) for part in self.parts(claim, baseline)]
-        return self.waiting[key]
+        if key not in self._weighed:
+            self._weighed[key] = [evaluate(part, claim, self.evidence) for part in self.parts(claim, baseline)]
+        return self._weighed[key]
 
     def outcome(self, claim: Claim, place: int, threshold: Any, baseline: str = "") -> str:
         """The outcome of one part with another threshold."""
-        part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
-        if declared.ruling is None:
+        declared = self.weighed(claim, baseline)[place]
+        if declared.result is None:
             return declared.outcome
-        scoped = select(self._cells(part), part.scope) * part.scale
-        return str(outcome_of(part.rule, scoped, threshold, declared.unit, part.options))
+        moved = replace(declared.part, threshold=Threshold.of(threshold))
+        return str(outcome_alone(moved, self._scoped(moved), declared.unit))
 
     def verdict(self, claim: Claim, place: int, outcome: str, baseline: str = "") -> str:
         """The verdict on the claim if one of its parts came out so."""
         weighed = list(self.weighed(claim, baseline))
-        weighed[place] = replace(weighed[place], outcome=outcome)
-        return whole_verdict(weighed)[0]
+        weighed[place] = replace(weighed[place], outcome=Verdict(outcome))
+        return whole_verdict(weighed)
 
     def thresholds(self, claim: Claim, place: int, baseline: str = "") -> list[Any]:
         """The declared threshold and its range, extremes, and ends of intervals with the floats beside them."""
         part, ends = claim.parts[place], self.ends(claim, place, baseline)
         near = [one for end in ends for one in (end, np.nextafter(end, -np.inf), np.nextafter(end, np.inf))]
         values = [float(one) for one in (*EXTREMES, *near) if np.isfinite(one)]
-        if isinstance(part.threshold, list):
-            low, high = part.threshold
-            moved = [[low, one] for one in values if one >= low] + [[one, high] for one in values if one <= high]
-            spans = [[one, other] for one in ends for other in ends if one <= other]
-            return [part.threshold, *part.sensitivity, *moved, *spans]
-        return [part.threshold, *part.sensitivity, *values]
+        declared = [one.json for one in part.thresholds]
+        if part.threshold.high is None:
+            return [*declared, *values]
+        low, high = part.threshold.ends
+        moved = [[low, one] for one in values if one >= low] + [[one, high] for one in values if one <= high]
+        return [*declared, *moved, *([one, other] for one in ends for other in ends if one <= other)]
 
     def ends(self, claim: Claim, place: int, baseline: str) -> list[float]:
         """Ends of the intervals that decide a part's cells, spread over all of them."""
-        part, declared = self.parts(claim, baseline)[place], self.weighed(claim, baseline)[place]
-        if declared.ruling is None:
+        declared = self.weighed(claim, baseline)[place]
+        if declared.result is None:
             return []
-        scoped = select(self._cells(part), part.scope) * part.scale
-        compared = transform(part.rule, scoped, declared.unit, part.options).cells
-        found = np.unique(np.concatenate(compared.ends(level(part.rule, len(compared)))))
+        estimates = declared.result.estimates
+        found = np.unique(np.concatenate(estimates.ends(level(declared.part.rule, len(estimates)))))
         found = found[np.isfinite(found)]
-        step = max(1, len(found) // MOST_ENDS)
-        return [float(one) for one in found[::step]]
+        return [float(one) for one in found[:: max(1, len(found) // MOST_ENDS)]]
 
 
 def bench(folder: Path) -> Bench:
@@ -171,7 +169,7 @@ def settings(claims: Sequence[Claim], turn: int) -> tuple[list[str], dict[str, d
         given[claim.id] = {}
         for part in claim.parts:
             values = [part.threshold, *part.sensitivity]
-            value = values[turn % len(values)]
+            value = values[turn % len(values)].json
             given[claim.id][part.name] = value
             middle = f".{slug(part.name)}" if len(claim.parts) > 1 else ""
             told.append(f"{claim.id}{middle}.threshold={json.dumps(value)}")

@@ -1,8 +1,9 @@
-"""Claim and reference files: mistakes are named with their place."""
+"""Claim and reference files: what they hold, and mistakes in them with their place."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,24 @@ from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from report.data.reference import read_reference
-from report.derivations import _factor
-from report.judging.claims import ARTICLES, read_claims
-from report.quantities import quantities
+from report.judging.claims import ARTICLES, CLOSED, read_claims
+from report.judging.rules import RULES
+from report.model import Threshold
 
-ROOT = Path(__file__).parents[2]
 FLAT: dict[str, Any] = {
     "id": "W15",
     "article": "whygpu",
     "section": "A section",
     "says": "Something about cores.",
     "kind": "measured",
-    "quantity": "gemm.mac_per_cycle_per_core",
-    "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},
+    "quantity": "gemm.rate",
+    "scope": {"device": "cpu", "dtype": "float32"},
     "rule": "at_most",
     "threshold": {"value": 1000, "why": "generous"},
     "version": 1,
 }
+PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
+BARE = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 ENTRY: dict[str, Any] = {
     "id": "chip.cores",
     "subject": "A chip",
@@ -40,150 +42,13 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def write(folder: Path, claim: dict[str, Any], name: str | None = None) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name or claim['id']}.yaml"
-    with path.open("w") as file:
-        YAML().dump(claim, file)
-    return path
-
-
-def changed(**changes: Any) -> dict[str, Any]:
+def write(folder: Path, name: str = "W15", **changes: Any) -> Path:
     """FLAT with other values; None removes a key."""
-    claim = {**FLAT, **changes}
-    return {key: value for key, value in claim.items() if value is not None}
-
-
-def fault(folder: Path, claim: dict[str, Any], reference: dict[str, Any] | None = None, name: str | None = None) -> str:
-    write(folder, claim, name)
-    with pytest.raises(StudyError) as caught:
-        read_claims(folder, reference or {})
-    return str(caught.value)
-
-
-def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
-    write(tmp_path, changed(scale={"by": 128, "why": "a server"}, sensitivity=[200, 2000]))
-    (claim,) = read_claims(tmp_path, {})
-    (part,) = claim.parts
-    assert (claim.id, part.threshold, part.scale, part.sensitivity) == ("W15", 1000, 128, [200, 2000])
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"rule": "at_mots"}, "rule: 'at_mots' is not allowed. Allowed: at_least, at_most, within, ratio, trend, "
-         "exists, crossover, for_share_of. Did you mean 'at_most'?"),
-        ({"quantity": "gemm.mac_per_cycle_per_cor"}, "Did you mean 'gemm.mac_per_cycle_per_core'?"),
-        ({"scope": {"dtpye": "float32"}}, "unknown key. Allowed: node, device, dtype"),
-        ({"scope": {"dtype": "flaot32"}}, "Did you mean 'float32'?"),
-        ({"scope": {"dtype": ["float64", "flaot32"]}}, "Did you mean 'float32'?"),
-        ({"sensitvity": [1]}, "Did you mean 'sensitivity'?"),
-        ({"threshold": {"value": "many", "why": "?"}}, "threshold.value"),
-        ({"threshold": {"value": 3}}, "missing: why"),
-        ({"threshold": None}, "missing: threshold"),
-        ({"rule": "ratio"}, "missing: options"),
-        ({"rule": "ratio", "options": {"over": "device"}}, "missing: of, to"),
-        ({"rule": "trend", "options": {"of": "gpu"}}, "missing: along"),
-        ({"rule": "for_share_of", "options": {"along": "batch"}}, "missing: share"),
-        ({"rule": "within"}, "is not of type array"),
-        ({"threshold": {"value": [1, 2], "why": "a range"}}, "is not of type number"),
-        ({"article": "whygpus"}, "Did you mean 'whygpu'?"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_named_with_file_line_and_key(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    message = fault(tmp_path, changed(**changes))
-    assert said in message
-    assert message.startswith(f"{tmp_path / 'W15.yaml'}, line ") or "missing" in said
-
-
-def test_the_line_is_that_of_the_mistake(tmp_path: Path) -> None:
-    assert ", line 12: rule: " in fault(tmp_path, changed(rule="at_mots"))
-    lines = (tmp_path / "W15.yaml").read_text().splitlines()
-    assert lines[11] == "rule: at_mots"
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"see_also": ["W99"]}, "see_also: there is no claim 'W99'"),
-        ({"sources": ["chip.core"]}, "there is no reference entry 'chip.core'. Did you mean 'chip.cores'?"),
-        ({"quantity": "reference.value", "scope": {"entry": ["chip.core"]}}, "scope.entry: there is no"),
-        ({"rule": "within", "threshold": {"value": [9, 1], "why": "?"}}, "the range [9, 1] ends before it begins"),
-        ({"version": 2}, "version 2 has no reason under 'changes'"),
-        ({"all_of": [{"name": "a", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "?"}}]},
-         "'quantity' stands beside 'all_of'"),
-        ({"kind": "judgement", "bears_on": []}, "a judgement is not decided by a rule"),
-    ],
-)  # fmt: skip
-def test_mistakes_between_files_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    assert said in fault(tmp_path, changed(**changes), {"chip.cores": ENTRY})
-
-
-def test_the_file_is_named_after_its_id(tmp_path: Path) -> None:
-    assert "the file's name says 'W16'" in fault(tmp_path, FLAT, name="W16")
-
-
-def test_parts_need_names_of_their_own(tmp_path: Path) -> None:
-    part = {"name": "a", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "?"}}
-    flat = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
-    assert "two parts are named 'a'" in fault(tmp_path, changed(**flat, all_of=[part, part]))
-    del part["name"]
-    assert "missing: name" in fault(tmp_path, changed(**flat, all_of=[part]))
-
-
-def test_a_claim_may_await_a_quantity_that_is_not_there_yet(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        changed(quantity="offload.trip", scope={"size": "large"}, awaits={"experiment": "offload", "why": "x"}),
-    )
-    (claim,) = read_claims(tmp_path, {})
-    assert claim.parts[0].awaits == {"experiment": "offload", "why": "x"}
-
-
-def test_a_claim_without_rules_takes_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
-    write(tmp_path, FLAT)
-    bare = {key: FLAT[key] for key in ("article", "section", "says", "kind", "version")}
-    write(tmp_path, {**bare, "id": "W16", "same_as": "W15"})
-    first, second = read_claims(tmp_path, {})
-    assert second.parts == first.parts and second.id == "W16"
-
-
-def test_every_published_claim_and_entry_reads() -> None:
-    reference = read_reference(ROOT / "data" / "reference")
-    claims = read_claims(ROOT / "report" / "claims", reference)
-    order = [(list(ARTICLES).index(claim.article), claim.id) for claim in claims]
-    assert order == sorted(order) and len(order) == len(list((ROOT / "report" / "claims").glob("*.yaml"))) >= 88
-
-
-def test_every_quantity_of_a_published_claim_is_registered_or_awaited() -> None:
-    claims = read_claims(ROOT / "report" / "claims", read_reference(ROOT / "data" / "reference"))
-    for claim in claims:
-        for part in claim.parts:
-            assert part.awaits or part.quantity in quantities(), f"{claim.id}: {part.quantity}"
-
-
-def test_every_unit_of_a_published_figure_is_one_that_pint_knows() -> None:
-    units = {entry["unit"] for entry in read_reference(ROOT / "data" / "reference").values()} - {"yes or no"}
-    assert len(units) > 10
-    assert all(_factor(unit, unit) == 1 for unit in units)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"threshold": {"value": math.nan, "why": "so"}}, "threshold.value: not a finite number"),
-        ({"threshold": {"value": 1e31, "why": "so"}}, "threshold.value"),
-        ({"threshold": {"value": True, "why": "so"}}, "threshold.value"),
-        ({"sensitivity": [1, -math.inf]}, "sensitivity.1: not a finite number"),
-        ({"sensitivity": list(range(51))}, "sensitivity"),
-        ({"scale": {"by": 0, "why": "so"}}, "scale.by"),
-        ({"scale": {"by": math.inf, "why": "so"}}, "scale.by: not a finite number"),
-        ({"version": 10**6}, "version: 1000000 is greater than the maximum"),
-        ({"see_also": ["W16\n"]}, "see_also.0"),
-    ],
-)
-def test_numbers_of_a_claim_are_finite_and_in_range(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    assert said in fault(tmp_path, changed(**changes))
+    path = folder / f"{name}.yaml"
+    with path.open("w", encoding="utf-8") as file:
+        claim = {**FLAT, "id": name, **changes}
+        YAML().dump({key: value for key, value in claim.items() if value is not None}, file)
+    return path
 
 
 def references(folder: Path, *entries: dict[str, Any]) -> Path:
@@ -192,31 +57,166 @@ def references(folder: Path, *entries: dict[str, Any]) -> Path:
     return folder
 
 
+# ------------------------------------------------------------------ claims
+
+
+def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
+    write(tmp_path, scale={"by": 128, "why": "a server"}, sensitivity=[2000, 200])
+    (claim,) = read_claims(tmp_path, {})
+    (part,) = claim.parts
+    assert (claim.id, part.name, part.threshold, part.scale) == ("W15", "", Threshold(1000), 128)
+    assert part.thresholds == [Threshold(200), Threshold(1000), Threshold(2000)], "in order, its own among them"
+
+
+def test_a_claim_may_await_a_quantity_that_is_not_there_yet(tmp_path: Path) -> None:
+    awaits = {"experiment": "offload", "why": "x"}
+    write(tmp_path, quantity="offload.trip", scope={"size": "large"}, awaits=awaits)
+    assert read_claims(tmp_path, {})[0].parts[0].awaits == awaits
+
+
+def test_a_claim_without_rules_takes_all_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
+    write(tmp_path, **BARE, all_of=[PART, {**PART, "name": "b", "quantity": "clock.rate"}])
+    write(tmp_path, "W16", **BARE, same_as="W15", says="Something else.")
+    write(tmp_path, "W14", same_as="W15")
+    own, first, second = read_claims(tmp_path, {})
+    assert [part.name for part in first.parts] == ["a part", "b"]
+    assert second.parts == first.parts and (second.id, second.says) == ("W16", "Something else.")
+    assert len(own.parts) == 1, "what has a rule keeps it"
+
+
+EVERY_RULE = f"Allowed: {', '.join(RULES)}."
+EVERY_DTYPE = f"Allowed: {', '.join(CLOSED['dtype'])}."
+NUMBERS = "not a finite number"
+
+# What is wrong; the text of the line that the message points at; what is said.
+MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
+    "unknown rule": ({"rule": "at_mots"}, "rule: at_mots", [EVERY_RULE, "Did you mean 'at_most'?"]),
+    "unknown quantity": ({"quantity": "gemm.rat"}, "quantity: gemm.rat", ["gemm.peak_share", "'gemm.rate'?"]),
+    "no quantity at all": ({"quantity": "Rate"}, "quantity: Rate", ["'Rate'"]),
+    "unknown label": ({"scope": {"dtpye": "float32"}}, "dtpye: float32", ["Allowed: node, device, dtype", "'dtype'?"]),
+    "unknown value of a closed label": ({"scope": {"dtype": "flaot32"}}, "dtype: flaot32", [EVERY_DTYPE, "'float32'?"]),
+    "unknown value in a list": ({"scope": {"dtype": ["float64", "fp32"]}}, "- fp32", [EVERY_DTYPE]),
+    "threshold that is text": ({"threshold": {"value": "many", "why": "?"}}, "value: many", ["'many'"]),
+    "threshold that is yes": ({"threshold": {"value": True, "why": "?"}}, "value: true", ["threshold.value"]),
+    "threshold that is no number": ({"threshold": {"value": math.nan, "why": "?"}}, "value: .nan", [NUMBERS]),
+    "threshold beyond all": ({"threshold": {"value": 1e31, "why": "?"}}, "value:", ["threshold.value"]),
+    "threshold that is a range": ({"threshold": {"value": [1, 2], "why": "?"}}, "value:", ["not of type number"]),
+    "threshold that is no range": ({"rule": "within"}, "value: 1000", ["not of type array"]),
+    "range that ends before it begins": (
+        {"rule": "within", "threshold": {"value": [9, 1], "why": "?"}}, "threshold:", ["the range [9, 1] ends"]
+    ),
+    "missing threshold": ({"threshold": None}, "id: W15", ["missing: threshold"]),
+    "missing why": ({"threshold": {"value": 3}}, "threshold:", ["threshold: missing: why"]),
+    "empty why": ({"threshold": {"value": 3, "why": ""}}, "why: ''", ["threshold.why"]),
+    "sensitivity that is text": ({"sensitivity": [1, "many"]}, "- many", ["'many'"]),
+    "sensitivity without end": ({"sensitivity": [1, -math.inf]}, "- -.inf", [f"sensitivity.1: {NUMBERS}"]),
+    "sensitivity of too many": ({"sensitivity": list(range(51))}, "sensitivity:", ["too long"]),
+    "sensitivity that is a range": ({"sensitivity": [[1, 2]]}, "- - 1", ["not of type number"]),
+    "sensitivity that ends before it begins": (
+        {"rule": "within", "threshold": {"value": [1, 9], "why": "?"}, "sensitivity": [[9, 1]]},
+        "sensitivity:", ["the range [9, 1] ends"],
+    ),
+    "scale by nothing": ({"scale": {"by": 0, "why": "?"}}, "by: 0", ["scale.by"]),
+    "scale without end": ({"scale": {"by": math.inf, "why": "?"}}, "by: .inf", [f"scale.by: {NUMBERS}"]),
+    "unknown article": ({"article": "whygpus"}, "article: whygpus", [f"Allowed: {', '.join(ARTICLES)}.", "'whygpu'?"]),
+    "unknown kind": ({"kind": "measures"}, "kind: measures", ["Allowed: measured, derived, documented, judgement."]),
+    "bad id": ({"id": "W155"}, "id: W155", ["one capital letter and two digits"]),
+    "id of another file": ({"id": "W16"}, "id: W16", ["the file's name says 'W15'"]),
+    "unknown key": ({"sensitvity": [1]}, "sensitvity:", ["Allowed: id, article", "Did you mean 'sensitivity'?"]),
+    "ratio without options": ({"rule": "ratio"}, "id: W15", ["missing: options"]),
+    "ratio without its sides": ({"rule": "ratio", "options": {"over": "device"}}, "options:", ["missing: of, to"]),
+    "trend along nothing": ({"rule": "trend", "options": {"of": "gpu"}}, "options:", ["missing: along"]),
+    "share of nothing": ({"rule": "for_share_of", "options": {"along": "m"}}, "options:", ["missing: share"]),
+    "option that is no label": (
+        {"rule": "trend", "options": {"along": "batch"}}, "along: batch", ["Allowed: node, device, dtype, threads"]
+    ),
+    "option that is no value of its label": (
+        {"rule": "ratio", "options": {"over": "device", "of": "tpu", "to": "cpu"}}, "of: tpu", ["Allowed: cpu, gpu."]
+    ),
+    "part without a name": ({**BARE, "all_of": [{**PART, "name": ""}]}, "name: ''", ["all_of.0.name"]),
+    "two parts of one name": ({**BARE, "all_of": [PART, {**PART}]}, "- name: a part", ["two parts are named 'a part'"]),
+    "mistake within a part": (
+        {**BARE, "all_of": [PART, {**PART, "name": "b", "rule": "exist"}]}, "rule: exist", [EVERY_RULE, "'exists'?"]
+    ),
+    "part beside a rule": ({"all_of": [PART]}, "quantity: gemm.rate", ["'quantity' stands beside 'all_of'"]),
+    "judgement with a rule": ({"kind": "judgement", "bears_on": []}, "quantity: gemm.rate", ["remove 'quantity'"]),
+    "link to an unknown claim": ({"see_also": ["W15", "W99"]}, "- W99", ["see_also: there is no claim 'W99'"]),
+    "link with a line break": ({"see_also": ["W16\n"]}, "W16", ["see_also.0"]),
+    "same as an unknown claim": ({**BARE, "same_as": "W99"}, "same_as: W99", ["there is no claim 'W99'"]),
+    "same as one without a rule": ({**BARE, "same_as": "W15"}, "same_as: W15", ["has no rule of its own"]),
+    "unknown source": ({"sources": ["chip.core"]}, "- chip.core", ["Did you mean 'chip.cores'?"]),
+    "unknown entry": (
+        {"quantity": "reference.value", "scope": {"entry": "chip.core"}}, "entry: chip.core", ["'chip.cores'?"]
+    ),
+    "unknown entry in a part": (
+        {**BARE, "all_of": [{**PART, "quantity": "reference.value", "scope": {"entry": ["chip.core"]}}]},
+        "- chip.core", ["scope.entry: there is no reference entry"],
+    ),
+    "version beyond all": ({"version": 10**6}, "version: 1000000", ["greater than the maximum"]),
+    "change without a reason": ({"version": 2}, "version: 2", ["version 2 has no reason under 'changes'"]),
+    "change that skips a version": (
+        {"version": 3, "changes": [{"version": 3, "reason": "better"}]}, "changes:", ["version 2 has no reason"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_claim_file_is_told_with_file_line_and_what_is_allowed(tmp_path: Path, mistake: str) -> None:
+    changes, line, said = MISTAKES[mistake]
+    path = write(tmp_path, **changes)
+    with pytest.raises(StudyError) as caught:
+        read_claims(tmp_path, {"chip.cores": ENTRY})
+    place, _, told = str(caught.value).partition(": ")
+    name, _, number = place.partition(", line ")
+    assert name == str(path)
+    # What is missing from all of it has no line of its own.
+    assert line in path.read_text(encoding="utf-8").splitlines()[int(number or 1) - 1]
+    for words in said:
+        assert words in told
+
+
+def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"no claim files"):
+        read_claims(tmp_path, {})
+
+
+# ------------------------------------------------------------------ published figures
+
+
 def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> None:
-    (tmp_path / "chips.yaml").write_text(
-        "- {id: a, subject: s, what: w, value: 1, unit: h, date: 2024-07-23, status: verified,\n"
-        "   source: {title: t, publisher: p, url: 'https://example.org', where: x}}\n"
-    )
-    assert read_reference(tmp_path)["a"]["date"] == "2024-07-23"
+    for written in ("2024-07-23", "2024", "2024-07", "not stated"):
+        (tmp_path / "chips.yaml").write_text(
+            f"- {{id: a, subject: s, what: w, value: 1, unit: h, date: {written}, status: verified,\n"
+            "   source: {title: t, publisher: p, url: 'https://example.org', where: x}}\n"
+        )
+        assert read_reference(tmp_path)["a"]["date"] == written
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("changes", "said"),
     [
-        ([ENTRY, ENTRY], "the id 'chip.cores' is used twice"),
-        ([{**ENTRY, "low": 200}], "does not lie between low and high"),
-        ([{key: value for key, value in ENTRY.items() if key != "value"}], "missing: value"),
-        ([{**ENTRY, "status": "verifed"}], "Did you mean 'verified'?"),
-        ([{**ENTRY, "value": math.inf}], "line 4: 0.value: not a finite number"),
-        ([{**ENTRY, "value": -1}], "-1 is less than the minimum of 0"),
-        ([{**ENTRY, "high": 1e31}], "greater than the maximum"),
-        ([{**ENTRY, "unit": "GB/s"}], "'GB/s' is not a unit that is known here"),
-        ([{**ENTRY, "unit": "h\n"}], "is not a unit that is known here"),
-        ([{**ENTRY, "unit": "yes or no"}], "192 is not of type"),
-        ([{**ENTRY, "date": "last year"}], "'last year' is no date: write 2024"),
-        ([{**ENTRY, "id": "chip\n"}], "does not match"),
+        ({"low": 200}, "does not lie between low and high"),
+        ({"high": 100}, "does not lie between low and high"),
+        ({"value": ...}, "missing: value"),
+        ({"status": "verifed"}, "Did you mean 'verified'?"),
+        ({"value": math.inf}, "line 4: 0.value: not a finite number"),
+        ({"value": -1}, "-1 is less than the minimum of 0"),
+        ({"high": 1e31}, "greater than the maximum"),
+        ({"unit": "GB/s"}, "'GB/s' is not a unit that is known here"),
+        ({"unit": "h\n"}, "is not a unit that is known here"),
+        ({"unit": "yes or no"}, "192 is not of type"),
+        ({"date": "last year"}, "'last year' is no date: write 2024"),
+        ({"id": "chip\n"}, "does not match"),
     ],
 )
-def test_mistakes_in_reference_data_are_named(tmp_path: Path, entries: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(StudyError, match=said.replace("?", r"\?")):
-        read_reference(references(tmp_path, *entries))
+def test_mistakes_in_reference_data_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    entry = {key: value for key, value in {**ENTRY, **changes}.items() if value is not ...}
+    with pytest.raises(StudyError) as caught:
+        read_reference(references(tmp_path, entry))
+    assert said in str(caught.value) and "chips.yaml, line " in str(caught.value)
+
+
+def test_an_id_that_is_used_twice_is_named_with_both_places(tmp_path: Path) -> None:
+    (references(tmp_path, ENTRY) / "chips.yaml").rename(tmp_path / "a.yaml")
+    with pytest.raises(StudyError, match=r"chips.yaml: the id 'chip.cores' is used twice, first in .*a.yaml"):
+        read_reference(references(tmp_path, ENTRY))

@@ -1,29 +1,40 @@
-"""The algebra of estimates: ratios along a label, and rows with estimates that were made beside them."""
+"""The algebra of estimates: ratios, the best of several, trends, and rows with estimates that were made beside them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy.stats import linregress
 
-from report import statistics
-from report.estimates import Estimates
+from report import statistics, transforms
+from report.estimates import Estimates, device_kind, exact
 
 
-def rates() -> Estimates:
-    known = {"se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 15}
-    rows = [("a", "torch", 2.0, (1,)), ("a", "onnx", 6.0, (2,)), ("b", "torch", 5.0, (3,))]
+def rates(*rows: tuple[Any, ...], log: bool = True, **more: Any) -> Estimates:
+    """Estimates of a backend under a model, each with its source row."""
+    known = {"se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 15, "detail": "", **more}
     return Estimates.of(
-        [{"model": m, "backend": b, "estimate": e, "source_rows": at, **known} for m, b, e, at in rows], log=True
-    )
+        [{"model": model, "backend": backend, "estimate": estimate, "source_rows": (at,), **known}
+         for at, (model, backend, estimate) in enumerate(rows, 1)], log=log
+    )  # fmt: skip
+
+
+THREE = rates(("a", "torch", 2.0), ("a", "onnx", 6.0), ("b", "torch", 5.0))
 
 
 def test_a_ratio_is_of_what_agrees_in_all_other_labels() -> None:
-    ratio = rates().ratio("backend", "onnx", "torch")
+    ratio = THREE.ratio("backend", "onnx", "torch")
     assert ratio.rows("model", "estimate", "n_samples", "source_rows") == [("a", pytest.approx(3.0), 30, (2, 1))]
-    assert ratio.labels == ["model"]
-    assert list(ratio["se"]) == pytest.approx([0.01 * 2**0.5])
-    assert not len(rates().ratio("backend", "inductor", "torch"))
+    assert ratio.labels == ["model"] and list(ratio["se"]) == pytest.approx([0.01 * 2**0.5])
+    assert not len(THREE.ratio("backend", "inductor", "torch"))
     assert not len(Estimates.empty().ratio("backend", "onnx", "torch"))
+
+
+def test_off_the_log_scale_the_ends_are_divided_crosswise() -> None:
+    above, below = (exact([{"estimate": sum(ends) / 2, "low": ends[0], "high": ends[1]}]) for ends in ((8, 12), (4, 6)))
+    assert (above / below).rows("low", "estimate", "high") == [(pytest.approx(8 / 6), 2.0, 3.0)]
 
 
 def test_rows_take_the_estimates_that_were_made_of_them() -> None:
@@ -32,3 +43,36 @@ def test_rows_take_the_estimates_that_were_made_of_them() -> None:
     assert made.rows("model", "estimate") == list(zip("ab", points.estimate, strict=True)) and made.log
     assert made.rows("low", "high", "se", "df") == list(zip(points.low, points.high, points.se, points.df, strict=True))
     assert not len(Estimates.from_points([], statistics.on_log_scale([])))
+
+
+@pytest.mark.parametrize(("second", "rivals"), [(9.9, 2), (5.0, 1)])
+def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(second: float, rivals: int) -> None:
+    every = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 1.0))
+    (one,) = every.best(["model"], of=["backend"]).frame.to_dict("records")
+    quantile = [statistics.half_width(1.0, 4.0, 1 - (1 - statistics.LEVEL) / number) for number in (rivals, 1)]
+    half = 0.01 * quantile[0]
+    assert (one["estimate"], one["detail"]) == (10.0, "torch")
+    assert (one["low"], one["high"]) == (pytest.approx(10 * np.exp(-half)), pytest.approx(10 * np.exp(half)))
+    assert one["se"] == pytest.approx(0.01 * quantile[0] / quantile[1])
+    if rivals == 2:  # three of them
+        third = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 9.8)).best(["model"])
+        wider = 0.01 * statistics.half_width(1.0, 4.0, 1 - 0.01 / 3)
+        assert third.rows("low", "high") == [(pytest.approx(10 * np.exp(-wider)), pytest.approx(10 * np.exp(wider)))]
+        assert third["se"][0] == pytest.approx(wider / quantile[1])
+
+
+def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression() -> None:
+    n, y = np.array([1.0, 2.0, 4.0, 8.0]), np.array([1.0, 2.9, 3.1, 9.5])
+    known = {"se": 0.001, "df": 8.0, "n_rounds": 3, "n_samples": 15, "detail": ""}
+    series = Estimates.of([{"n": a, "estimate": b, **known} for a, b in zip(n, y, strict=True)], log=True)
+    (found,) = transforms.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
+    plain = linregress(np.log(n), np.log(y))
+    assert (found["estimate"], found["se"]) == (pytest.approx(plain.slope), pytest.approx(plain.stderr))
+    half = float(statistics.half_width(plain.stderr, 2.0))
+    assert (found["df"], found["high"] - found["low"]) == (2, pytest.approx(2 * half))
+
+
+@pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])
+def test_a_gpu_of_any_maker_is_a_gpu(name: str) -> None:
+    both = exact([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
+    assert device_kind(name) == "gpu" and list(both.only(device="gpu")["device"]) == [name]

@@ -91,17 +91,17 @@ def test_rows_that_were_read_are_told_by_node(synthetic: Factory) -> None:
     assert found.rows_read(Used()) == {}
 
 
-def test_rows_behind_points_are_those_of_the_summary_whatever_the_metric(synthetic: Factory) -> None:
+def test_source_rows_of_points_are_those_of_the_summary_whatever_the_metric(synthetic: Factory) -> None:
     node = synthetic("node-a")
     for name in ("time", "graph_time"):
         node.point("gemm", 1.0, metric=name, params={"m": 8, "n": 8, "k": 8})
     node.point("gemm", 1.0, params={"m": 16, "n": 8, "k": 8})
     found = data(synthetic, node)
     points = found.table.drop_duplicates("params")
-    assert sorted(map(len, found.behind(points))) == [1, 2]
-    for point, behind in zip(points["params"], found.behind(points), strict=True):
-        assert behind == tuple(found.table.index[found.table["params"] == point])
-    assert found.behind(points.assign(backend="another")) == [(), ()]
+    assert sorted(map(len, found.source_rows(points))) == [1, 2]
+    for point, rows in zip(points["params"], found.source_rows(points), strict=True):
+        assert rows == tuple(found.table.index[found.table["params"] == point])
+    assert found.source_rows(points.assign(backend="another")) == [(), ()]
 
 
 def test_nodes_that_share_a_label_are_told_apart(synthetic: Factory) -> None:

@@ -1,136 +1,204 @@
-"""A GPU is held against the machine that the article names: a laptop, a desktop or a server, or the claim waits."""
+"""A GPU is held against the machine that an article names; machines of one kind stand beside each other by name."""
 
 from __future__ import annotations
 
-from functools import cache
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from contract.node import read_node, write_node
+from contract.tables import read_samples, write_samples
 from report.data.dataset import Dataset
 from report.data.machines import DESKTOP, LAPTOP, SERVER_CORES
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE as ENTRIES
 from report.data.reference import read_reference
-from report.judging.claims import Claim, read_claims
-from report.judging.evaluate import PartResult, QuantityCache, evaluate
+from report.formatting import node_label
+from report.judging.claims import read_claims
+from report.judging.evaluate import QuantityCache, evaluate
+from report.judging.judge import CLAIMS, judge
+from report.quantities import quantities
 
-from .conftest import Factory, SyntheticNode
-from .test_quantities import data, of, value
+from .conftest import ROOT, Factory, SyntheticNode
+from .evidence import data
+from .priced import REFERENCE, priced
+from .quantities.builders import passes
 
-ROOT = Path(__file__).resolve().parents[2]
-GPU_RATE, SERVER_RATE, DESKTOP_RATE = 2400e9, 300e9, 60e9
-MEMORY = {"op": "triad", "footprint": 2**32}
-
-
-@cache
-def claims() -> dict[str, Claim]:
-    reference = read_reference(ROOT / "data" / "reference")
-    return {claim.id: claim for claim in read_claims(ROOT / "report" / "claims", reference)}
-
-
-def weighed(name: str, found: Dataset) -> list[PartResult]:
-    claim, evidence = claims()[name], QuantityCache(found)
-    return [evaluate(part, claim, evidence) for part in claim.parts]
-
-
-class Called(SyntheticNode):
-    """A node whose processor bears a name."""
-
-    model = "AMD Ryzen 9 7950X 16-Core Processor"
-
-    def record(self) -> dict[str, Any]:
-        record = super().record()
-        record["hardware"]["cpu"]["model"] = self.model
-        return record
-
-
-def memory(node: SyntheticNode, rate: float, device: str = "cpu", threads: int = 0, **more: Any) -> SyntheticNode:
-    seconds = 2**32 / rate
-    return node.point(
-        "bandwidth", seconds, device=device, params=MEMORY, bytes=2**32, threads=threads, spread=0.001, **more
-    )
-
-
-def step(node: SyntheticNode, rate: float, device: str = "cpu", threads: int = 0) -> SyntheticNode:
-    params = {"model": "gpt", "batch": 4}
-    return node.point("training", 4 / rate, device=device, params=params, flop=1e9, threads=threads, spread=0.001)
+# ------------------------------------------------------------------ what kind of machine it is
 
 
 def server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """A GPU and its host."""
+    """A GPU and its host, which trains a tenth as fast and whose memory is an eighth as fast."""
     node = synthetic("node-a", gpus=1, cores=cores)
-    memory(memory(node, GPU_RATE, "cuda:0"), SERVER_RATE, threads=cores)
-    return step(step(node, 1000, "cuda:0"), 100, threads=cores)
+    for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
+        about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
+        passes(node, 2**32, memory, **about)
+        node.point("training", 4 / rate, params={"model": "gpt", "batch": 4}, flop=1e9, **about)
+    return node
 
 
-def desktop(synthetic: Factory, name: str = "node-b", rate: float = DESKTOP_RATE) -> SyntheticNode:
-    node = Called(synthetic.root / name, synthetic().devices[:1], cores=16)
-    memory(memory(node, rate, threads=16), rate / 2, threads=1)
-    return memory(node, rate / 3, threads=16, backend="numpy")
+def desktop(synthetic: Factory, name: str = "node-b", rate: float = 60e9) -> SyntheticNode:
+    node = priced(synthetic, name=name, cores=16, model="AMD Ryzen 9 7950X 16-Core Processor")
+    passes(passes(node, 2**32, rate, threads=16), 2**32, rate / 2)
+    return passes(node, 2**32, rate / 3, threads=16, backend="numpy")
+
+
+def weighed(name: str, found: Dataset) -> list[str]:
+    """What each part of a claim comes to."""
+    claim, cache = next(one for one in read_claims(CLAIMS, REFERENCE) if one.id == name), QuantityCache(found)
+    return [str(evaluate(part, claim, cache).outcome) for part in claim.parts]
 
 
 @pytest.mark.parametrize(
-    ("name", "desktop", "laptop"),
+    ("kind", "name"),
     [
-        ("AMD Ryzen 9 7950X 16-Core Processor", True, False),
-        ("AMD Ryzen 7 9800X3D 8-Core Processor", True, False),
-        ("AMD Ryzen 5 8600G w/ Radeon 760M Graphics", True, False),
-        ("AMD Ryzen 5 7600 6-Core Processor", True, False),
-        ("AMD Ryzen 7 PRO 7745 8-Core Processor", True, False),
-        ("Intel(R) Core(TM) Ultra 9 285K", True, False),
-        ("Intel(R) Core(TM) Ultra 5 225F", True, False),
-        # With DDR4 or DDR5.
-        ("Intel(R) Core(TM) i9-13900K", False, False),
-        ("AMD Ryzen 7 5800X 8-Core Processor", False, False),
-        # Four and more channels.
-        ("AMD Ryzen Threadripper 7970X 32-Cores", False, False),
-        ("AMD Ryzen 9 7945HX with Radeon Graphics", False, True),
-        ("AMD Ryzen 7 7840U w/ Radeon 780M Graphics", False, True),
-        ("Intel(R) Core(TM) Ultra 9 285H", False, True),
-        ("Intel(R) Core(TM) Ultra 9 275HX", False, True),
-        ("Intel(R) Core(TM) Ultra 7 258V", False, True),
-        ("AMD EPYC 9654 96-Core Processor", False, False),
-        ("Intel(R) Xeon(R) Platinum 8480CL", False, False),
+        *(("desktop", name) for name in (
+            "AMD Ryzen 9 7950X 16-Core Processor", "AMD Ryzen 7 9800X3D 8-Core Processor",
+            "AMD Ryzen 5 8600G w/ Radeon 760M Graphics", "AMD Ryzen 5 7600 6-Core Processor",
+            "AMD Ryzen 7 PRO 7745 8-Core Processor", "Intel(R) Core(TM) Ultra 9 285K", "Intel(R) Core(TM) Ultra 5 225F",
+        )),
+        *(("laptop", name) for name in (
+            "AMD Ryzen 9 7945HX with Radeon Graphics", "AMD Ryzen 7 7840U w/ Radeon 780M Graphics",
+            "AMD Ryzen 9 7940HS w/ Radeon 780M Graphics", "Intel(R) Core(TM) Ultra 9 285H", "Apple M2 Pro",
+            "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) Ultra 7 258V", "Intel(R) Core(TM) i9-13980HX",
+            "13th Gen Intel(R) Core(TM) i7-1360P", "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
+        )),
+        # With DDR4 or DDR5; four and more channels; servers.
+        *(("", name) for name in (
+            "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD Ryzen Threadripper 7970X 32-Cores",
+            "AMD EPYC", "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480CL",
+        )),
     ],
-)
-def test_a_desktop_is_known_by_its_processor(name: str, desktop: bool, laptop: bool) -> None:
-    assert (bool(DESKTOP.search(name)), bool(LAPTOP.search(name))) == (desktop, laptop)
+)  # fmt: skip
+def test_a_machine_is_known_by_its_processor(kind: str, name: str) -> None:
+    assert (bool(DESKTOP.search(name)), bool(LAPTOP.search(name))) == (kind == "desktop", kind == "laptop")
 
 
 def test_a_gpus_memory_is_held_against_the_fastest_desktops_not_its_hosts(synthetic: Factory) -> None:
-    others = [desktop(synthetic), desktop(synthetic, "node-c", rate=DESKTOP_RATE / 1.5)]
-    found = data(synthetic, server(synthetic, 2), *others)
-    cells = of("bandwidth.over_desktop", found, op="triad", baseline="desktop")
-    assert value(cells) == pytest.approx(40, rel=0.01)
-    assert cells.frame["node"].iloc[0] == "node-a"
-    assert cells.frame["detail"].iloc[0] == f"over {found.label('node-b')}"
-    (memory,) = weighed("W07", found)
-    assert memory.outcome == "supported"
-
-
-def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(synthetic: Factory) -> None:
-    found = data(synthetic, server(synthetic, SERVER_CORES - 1))
-    assert [(one.outcome, one.reason) for name in ("W07", "W01") for one in weighed(name, found)] == [
-        ("awaiting hardware", "awaiting hardware: no desktop with DDR5 memory has measured bandwidth"),
-        ("awaiting hardware", "awaiting hardware: no laptop has measured training"),
-        ("awaiting hardware", "awaiting hardware: no server with 64 cores beside a GPU has measured training"),
+    found = data(synthetic, server(synthetic, 2), desktop(synthetic), desktop(synthetic, "node-c", 40e9))
+    every = quantities()["bandwidth.over_desktop"].estimates(found)
+    assert every.rows("node", "estimate", "detail") == [
+        ("node-a", pytest.approx(40, rel=0.01), f"over {found.label('node-b')}")
     ]
+    assert weighed("W07", found) == ["supported"]
 
 
-def test_without_a_gpu_that_is_what_is_missing(synthetic: Factory) -> None:
-    found = data(synthetic, desktop(synthetic), step(synthetic("node-d", cores=64), 100))
-    reasons = [one.reason for name in ("W07", "W01") for one in weighed(name, found)]
-    assert [reason.partition(": ")[2][:18] for reason in reasons] == ["no node with a GPU"] * 3
+@pytest.mark.parametrize(
+    ("cores", "elsewhere", "outcomes"),
+    [
+        (SERVER_CORES - 1, False, ["awaiting hardware"] * 3),
+        # A server elsewhere is not the GPU's host.
+        (2, True, ["awaiting hardware"] * 3),
+        (SERVER_CORES, False, ["awaiting hardware", "awaiting hardware", "supported"]),
+    ],
+)
+def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
+    synthetic: Factory, cores: int, elsewhere: bool, outcomes: list[str]
+) -> None:
+    nodes = [server(synthetic, cores)]
+    if elsewhere:
+        params = {"model": "gpt", "batch": 4}
+        nodes.append(synthetic("node-d", cores=96).point("training", 0.04, params=params, flop=1e9, threads=96))
+    found = data(synthetic, *nodes)
+    assert [*weighed("W07", found), *weighed("W01", found)] == outcomes
 
 
-def test_a_host_of_64_cores_is_a_server(synthetic: Factory) -> None:
-    laptop, server_part = weighed("W01", data(synthetic, server(synthetic, SERVER_CORES)))
-    assert laptop.outcome == "awaiting hardware"
-    assert server_part.outcome == "supported"
-    found = of("training.speedup", data(synthetic, server(synthetic, SERVER_CORES)), baseline="server")
-    assert set(found.frame["estimate"].round()) == {10.0}
+# ------------------------------------------------------------------ several of one kind
+
+(PUBLISHED,) = (path.parent for path in (ROOT / "data" / "nodes").glob("*/node.json"))
+NAME = PUBLISHED.name
+# Enough for claims of every outcome, and soon judged.
+EXPERIMENTS, JUDGED = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13", "W14", "W15")
 
 
-def test_a_server_elsewhere_is_not_the_gpus_host(synthetic: Factory) -> None:
-    found = data(synthetic, server(synthetic, 2), step(synthetic("node-d", cores=96), 100, threads=96))
-    assert weighed("W01", found)[1].reason.endswith("no server with 64 cores beside a GPU has measured training")
+def taken(
+    to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0, experiments: Sequence[str] = EXPERIMENTS
+) -> Path:
+    """Some rounds of the published node, marked as made up: as it is, or as another run of such a machine."""
+    record = read_node(PUBLISHED / "node.json")
+    identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
+    write_node(to / "node.json", {**record, **identity, "origin": "synthetic"})
+    for path in sorted(PUBLISHED.glob("*.parquet")):
+        experiment, _, number, _ = path.name.split(".")
+        if experiment in experiments and int(number) <= rounds:
+            table, about = read_samples(path)
+            value = table["value"].where(table["unit"] != "s", table["value"] * factor)
+            more = {"node": name, "run": table["run"] + run, "value": value, "origin": "synthetic"}
+            write_samples(to / path.name, table.assign(**more), about)
+    return to
+
+
+def judged(out: Path, *folders: Path) -> dict[str, Any]:
+    found, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), out / "claims"
+    claims.mkdir(parents=True)
+    for name in JUDGED:
+        text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
+        # The claims that it points to are not here.
+        (claims / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
+    return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
+
+
+def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_away(tmp_path: Path) -> None:
+    """Beside the published rounds one round of the same machine, and a friend's machine."""
+    alone = taken(tmp_path / "published", NAME, 5)
+    mine, friend = taken(tmp_path / "mine", NAME, 1, "again", 1.04), taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
+    before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
+    verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
+    decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
+    assert {*decided.values()} == {"challenged", "depends"} and decided.items() <= verdicts[1].items()
+
+    def cells(document: dict[str, Any], node: str) -> dict[tuple[str, ...], tuple[Any, ...]]:
+        return {
+            (verdict["id"], cell["part"], cell["label"]): tuple(
+                cell[name] for name in ("estimate", "low", "high", "n_rounds", "n_samples")
+            )
+            for verdict in document["verdicts"]
+            for cell in verdict["cells"]
+            if cell["node"] == node
+        }
+
+    assert [node["id"] for node in after["nodes"]] == [NAME, f"{NAME}.2", f"{NAME}.0a1b2c"]
+    assert [node["label"] for node in after["nodes"]] == [
+        f"AMD EPYC, 2 cores ({mark})" for mark in ("2026-11-22", "2", "0a1b2c")
+    ]
+    assert cells(before, NAME) and cells(after, NAME) == cells(before, NAME)
+    assert set(cells(after, f"{NAME}.0a1b2c")) == set(cells(before, NAME))
+    # One round has no interval: it decides nothing where another of its kind does.
+    assert all(low is not None for _, low, *_ in cells(after, f"{NAME}.2").values())
+
+
+def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(tmp_path: Path) -> None:
+    quiet = taken(tmp_path / "quiet", NAME, 1, experiments=["convergence"])
+    noisy = taken(tmp_path / "noisy", f"{NAME}.0a1b2c", 1, "noisy", experiments=["convergence"])
+    for path in noisy.glob("convergence.*.parquet"):
+        table, about = read_samples(path)
+        wild = table["value"].where(table["unit"] != "s", table["value"] * (1 + table["sample"] % 7))
+        write_samples(path, table.assign(value=wild), about)
+    times = quantities()["convergence.time_to_target_s"]
+    one, both = (times.estimates(Dataset(read_nodes(folders, True), REFERENCE)) for folders in ([quiet], [quiet, noisy]))
+    assert len(both) > len(one) > 0
+    columns = ["estimate", "low", "high"]
+    pd.testing.assert_frame_equal(both.only(node=NAME).frame[columns], one.frame[columns], check_dtype=False)
+
+
+def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:
+    nodes = [synthetic("node-a"), synthetic("node-b.0a1b2c", cores=4), synthetic("node-c", cores=4)]
+    found = data(synthetic, *(node.gemm(20) for node in nodes))
+    assert [found.label(node.id) for node in nodes] == [
+        "Synthetic, 2 cores", "Synthetic, 4 cores (0a1b2c)", "Synthetic, 4 cores (node-c)"
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=400))
+def test_a_label_has_room_in_a_figure_whatever_a_machine_calls_itself(name: str) -> None:
+    record: dict[str, Any] = {"id": "some-2c", "hardware": {"cpu": {"model": name, "usable_cores": 2}}, "devices": []}
+    label = node_label(record)
+    assert len(label) <= 60 and label.endswith(", 2 cores")
+    gpu = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H100"}
+    assert node_label({**record, "devices": [gpu]}).endswith("NVIDIA H100")

@@ -6,40 +6,45 @@ import pytest
 
 from report.data.dataset import Dataset, MissingSourceError
 from report.estimates import Estimates
-from report.judging.claims import Part
-from report.judging.filters import lacking
+from report.judging.filters import missing
 from report.quantities import quantities
 
 from .conftest import Factory
+from .deciding import part
 from .priced import evidence, priced, trained
-from .quantity_cases_2 import measured
 
 MEASURED = {name: one for name, one in quantities().items() if one.experiments}
 
 
-def build(synthetic: Factory) -> Dataset:
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Of an experiment that nobody knows."""
+    synthetic = Factory(tmp_path_factory.mktemp("bare"))
     return evidence(synthetic, synthetic("node-a").point("unknown", 1.0))
 
 
-def of_gpu_alone(synthetic: Factory) -> Dataset:
-    node = priced(synthetic, gpu="Tesla T4")
-    return evidence(synthetic, trained(node, 9000, device="cuda:0").clock(device="cuda:0"))
-
-
-bare, gpu_alone = measured(build), measured(of_gpu_alone)
+@pytest.fixture(scope="module")
+def gpu_alone(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Training on a GPU, and nothing on its host."""
+    synthetic = Factory(tmp_path_factory.mktemp("gpu"))
+    node = trained(priced(synthetic, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
+    return evidence(synthetic, node)
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_without_its_experiments_a_quantity_says_nothing(bare: Dataset, gpu_alone: Dataset, name: str) -> None:
-    """And one that needs a GPU asks for it."""
+def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machine(
+    bare: Dataset, gpu_alone: Dataset, name: str
+) -> None:
     known = MEASURED[name]
     try:
         found = known.estimates(bare)
-    except MissingSourceError:
+    except MissingSourceError as lacking:
+        assert lacking.what and known.tier == "derived"
         return
     assert not len(found) or known.tier == "derived"
     if "gpu" in known.kinds and not len(found):
-        assert lacking(Part("", name, "at_least", 1, ""), known, found, bare)[0] == "awaiting hardware"
+        need = missing(part("at_least", 1, quantity=name), known, found, bare)
+        assert (need.verdict, need.device) == ("awaiting hardware", "gpu")
     if "cpu" in known.kinds and known.tier == "measured":
         assert not len(known.estimates(gpu_alone))
 

@@ -8,27 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from report.judging.threshold_sensitivity import SIDES
-from report.verdicts import JUDGED
 
 from report.commands.what_if import what_if
-from report.data.dataset import Dataset
-from report.data.nodes import Nodes
 from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates, exact
-from report.judging.claims import Claim, Part
-from report.judging.client_evaluation import MOST_NAMED, again
+from report.judging import rules
+from report.judging.claims import Claim
+from report.judging.client_evaluation import MOST_NAMED, client_evaluation
 from report.judging.evaluate import PartResult, QuantityCache
-from report.judging.overrides import changes
-from report.judging.rules import decide, level, of_counts, sides
+from report.judging.overrides import overrides
+from report.model import JUDGED, Side, Threshold
 from report.render.rejudged import as_script, can_be_tried, rejudged
 
+from .deciding import NO_DATA, log_cells, part
 from .rejudging import BASELINES, Bench, bench, judged_fleet
 from .rendering import once
 
-EMPTY = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 CLAIM = Claim("W01", "whygpu", "A section", "Something.", "measured", 1, Path("W01.yaml"))
 
 
@@ -38,44 +34,53 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return bench(once(tmp_path_factory, "fleet", judged_fleet))
 
 
-def record(cells: Estimates, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:
-    part = Part("", "q", rule, threshold, "why", options=options)
-    ruling = decide(rule, cells, threshold, "1", options)
-    return again(PartResult(part, ruling.outcome, "", "1", None, cells, ruling), CLAIM, QuantityCache(EMPTY))
+@pytest.fixture
+def verdicts(judged: Bench) -> list[dict[str, Any]]:
+    """The verdicts, to be changed."""
+    found: list[dict[str, Any]] = json.loads(json.dumps(judged.document["verdicts"]))
+    return found
 
 
-def rejudged_by_hand(part: dict[str, Any], threshold: Any) -> str:
-    """The outcome from the record alone."""
-    told = part["rejudge"]
+def record(estimates: Estimates, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:
+    one = part(rule, threshold, options)
+    result = rules.decide(one, estimates)
+    found = PartResult(one, result.outcome, None, "1", None, estimates, result)
+    return client_evaluation(found, CLAIM, QuantityCache(NO_DATA))
+
+
+def from_the_record(one: dict[str, Any], threshold: Any) -> str:
+    """The outcome of a part by what its record holds alone."""
+    told = one["rejudge"]
     low, high = (np.array([float(cell[end]) for cell in told["cells"]]) for end in (0, 1))
-    found = sides(low, high, threshold, told["how"])
-    pro, contra, _ = (n + found.count(side) for n, side in zip(told["settled"], SIDES, strict=True))
-    return of_counts(part["rule"], len(found) + sum(told["settled"]), pro, contra, told["share"])
+    found = rules.sides_of(low, high, Threshold.of(threshold), told["how"])
+    pro, contra, _ = (n + found.count(side) for n, side in zip(told["settled"], Side, strict=True))
+    return rules.of_counts(one["rule"], len(found) + sum(told["settled"]), pro, contra, told["share"])
 
 
 def test_every_decided_part_comes_out_as_it_did_and_as_it_does_over_its_range(judged: Bench) -> None:
     seen = 0
-    for verdict in judged.document["verdicts"]:
-        for part in verdict["parts"]:
-            if part["outcome"] in JUDGED:
-                assert rejudged_by_hand(part, part["threshold"]) == part["outcome"], verdict["id"]
-                for tried in part["robustness"]["thresholds"]:
-                    assert rejudged_by_hand(part, tried["threshold"]) == tried["outcome"], verdict["id"]
-                seen += 1
-            else:
-                assert part["rejudge"]["cells"] == [] and part["rejudge"]["settled"] == [0, 0, 0]
+    for claim, verdict in zip(judged.claims, judged.document["verdicts"], strict=True):
+        for place, one in enumerate(verdict["parts"]):
+            if one["outcome"] not in JUDGED:
+                assert one["rejudge"]["cells"] == [] and one["rejudge"]["settled"] == [0, 0, 0]
+                continue
+            assert from_the_record(one, one["threshold"]) == one["outcome"], claim.id
+            for tried in one["robustness"]["thresholds"]:
+                assert from_the_record(one, tried["threshold"]) == tried["outcome"], claim.id
+            # Numbers come back from the file as they were.
+            ends = {float(end) for cell in one["rejudge"]["cells"] for end in cell[:2]}
+            assert set(judged.ends(claim, place, "")) <= ends, claim.id
+            seen += 1
     assert seen > 10
 
 
 def test_where_one_cell_is_enough_the_intervals_are_wider_than_the_drawn() -> None:
-    frame = pd.DataFrame({"estimate": [1.0, 2.0, 3.0], "se": 0.01, "df": 10.0, "n_rounds": 3, "n_samples": 15})
-    cells = Estimates.from_estimates(frame.assign(place=["a", "b", "c"]))
-    one, all_ = record(cells, "exists", 2.0), record(cells, "at_least", 2.0)
-    low, high = cells.ends(level("exists", 3))
-    assert [cell[:2] for cell in one["cells"]] == [[a, b] for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-    assert all(a[0] < b[0] and b[1] < a[1] for a, b in zip(one["cells"], all_["cells"], strict=True)), (
-        "as many chances to be wrong as there are cells"
-    )
+    cells = log_cells([1.0, 2.0, 3.0], place=["a", "b", "c"])
+    one, every = record(cells, "exists", 2.0), record(cells, "at_least", 2.0)
+    ends = zip(*(side.tolist() for side in cells.ends(rules.level("exists", 3))), strict=True)
+    assert [cell[:2] for cell in one["cells"]] == [list(pair) for pair in ends]
+    pairs = zip(one["cells"], every["cells"], strict=True)
+    assert all(a[0] < b[0] and b[1] < a[1] for a, b in pairs), "as many chances to be wrong as there are cells"
 
 
 def test_series_that_never_change_places_are_settled() -> None:
@@ -86,8 +91,7 @@ def test_series_that_never_change_places_are_settled() -> None:
         for batch, value in zip((1, 2, 4), values, strict=True)
     ]
     told = record(exact(rows), "crossover", 3.0, over="kind", of="x", to="y", along="batch")
-    assert told["settled"] == [0, 1, 0]
-    assert [cell[:2] for cell in told["cells"]] == [[1.0, 2.0]]
+    assert told["settled"] == [0, 1, 0] and [cell[:2] for cell in told["cells"]] == [[1.0, 2.0]]
 
 
 def test_a_cell_without_an_interval_is_settled_and_an_infinite_end_is_a_word() -> None:
@@ -96,50 +100,37 @@ def test_a_cell_without_an_interval_is_settled_and_an_infinite_end_is_a_word() -
         {"estimate": 2.0, "low": -math.inf, "high": math.inf, "place": "b"},
     ]
     told = record(exact(rows), "at_least", 1.0)
-    assert told["settled"] == [0, 0, 1]
-    assert [cell[:2] for cell in told["cells"]] == [["-Infinity", "Infinity"]]
+    assert told["settled"] == [0, 0, 1] and [cell[:2] for cell in told["cells"]] == [["-Infinity", "Infinity"]]
     json.dumps(told, allow_nan=False)
-    assert [float(end) for end in told["cells"][0][:2]] == [-math.inf, math.inf]
 
 
-def test_numbers_come_back_from_the_file_as_they_were(judged: Bench) -> None:
-    for claim, verdict in zip(judged.claims, judged.document["verdicts"], strict=True):
-        for place, part in enumerate(verdict["parts"]):
-            ends = {float(end) for cell in part["rejudge"]["cells"] for end in cell[:2]}
-            assert set(judged.ends(claim, place, "")) <= ends, claim.id
-
-
-def test_cells_are_named_and_where_there_are_several_nodes_by_them_too() -> None:
-    rows = [{"estimate": 1.0, "batch": 1}, {"estimate": 2.0, "batch": 2}]
-    assert [cell[2] for cell in record(exact(rows), "at_least", 1.0)["cells"]] == ["batch 1", "batch 2"]
-    assert [cell[2] for cell in record(exact(rows[:1]), "at_least", 1.0)["cells"]] == [""]
-    many = [{"estimate": 1.0, "batch": batch} for batch in range(MOST_NAMED + 1)]
-    assert {cell[2] for cell in record(exact(many), "at_least", 1.0)["cells"]} == {""}
-
-
-def test_cells_of_several_nodes_bear_their_names(judged: Bench) -> None:
-    named = [
-        cell[2]
-        for verdict in judged.document["verdicts"]
-        for part in verdict["parts"]
-        if part["quantity"] == "training.speedup" and len(part["rejudge"]["cells"]) <= MOST_NAMED
-        for cell in part["rejudge"]["cells"]
-    ]
+def test_cells_are_named_where_somebody_would_read_it(judged: Bench) -> None:
+    for n, names in ((2, {"batch 0", "batch 1"}), (1, {""}), (MOST_NAMED + 1, {""})):
+        rows = [{"estimate": 1.0, "batch": batch} for batch in range(n)]
+        assert {cell[2] for cell in record(exact(rows), "at_least", 1.0)["cells"]} == names
+    # Those of several nodes bear these too.
     labels = {node["label"] for node in judged.document["nodes"]}
-    assert named and all(name.split("; ")[0] in labels for name in named)
+    parts = [one for verdict in judged.document["verdicts"] for one in verdict["parts"]]
+    cells = [cell for one in parts if one["quantity"] == "training.speedup" for cell in one["rejudge"]["cells"]]
+    assert {cell[2].split("; ")[0] for cell in cells if cell[2]} == {one for one in labels if "GPU" in one}
 
 
 def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:
     by_id = {verdict["id"]: verdict for verdict in judged.document["verdicts"]}
     offered = set()
     for baseline in BASELINES:
-        changed = changes(judged.claims, read_reference(REFERENCE), swaps={"baseline": baseline})
-        answer = what_if(judged.data, judged.claims, changed, judged.document, allow_synthetic=True)
+        asked = overrides(judged.claims, read_reference(REFERENCE), swaps={"baseline": baseline})
+        answer = what_if(judged.data, judged.claims, asked, allow_synthetic=True)
         refused = {note.split(":")[0] for note in answer["notes"] if "not measured with" in note}
         for one in answer["claims"]:
-            has = [part for part in by_id[one["id"]]["parts"] if baseline in part["rejudge"]["baselines"]]
-            for part in has:
-                assert part["rejudge"]["baselines"][baseline]["outcome"] == one["is"]["parts"][part["name"]], one["id"]
+            has = [known for known in by_id[one["id"]]["parts"] if baseline in known["rejudge"]["baselines"]]
+            for known in has:
+                told = known["rejudge"]["baselines"][baseline]
+                assert told["outcome"] == one["is"]["parts"][known["name"]], one["id"]
+                assert (
+                    from_the_record({**known, "rejudge": {**known["rejudge"], **told}}, known["threshold"])
+                    == (told["outcome"])
+                )
             if one["parts_moved"]:
                 assert has, f"{one['id']}: moves against {baseline}, and the page would not know"
             if one["id"] in refused:
@@ -151,75 +142,47 @@ def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:
 # ------------------------------------------------------------------ what the page is given
 
 
-def test_the_page_is_given_every_claim_and_a_form_for_those_that_are_decided(judged: Bench) -> None:
-    verdicts = judged.document["verdicts"]
-    told = rejudged(verdicts)
-    assert set(told["claims"]) == {verdict["id"] for verdict in verdicts}
+def test_the_page_is_given_every_claim_and_a_form_for_those_that_are_decided(verdicts: list[dict[str, Any]]) -> None:
+    told = rejudged(verdicts)["claims"]
+    assert set(told) == {verdict["id"] for verdict in verdicts}
     for verdict in verdicts:
-        claim = told["claims"][verdict["id"]]
-        assert claim["verdict"] == verdict["verdict"]
-        assert len(claim["parts"]) == len(verdict["parts"])
-        if can_be_tried(verdict):
-            assert any("before" in part for part in claim["parts"])
-        if verdict["verdict"] not in JUDGED:
-            assert not can_be_tried(verdict)
-    n = sum(map(can_be_tried, verdicts))
-    assert 10 < n < len(verdicts)
+        claim = told[verdict["id"]]
+        forms = [form for form in claim["parts"] if "before" in form]
+        assert claim["verdict"] == verdict["verdict"] and len(claim["parts"]) == len(verdict["parts"])
+        assert forms or not can_be_tried(verdict)
+        assert verdict["verdict"] in JUDGED or not can_be_tried(verdict)
+        for form in forms:
+            assert form["before"].startswith("Supported if") and form["before"][-1].isalpha()
+            assert sum("(declared)" in text for _, text in form["tries"]) == bool(form["tries"])
+            values = [Threshold.of(value) for value, _ in form["tries"]]
+            assert values == sorted(values)
+    assert 10 < sum(map(can_be_tried, verdicts)) < len(verdicts)
 
 
-def test_a_field_stands_in_the_words_of_its_rule(judged: Bench) -> None:
-    told = rejudged(judged.document["verdicts"])["claims"]
-    by_id = {verdict["id"]: verdict for verdict in judged.document["verdicts"]}
-    for name, claim in told.items():
-        for form, part in zip(claim["parts"], by_id[name]["parts"], strict=True):
-            if "before" not in form:
-                continue
-            assert form["before"].startswith("Supported if") and not any(
-                form["before"].endswith(end) for end in (" ", ".")
-            )
-            first = form["before"][0].lower() + form["before"][1:]
-            bound = part["threshold"]
-            if isinstance(bound, list) and bound[0] == bound[1]:
-                # One number is told as such; its field has two ends for all that.
-                first = first.replace("within", "exactly")
-            assert part["rule_text"].startswith(first), name
-            assert form["tries"] == [] or [one for one, _ in form["tries"]] == sorted(
-                [one for one, _ in form["tries"]], key=lambda value: value if isinstance(value, list) else [value]
-            )
-            assert sum("(declared)" in text for _, text in form["tries"]) == (1 if form["tries"] else 0)
-
-
-def test_what_is_too_large_for_the_page_says_what_to_type(judged: Bench) -> None:
-    verdicts = judged.document["verdicts"]
+def test_what_is_too_large_for_the_page_says_what_to_type(verdicts: list[dict[str, Any]]) -> None:
     most = 20_000
-    told = rejudged(verdicts, most)["claims"]
-    kept = {name: claim for name, claim in told.items() if "parts" in claim}
-    left = {name: claim for name, claim in told.items() if "parts" not in claim}
-    assert kept and left
-    assert len(json.dumps([kept, rejudged(verdicts, most)["cells"]])) <= 1.1 * most
-    forms = {verdict["id"] for verdict in verdicts if can_be_tried(verdict)}
-    assert all(f"python -m report what-if --set '{name}" in left[name]["left_out"] for name in forms & set(left))
-    assert set(told) == set(rejudged(verdicts)["claims"])
+    small = rejudged(verdicts, most)
+    kept = {name: claim for name, claim in small["claims"].items() if "parts" in claim}
+    left = {name: claim for name, claim in small["claims"].items() if "parts" not in claim}
+    assert kept and left and len(json.dumps([kept, small["cells"]])) <= 1.1 * most
+    assert set(small["claims"]) == set(rejudged(verdicts)["claims"])
     # Those with a form come before those without, and of these the small ones.
-    sizes = {verdict["id"]: len(verdict["cells"]) for verdict in verdicts if verdict["id"] in forms}
+    sizes = {verdict["id"]: len(verdict["cells"]) for verdict in verdicts if can_be_tried(verdict)}
+    assert all(f"python -m report what-if --set '{name}" in left[name]["left_out"] for name in set(sizes) & set(left))
     assert min(sizes, key=lambda name: sizes[name]) in kept and max(sizes, key=lambda name: sizes[name]) in left
 
 
-def test_no_text_ends_the_script(judged: Bench) -> None:
-    verdicts = json.loads(json.dumps(judged.document["verdicts"]))
-    part = next(part for verdict in verdicts if can_be_tried(verdict) for part in verdict["parts"])
-    part["name"] = "</script><!--<script>&\u2028"
-    text = as_script(verdicts)
-    inner = text.removeprefix('<script type="application/json" id="rejudge-data">').removesuffix("</script>\n")
+def test_no_text_ends_the_script(verdicts: list[dict[str, Any]]) -> None:
+    one = next(one for verdict in verdicts if can_be_tried(verdict) for one in verdict["parts"])
+    one["name"] = "</script><!--<script>&\u2028"
+    inner = as_script(verdicts).removeprefix('<script type="application/json" id="rejudge-data">')
+    inner = inner.removesuffix("</script>\n")
     assert "<" not in inner and "\u2028" not in inner
-    names = [part["name"] for claim in json.loads(inner)["claims"].values() for part in claim["parts"]]
-    assert part["name"] in names
+    assert one["name"] in [part["name"] for claim in json.loads(inner)["claims"].values() for part in claim["parts"]]
 
 
-def test_verdicts_of_an_earlier_edition_have_no_forms(judged: Bench) -> None:
-    verdicts = json.loads(json.dumps(judged.document["verdicts"]))
+def test_verdicts_of_an_earlier_edition_have_no_forms(verdicts: list[dict[str, Any]]) -> None:
     for verdict in verdicts:
-        for part in verdict["parts"]:
-            del part["rejudge"]
-    assert as_script(verdicts) == ""
-    assert not any(map(can_be_tried, verdicts))
+        for one in verdict["parts"]:
+            del one["rejudge"]
+    assert as_script(verdicts) == "" and not any(map(can_be_tried, verdicts))

@@ -3,99 +3,101 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from report.judging.robustness import robustness, together
-from report.judging.threshold_sensitivity import SIDES, margin
 
-from report.data.dataset import Dataset
-from report.data.nodes import Nodes
 from report.estimates import Estimates, exact
-from report.judging import rules
-from report.judging.claims import Part
-from report.judging.counterfactuals import flips, nearest, of_claim
+from report.judging.counterfactuals import nearest, of_claim, sentences
 from report.judging.rules import RuleResult
-from tests.report.deciding import decide
+from report.judging.sensitivity import changed_together, margin, robustness
+from report.model import Threshold
+
+from .deciding import NO_DATA, cells, decide, part
 
 NODES = ("node-a", "node-b", "node-c")
 RULES = ("at_least", "at_most", "within", "exists", "for_share_of")
 
 interval = st.tuples(st.floats(0.5, 20), st.floats(0.5, 20)).map(lambda pair: (min(pair), max(pair)))
-# A cell without an interval decides nothing, whatever the threshold.
+# An estimate without an interval decides nothing, whatever the threshold.
 cell = st.tuples(st.one_of(interval, st.just((math.nan, math.nan))), st.sampled_from(NODES))
 some_cells = st.lists(cell, min_size=1, max_size=7)
 
 
-def cells_of(given: list[tuple[tuple[float, float], str]]) -> Estimates:
-    rows = []
-    for place, ((low, high), node) in enumerate(given):
-        middle = 1.0 if math.isnan(low) else (low + high) / 2
-        rows.append({"node": node, "place": place, "estimate": middle, "low": low, "high": high})
-    return exact(rows)
+def of_nodes(*some: tuple[tuple[float, float], str]) -> Estimates:
+    return cells(*(ends for ends, _ in some), node=[node for _, node in some], place=list(range(len(some))))
+
+
+def options(rule: str) -> dict[str, Any]:
+    return {"share": 0.5} if rule == "for_share_of" else {}
 
 
 def tried(
-    cells: Estimates, rule: str, threshold: Any, sensitivity: Any = (), **more: Any
-) -> tuple[dict[str, Any], RuleResult]:
-    options = more.pop("options", {"share": 0.5} if rule == "for_share_of" else {})
-    part = Part("", "q", rule, threshold, "why", sensitivity=list(sensitivity), options=options, **more)
-    ruling = decide(rule, cells, threshold, "1", options)
-    data = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
-    return robustness(part, cells, ruling, "1", data, lambda outcome: outcome), ruling
+    some: Estimates, rule: str, bound: Any, sensitivity: Any = (), scope: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], RuleResult, list[str]]:
+    """The record of a claim's only part as `verdicts.json` has it, what its rule said, and the sentences."""
+    one = part(rule, bound, options(rule), sensitivity, scope=scope or {})
+    result = decide(rule, some.only(**one.scope), bound, options=options(rule))
+    record = robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome)
+    return {**record, **nearest(one, result, record)}, result, sentences(one, result, record)
 
 
-def anew(cells: Estimates, rule: str, threshold: Any) -> str:
-    return decide(rule, cells, threshold, "1", {"share": 0.5} if rule == "for_share_of" else {}).outcome
+def anew(some: Estimates, rule: str, bound: Any) -> str:
+    return decide(rule, some, bound, options=options(rule)).outcome
+
+
+def told(record: dict[str, Any]) -> dict[str, str | None]:
+    """What is said of the claim that has this part alone."""
+    return of_claim([{"name": "", "outcome": record["outcome"], "robustness": record}], record["outcome"])
+
+
+# ------------------------------------------------------------------ the quick way and the slow one
 
 
 @given(some_cells, st.floats(0.5, 20), st.sampled_from(RULES))
-@settings(deadline=None)
 def test_what_turns_without_one_cell_or_node_is_what_deciding_anew_says(
     given_cells: list[Any], threshold: float, rule: str
 ) -> None:
-    cells = cells_of(given_cells)
+    some = of_nodes(*given_cells)
     bound = [threshold, threshold * 1.5] if rule == "within" else threshold
-    record, ruling = tried(cells, rule, bound)
-    everything = range(len(cells))
+    record, result, _ = tried(some, rule, bound)
+    everything = range(len(some))
     turned: dict[str, int] = {}
-    for row in everything if len(cells) > 1 else ():
-        outcome = anew(cells.at([other for other in everything if other != row]), rule, bound)
-        if outcome != ruling.outcome:
+    for row in everything if len(some) > 1 else ():
+        outcome = anew(some.at([other for other in everything if other != row]), rule, bound)
+        if outcome != result.outcome:
             turned[outcome] = turned.get(outcome, 0) + 1
     found: dict[str, int] = {}
     for one in record["without"]:
         if one["kind"] == "cell":
             found[one["outcome"]] = found.get(one["outcome"], 0) + one["number"]
     assert found == turned
-    names = cells.frame["node"].to_numpy()
+    names = some["node"].to_numpy()
     for node in set(names):
-        left = cells.at(names != node)
-        expected = anew(left, rule, bound) if len(left) else ruling.outcome
+        left = some.at(names != node)
+        expected = anew(left, rule, bound) if len(left) else result.outcome
         said = {one["outcome"] for one in record["without"] if one.get("id") == node}
-        assert said == ({expected} if expected != ruling.outcome else set())
+        assert said == ({expected} if expected != result.outcome else set())
 
 
 @given(some_cells, st.floats(0.5, 20), st.sampled_from(RULES))
-@settings(deadline=None)
 def test_a_threshold_turns_the_verdict_where_it_is_said_to_and_nowhere_nearer(
     given_cells: list[Any], threshold: float, rule: str
 ) -> None:
-    cells = cells_of(given_cells)
+    some = of_nodes(*given_cells)
     bound: Any = [threshold, threshold * 1.5] if rule == "within" else threshold
-    record, ruling = tried(cells, rule, bound)
-    every = np.unique(cells.frame[["low", "high"]].to_numpy(float))
+    record, result, _ = tried(some, rule, bound)
+    every = np.unique(some.frame[["low", "high"]].to_numpy(float))
     every = every[~np.isnan(every)]
     step = 1e-9
     for end in (0, 1) if rule == "within" else (None,):
 
         def at(value: float, end: int | None = end) -> str:
             moved = value if end is None else [value, bound[1]] if end == 0 else [bound[0], value]
-            return anew(cells, rule, moved)
+            return anew(some, rule, moved)
 
         start = threshold if end is None else bound[end]
         stop = math.inf if end is None else bound[1 - end]
@@ -107,161 +109,186 @@ def test_a_threshold_turns_the_verdict_where_it_is_said_to_and_nowhere_nearer(
             if end is not None:
                 way = [one for one in way if (one <= stop if end == 0 else one >= stop)]
             way.sort(reverse=not higher)
-            first = next((one for one in way if at(one) != ruling.outcome), None)
+            first = next((one for one in way if at(one) != result.outcome), None)
             if first is None:
                 assert not turns
                 continue
             (turn,) = turns
             assert turn["threshold"] == pytest.approx(first, abs=2 * step)
-            assert turn["outcome"] == at(first) != ruling.outcome
-            assert turn["past"] == (at(turn["threshold"]) == ruling.outcome)
+            assert turn["outcome"] == at(first) != result.outcome
+            assert turn["past"] == (at(turn["threshold"]) == result.outcome)
 
 
 @given(some_cells, st.lists(st.floats(0.5, 20), min_size=1, max_size=5), st.sampled_from(RULES[:2] + RULES[3:]))
-@settings(deadline=None)
 def test_the_sweep_over_the_declared_range_is_what_deciding_anew_says(
     given_cells: list[Any], values: list[float], rule: str
 ) -> None:
-    cells = cells_of(given_cells)
-    record, _ = tried(cells, rule, values[0], values)
-    assert [one["threshold"] for one in record["thresholds"]] == sorted(values)
-    assert [one["outcome"] for one in record["thresholds"]] == [anew(cells, rule, value) for value in sorted(values)]
-
-
-@given(st.lists(interval, min_size=1, max_size=6), st.floats(0.5, 20), st.sampled_from(["at_least", "at_most"]))
-def test_sides_of_many_cells_are_those_of_each(
-    intervals: list[tuple[float, float]], threshold: float, how: str
-) -> None:
-    low, high = (np.array(ends) for ends in zip(*intervals, strict=True))
-    assert rules.sides(low, high, threshold, how) == [rules.side(*one, threshold, how) for one in intervals]
-    assert set(rules.sides(low, high, threshold, how)) <= set(get_args(rules.Outcome)) == set(SIDES)
+    some = of_nodes(*given_cells)
+    record, _, _ = tried(some, rule, values[0], values)
+    every = sorted(set(values))
+    assert [(one["threshold"], one["outcome"]) for one in record["thresholds"]] == [
+        (value, anew(some, rule, value)) for value in every
+    ]
 
 
 # ------------------------------------------------------------------ margins
 
 
-def ruling_of(*intervals: tuple[float, float], threshold: float = 4.0, rule: str = "at_least") -> RuleResult:
-    return decide(rule, cells_of([(one, NODES[0]) for one in intervals]), threshold)
-
-
-def test_the_margin_is_told_in_widths_of_the_interval_that_decides() -> None:
-    found = ruling_of((8.0, 10.0), (20.0, 30.0))
-    assert margin(found, 4.0) == pytest.approx(math.log(9 / 4) / math.log(10 / 8))
-    assert margin(ruling_of((-1.0, 1.0), threshold=4.0), 4.0) == pytest.approx(2.0)
-    assert math.isinf(margin(ruling_of((5.0, 5.0)), 4.0))
-    assert math.isnan(margin(ruling_of((math.nan, math.nan)), 4.0))
-
-
-def test_the_margin_of_what_depends_is_that_of_the_less_clear_side() -> None:
-    # Cells beside the threshold do not matter while each side has a clear one.
-    found = ruling_of((40.0, 42.0), (3.5, 4.1), (1.0, 2.0))
-    assert found.outcome == "depends"
-    assert margin(found, 4.0) == pytest.approx(math.log(4 / 1.5) / math.log(2 / 1))
+@pytest.mark.parametrize(
+    ("some", "widths"),
+    [
+        ([(8.0, 10.0), (20.0, 30.0)], math.log(9 / 4) / math.log(10 / 8)),
+        ([(-1.0, 1.0)], 2.0),
+        ([(5.0, 5.0)], math.inf),
+        ([(math.nan, math.nan)], math.nan),
+        # Of what depends it is that of the less clear side; those beside the threshold do not matter.
+        ([(40.0, 42.0), (3.5, 4.1), (1.0, 2.0)], math.log(4 / 1.5) / math.log(2 / 1)),
+    ],
+)
+def test_the_margin_is_told_in_widths_of_the_interval_that_decides(
+    some: list[tuple[float, float]], widths: float
+) -> None:
+    found = margin(decide("at_least", cells(*some), 4.0), Threshold(4.0))
+    assert found == pytest.approx(widths, nan_ok=True)
 
 
 # ------------------------------------------------------------------ what it comes to
 
 
-def claim(*records: tuple[str, dict[str, Any], RuleResult, Any]) -> list[dict[str, Any]]:
-    made = []
-    for name, record, ruling, threshold in records:
-        part = Part(name, "q", "at_least", threshold, "why", sensitivity=[1.0, 100.0])
-        told = {**record, **nearest(part, ruling, record)}
-        made.append({"name": name, "outcome": ruling.outcome, "robustness": told})
-    return made
+@pytest.mark.parametrize(("low", "word", "factor"), [(14.0, "robust", "3.50"), (5.0, "sensitive", "1.25")])
+def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive(low: float, word: str, factor: str) -> None:
+    record, _, _ = tried(cells((low, low * 1.1)), "at_least", 4.0, [1.0, 100.0])
+    assert told(record) == {
+        "robust": word,
+        "flip": f"With a threshold above {low:g} in place of 4 ({factor} times as much), "
+        "the verdict would be undecided.",
+    }
 
 
-def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive() -> None:
-    for low, word, said in ((14.0, "robust", "3.50 times as much"), (5.0, "sensitive", "1.25 times as much")):
-        cells = cells_of([((low, low * 1.1), NODES[0])])
-        record, ruling = tried(cells, "at_least", 4.0, [1.0, 100.0])
-        told = of_claim(claim(("", record, ruling, 4.0)), ruling.outcome)
-        assert told["robust"] == word and record["fragile"] == (word == "sensitive")
-        assert told["flip"] == f"With a threshold above {low:g} in place of 4 ({said}), the verdict would be undecided."
+@pytest.mark.parametrize(
+    ("some", "bound", "sensitivity", "fragile"),
+    [
+        ((5.0, 6.0), 4.0, [], False),
+        ((4.1, 5.5), 4.0, [], True),
+        ((math.nan, math.nan), 4.0, [], True),
+        ((4.0, 4.0), 4.0, [], False),
+        ((5.0, 5.1), 4.0, [3.0, 5.0], False),
+        ((5.0, 5.1), 4.0, [3.0, 5.1], True),
+        ((9.0, 9.1), 4.0, [3.0, 10.0], False),
+    ],
+)
+def test_fragile_is_what_is_close_or_turns_within_the_declared_range_and_twice_the_threshold(
+    some: tuple[float, float], bound: float, sensitivity: list[float], fragile: bool
+) -> None:
+    assert tried(cells(some), "at_least", bound, sensitivity)[0]["fragile"] is fragile
+
+
+def test_the_threshold_itself_ends_the_declared_range_where_nothing_beyond_it_is_declared() -> None:
+    """From 50 to 75 and the threshold of 100: at 91 it turns, which is within them."""
+    record, result, _ = tried(cells((90.0, 91.0)), "at_least", 100.0, [50.0, 75.0])
+    assert result.outcome == "challenged"
+    assert [one["threshold"] for one in record["thresholds"]] == [50, 75, 100]
+    (turn,) = record["turns_at"]
+    assert (turn["threshold"], turn["outcome"], turn["in_range"]) == (91, "undecided", True)
+    assert record["fragile"] and told(record)["robust"] == "sensitive"
+    # Without a declared range it is not varied.
+    assert not tried(cells((90.0, 91.0)), "at_least", 100.0)[0]["turns_at"][0]["in_range"]
+
+
+def test_declared_ranges_are_tried_whole() -> None:
+    record, _, said = tried(cells((20.0, 21.0)), "within", [10, 60], [[10, 60], [30, 90], [5, 100]])
+    assert [(one["threshold"], one["outcome"]) for one in record["thresholds"]] == [
+        ([5, 100], "supported"), ([10, 60], "supported"), ([30, 90], "challenged"),
+    ]  # fmt: skip
+    assert record["turns_at"][0] | {"threshold": [30, 90], "in_range": True, "factor": 3.0} == record["turns_at"][0]
+    assert "With a threshold of 30 to 90 in place of 10 to 60, the verdict would be challenged." in said
+    assert not record["fragile"], "it is three times the declared end"
 
 
 def test_a_verdict_that_hangs_on_one_cell_is_sensitive_and_says_so() -> None:
-    cells = cells_of([((40.0, 41.0), NODES[0]), ((41.0, 42.0), NODES[0]), ((0.1, 0.11), NODES[1])])
-    record, ruling = tried(cells, "at_least", 4.0, [3.0, 5.0])
-    assert ruling.outcome == "depends" and record["margin_widths"] > 1
-    told = of_claim(claim(("", record, ruling, 4.0)), "depends")
-    assert told["robust"] == "sensitive"
-    assert told["flip"] == "Without the cell (node-b; place 2), the verdict would be supported."
-    part = Part("", "q", "at_least", 4.0, "why", sensitivity=[3.0, 5.0])
-    said = flips(part, ruling, record)
-    # A node of one cell is not said again; one of several is.
-    assert [text for text in said if text.startswith("Without")] == [
-        "Without the cell (node-b; place 2), the verdict would be supported.",
-        "Without the node node-a, the verdict would be challenged.",
+    some = of_nodes(((40.0, 41.0), NODES[0]), ((41.0, 42.0), NODES[0]), ((0.1, 0.11), NODES[1]))
+    record, result, said = tried(some, "at_least", 4.0, [3.0, 5.0])
+    assert result.outcome == "depends" and record["margin_widths"] > 1
+    assert told(record) == {
+        "robust": "sensitive",
+        "flip": "Without the cell (node-b; place 2), the verdict would be supported.",
+    }
+    # A node that has this cell alone says the same.
+    assert [one["one_cell"] for one in record["without"] if one["kind"] == "node"] == [False, True]
+    assert sum(one.startswith("Without") for one in said) == 2
+
+
+def test_a_verdict_that_hangs_on_a_node_and_on_no_cell_of_it_is_sensitive() -> None:
+    some = of_nodes(*[((40.0, 41.0), NODES[0])] * 2, *[((0.1, 0.11), NODES[1])] * 2)
+    record, _, said = tried(some, "at_least", 4.0, [3.0, 5.0])
+    assert [(one["kind"], one["id"], one["outcome"], one["one_cell"]) for one in record["without"]] == [
+        ("node", NODES[0], "challenged", False),
+        ("node", NODES[1], "supported", False),
     ]
+    assert record["fragile"] and told(record)["robust"] == "sensitive"
+    assert "Without the node node-a, the verdict would be challenged." in said
 
 
 def test_many_cells_that_would_turn_it_are_counted() -> None:
-    cells = cells_of([((40.0 + i, 41.0 + i), NODES[0]) for i in range(5)] + [((1.0, 2.0), NODES[0])] * 5)
-    record, ruling = tried(cells, "for_share_of", 4.0, [3.0, 5.0])
-    assert ruling.outcome == "supported"
+    some = of_nodes(*[((40.0 + at, 41.0 + at), NODES[0]) for at in range(5)], *[((1.0, 2.0), NODES[0])] * 5)
+    record, result, said = tried(some, "for_share_of", 4.0, [3.0, 5.0])
+    assert result.outcome == "supported"
     (one,) = record["without"]
     assert (one["kind"], one["number"], one["what"]) == ("cell", 5, "")
-    part = Part("", "q", "for_share_of", 4.0, "why", sensitivity=[3.0, 5.0], options={"share": 0.5})
-    assert "Without any one of 5 cells, the verdict would be challenged." in flips(part, ruling, record)
+    assert "Without any one of 5 cells, the verdict would be challenged." in said
 
 
-def test_a_yes_or_no_has_no_threshold_to_vary() -> None:
-    record, ruling = tried(cells_of([((1.0, 1.0), NODES[0])]), "exists", 1.0)
-    assert of_claim(claim(("", record, ruling, 1.0)), "supported")["robust"] == "not varied"
+def test_a_yes_or_no_has_no_threshold_to_vary_and_what_waits_is_not_called_robust() -> None:
+    assert told(tried(cells((1.0, 1.0)), "exists", 1.0)[0])["robust"] == "not varied"
+    waiting = [{"name": "", "outcome": "awaiting hardware", "robustness": None}]
+    assert of_claim(waiting, "awaiting hardware") == {"flip": None, "robust": None}
+    close = tried(cells((3.0, 5.0)), "at_least", 4.0)[0]
+    assert told(close)["robust"] is None and told(close)["flip"], "undecided: what would decide it is told"
 
 
 def test_parts_that_cannot_turn_a_claim_do_not_make_it_sensitive_but_together_they_may() -> None:
-    def swap(outcome: str) -> dict[str, Any]:
-        return {"label": "dtype", "value": "int8", "now": "float32", "plain_loop": False, "outcome": outcome,
-                "verdict": "depends"}  # fmt: skip
-
-    record = {
+    record: dict[str, Any] = {
         "outcome": "depends", "verdict": "depends", "decides": False, "fragile": True, "rank": None, "sentence": "",
         "thresholds": [1, 2], "exact": False, "without": [], "swaps": [],
     }  # fmt: skip
     parts = [{"name": name, "outcome": "depends", "robustness": dict(record)} for name in ("one", "other")]
     assert of_claim(parts, "depends") == {"flip": "Nothing that was tried on any part turns it.", "robust": "robust"}
-    for part in parts:
-        part["robustness"]["swaps"] = [swap("challenged")]  # type: ignore[index]
-    assert [one["verdict"] for one in together(parts, "depends")] == ["challenged"]
-    told = of_claim(parts, "depends")
-    assert told["robust"] == "sensitive"
-    assert told["flip"] == "With int8 in place of float32 in every part that has it, the verdict would be challenged."
-
-
-def test_what_waits_has_neither() -> None:
-    assert of_claim([{"name": "", "outcome": "awaiting hardware", "robustness": None}], "awaiting hardware") == {
-        "flip": None,
-        "robust": None,
-    }
+    swap = {"label": "dtype", "value": "int8", "now": "float32", "plain_loop": False, "outcome": "challenged",
+            "verdict": "depends"}  # fmt: skip
+    node = {"kind": "node", "what": "A node", "id": "node-a", "number": 1, "outcome": "challenged", "one_cell": False}
+    for key, change, begins in (
+        ("swaps", swap, "With int8 in place of float32 in every part that has it"),
+        ("without", node, "Without the node A node in every part that has it"),
+    ):
+        changed = [{**one, "robustness": {**record, key: [change]}} for one in parts]
+        assert [one["verdict"] for one in changed_together(changed, "depends")] == ["challenged"]
+        assert of_claim(changed, "depends") == {
+            "flip": f"{begins}, the verdict would be challenged.",
+            "robust": "sensitive",
+        }
+        assert changed_together([changed[0], parts[1]], "depends") == [], "one part's change is told of that part"
 
 
 def test_another_format_that_turns_it_is_found_and_a_plain_loop_does_not_count() -> None:
-    rows = [
-        {"dtype": dtype, "backend": backend, "estimate": value, "low": value * 0.99, "high": value * 1.01}
-        for dtype, backend, value in (
-            ("float32", "best", 40.0), ("float32", "torch", 40.0), ("float32", "python", 0.1),
-            ("float64", "best", 39.0),
-        )
-    ]  # fmt: skip
-    cells, scope = exact(rows), {"dtype": "float32", "backend": "best"}
-    part = Part("", "q", "at_least", 4.0, "why", scope=scope, sensitivity=[3.0, 5.0])
-    ruling = decide("at_least", cells.only(**scope), 4.0)
-    data = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
-    record = robustness(part, cells, ruling, "1", data, lambda outcome: outcome)
-    swaps = {(one["label"], one["value"]): one["outcome"] for one in record["swaps"]}
-    assert swaps == {
+    def trial(float64: float) -> tuple[dict[str, Any], list[str]]:
+        rows = [
+            {"dtype": dtype, "backend": backend, "estimate": value, "low": value * 0.99, "high": value * 1.01}
+            for dtype, backend, value in (
+                ("float32", "best", 40.0), ("float32", "torch", 40.0), ("float32", "python", 0.1),
+                ("float64", "best", float64), ("float64", "torch", 0.2),
+            )
+        ]  # fmt: skip
+        record, _, said = tried(exact(rows), "at_least", 4.0, [3.0, 5.0], {"dtype": "float32", "backend": "best"})
+        return record, said
+
+    record, said = trial(39.0)
+    assert {(one["label"], one["value"]): one["outcome"] for one in record["swaps"]} == {
         ("dtype", "float64"): "supported",
         ("backend", "torch"): "supported",
         ("backend", "python"): "challenged",
     }
     assert not record["fragile"]
-    assert "With python in place of the best library, the verdict would be challenged." in flips(part, ruling, record)
-    cells.frame.loc[3, ["estimate", "low", "high"]] = [1.0, 0.99, 1.01]
-    record = robustness(part, cells, ruling, "1", data, lambda outcome: outcome)
+    assert "With python in place of the best library, the verdict would be challenged." in said
+    record, _ = trial(1.0)
     assert record["fragile"]
-    assert (
-        nearest(part, ruling, record)["sentence"]
-        == "With float64 in place of float32, the verdict would be challenged."
-    )
+    assert record["sentence"] == "With float64 in place of float32, the verdict would be challenged."

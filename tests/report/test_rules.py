@@ -1,9 +1,10 @@
-"""Rules decide by intervals alone, and name the boundary where a claim holds in part."""
+"""Rules decide by intervals alone, of the estimates in scope, and name the boundary where a claim holds in part."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -11,25 +12,27 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from contract.errors import StudyError
+from report import statistics
 from report.estimates import Estimates, exact
-from report.judging import rules
+from report.judging import describe, rules
+from report.judging.filters import select
+from report.model import Threshold, Tier, combined
+
+from .deciding import cells, decide, log_cells, part
+
+interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
+some_intervals = st.lists(interval, min_size=1, max_size=8)
+threshold = st.floats(0.1, 100)
 
 
-def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
-    """Cells whose intervals stand as given."""
-    rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
-    return exact([{**row, **{name: values[i] for name, values in labels.items()}} for i, row in enumerate(rows)])
-
-
-def log_cells(estimates: Sequence[float], se: float = 0.01, **labels: Sequence[Any]) -> Estimates:
-    frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
-    return Estimates.from_estimates(frame)
+# ------------------------------------------------------------------ one estimate
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "threshold", "how", "outcome"),
+    ("low", "high", "bound", "how", "side"),
     [
         (2, 3, 1, "at_least", "supports"),
         (1, 3, 1, "at_least", "supports"),
@@ -40,109 +43,244 @@ def log_cells(estimates: Sequence[float], se: float = 0.01, **labels: Sequence[A
         (1000.1, 1100, 1000, "at_most", "challenges"),
         (10, 60, [10, 60], "within", "supports"),
         (5, 9, [10, 60], "within", "challenges"),
+        (5, 10, [10, 60], "within", "undecided"),
+        (60, 61, [10, 60], "within", "undecided"),
         (61, 70, [10, 60], "within", "challenges"),
-        (50, 70, [10, 60], "within", "undecided"),
+        (5, 70, [10, 60], "within", "undecided"),
         (math.nan, math.nan, 1, "at_least", "undecided"),
+        (math.nan, 0.5, 1, "at_least", "undecided"),
+        (2, math.inf, 1, "at_least", "supports"),
     ],
 )
-def test_the_whole_interval_on_one_side_decides(
-    low: float, high: float, threshold: Any, how: str, outcome: str
-) -> None:
-    assert rules.side(low, high, threshold, how) == outcome
+def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
+    # Beside others, each is decided by itself.
+    others = rules.sides_of(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
+    assert others[1] == side and len(others) == 3
 
 
-interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
+@given(some_intervals, threshold)
+def test_a_claim_and_its_opposite_are_never_both_supported(some: list[tuple[float, float]], bound: float) -> None:
+    both = {decide(rule, cells(*some), bound).outcome for rule in ("at_least", "at_most")}
+    if any(low != high for low, high in some) or bound not in {low for low, _ in some}:
+        assert both not in ({"supported"}, {"challenged"})
 
 
-@given(st.lists(interval, min_size=1, max_size=8), st.floats(0.1, 100))
-def test_a_claim_and_its_opposite_are_never_both_supported(
-    intervals: list[tuple[float, float]], threshold: float
-) -> None:
-    least = rules.decide("at_least", cells(*intervals), threshold).outcome
-    most = rules.decide("at_most", cells(*intervals), threshold).outcome
-    if any(low != high for low, high in intervals) or threshold not in {low for low, _ in intervals}:
-        assert (least, most) not in {("supported", "supported"), ("challenged", "challenged")}
-
-
-@given(st.lists(interval, min_size=1, max_size=8), st.floats(0.1, 50), st.floats(1, 2))
-def test_a_harder_threshold_never_helps(intervals: list[tuple[float, float]], threshold: float, factor: float) -> None:
+@given(some_intervals, st.floats(0.1, 50), st.floats(1, 2))
+def test_a_harder_threshold_never_helps(some: list[tuple[float, float]], bound: float, factor: float) -> None:
     order = ["challenged", "undecided", "supported"]
-    easy = rules.decide("exists", cells(*intervals), threshold).outcome
-    hard = rules.decide("exists", cells(*intervals), threshold * factor).outcome
+    easy, hard = (decide("exists", cells(*some), bound * by).outcome for by in (1, factor))
     assert order.index(hard) <= order.index(easy)
 
 
-@given(st.lists(interval, min_size=1, max_size=6), st.floats(0.1, 100), st.randoms(use_true_random=False))
-def test_the_order_of_cells_does_not_matter(
-    intervals: list[tuple[float, float]], threshold: float, random: Any
-) -> None:
-    mixed = random.sample(intervals, len(intervals))
+@given(some_intervals, threshold, st.randoms(use_true_random=False))
+def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]], bound: float, random: Any) -> None:
+    mixed = random.sample(some, len(some))
     for rule, options in (("at_least", {}), ("exists", {}), ("for_share_of", {"share": 0.5})):
-        one = rules.decide(rule, cells(*intervals), threshold, options=options).outcome
-        assert rules.decide(rule, cells(*mixed), threshold, options=options).outcome == one
+        one, other = (decide(rule, cells(*given), bound, options=options).outcome for given in (some, mixed))
+        assert one == other
 
 
-def test_all_agree_or_it_depends() -> None:
-    assert rules.decide("at_least", cells((2, 3), (4, 5)), 1).outcome == "supported"
-    assert rules.decide("at_least", cells((2, 3), (4, 5)), 9).outcome == "challenged"
-    assert rules.decide("at_least", cells((2, 3), (4, 9)), 3.5).outcome == "depends"
-    assert rules.decide("at_least", cells((2, 9), (1, 9)), 3.5).outcome == "undecided"
-    assert rules.decide("at_least", cells((5, 9), (1, 9)), 3.5).outcome == "depends"
+# ------------------------------------------------------------------ from many to one
 
 
-def test_exists_and_shares() -> None:
-    some = cells((1, 2), (5, 6), (1, 9))
-    assert rules.decide("exists", some, 4).outcome == "supported"
-    assert rules.decide("exists", some, 7).outcome == "undecided"
-    assert rules.decide("exists", some, 10).outcome == "challenged"
-    assert rules.decide("for_share_of", some, 4, options={"share": 0.3}).outcome == "supported"
-    assert rules.decide("for_share_of", some, 4, options={"share": 0.5}).outcome == "undecided"
-    assert rules.decide("for_share_of", some, 4, options={"share": 0.9}).outcome == "challenged"
-    ruling = rules.decide("exists", some, 4)
-    assert ruling.representative == 1
+@pytest.mark.parametrize(
+    ("rule", "some", "bound", "options", "outcome"),
+    [
+        ("at_least", [(2, 3), (4, 5)], 1, {}, "supported"),
+        ("at_least", [(2, 3), (4, 5)], 9, {}, "challenged"),
+        ("at_least", [(2, 3), (4, 9)], 3.5, {}, "depends"),
+        ("at_least", [(2, 9), (1, 9)], 3.5, {}, "undecided"),
+        ("at_least", [(5, 9), (1, 9)], 3.5, {}, "depends"),
+        ("at_least", [(1, 2), (1, 9)], 3.5, {}, "depends"),
+        ("exists", [(1, 2), (5, 6), (1, 9)], 4, {}, "supported"),
+        ("exists", [(1, 2), (5, 6), (1, 9)], 7, {}, "undecided"),
+        ("exists", [(1, 2), (5, 6), (1, 9)], 10, {}, "challenged"),
+        ("exists", [(3, 6), (12, 14)], 9, {"compare": "at_most"}, "supported"),
+        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.3}, "supported"),
+        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.5}, "undecided"),
+        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.9}, "challenged"),
+        # 3 of 10 are a share of 0.3, which no binary fraction is.
+        ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.3}, "supported"),
+        ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.31}, "challenged"),
+    ],
+)
+def test_one_outcome_of_all(
+    rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
+) -> None:
+    assert decide(rule, cells(*some), bound, options=options).outcome == outcome
 
 
-def test_the_decisive_cell_is_the_weakest_link() -> None:
-    assert rules.decide("at_least", cells((20, 21), (5, 6), (50, 60)), 4).representative == 1
+@pytest.mark.parametrize(
+    ("rule", "some", "bound", "options", "stands"),
+    [
+        ("at_least", [(20, 21), (5, 6), (50, 60)], 4, {}, 1),
+        ("at_most", [(20, 21), (5, 6), (50, 60)], 99, {}, 2),
+        ("at_least", [(3.9, 4.1), (5, 6), (1, 2)], 4, {}, 1),
+        ("exists", [(1, 2), (5, 6), (1, 9)], 4, {}, 1),
+        ("exists", [(1, 2), (5, 6), (1, 9)], 4, {"compare": "at_most"}, 0),
+        ("for_share_of", [(1, 2), (9, 10), (5, 6), (7, 8)], 4, {"share": 0.5}, 3),
+        ("for_share_of", [(1, 2), (9, 10), (5, 6), (7, 8)], 4, {"share": 0.75}, 2),
+        ("within", [(20, 30), (58, 59)], [10, 60], {}, 1),
+        ("at_least", [(math.nan, math.nan), (5, 6)], 4, {}, 1),
+    ],
+)
+def test_the_estimate_that_stands_for_all_is_the_weakest_link(
+    rule: str, some: list[tuple[float, float]], bound: Any, options: dict[str, Any], stands: int
+) -> None:
+    assert decide(rule, cells(*some), bound, options=options).representative == stands
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ("supported", "supported"),
+        ("supported, supported", "supported"),
+        ("challenged, challenged", "challenged"),
+        ("supported, challenged", "depends"),
+        ("supported, depends", "depends"),
+        ("supported, undecided", "undecided"),
+        ("challenged, undecided", "undecided"),
+        ("supported, challenged, undecided", "depends"),
+        ("depends, undecided", "depends"),
+        ("supported, awaiting source", "awaiting source"),
+        ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
+        ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
+    ],
+)
+def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
+    assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
+
+
+def test_what_rests_on_several_tiers_bears_the_weakest() -> None:
+    assert Tier.weakest(["measured", "derived", "measured"]) == "derived"
+    assert Tier.weakest(["documented", "derived"]) == "documented"
+    assert Tier.weakest([]) == "none"
+
+
+# ------------------------------------------------------------------ how sure each must be
+
+
+def one(log: bool = True, **values: float) -> Estimates:
+    known = {"estimate": 2.0, "low": 1.9, "high": 2.1, "se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 9}
+    return Estimates(pd.DataFrame([{**known, **values, "detail": ""}]), log)
+
+
+def test_the_ends_at_another_level_are_students() -> None:
+    made = Estimates.from_estimates(one().frame)
+    half = student.ppf(0.9975, 4) * 0.01
+    assert np.ravel(made.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
+    assert np.ravel(made.ends(statistics.LEVEL)) == pytest.approx([made.frame["low"][0], made.frame["high"][0]])
+    # Off the log scale both sides widen in proportion; an end that is clipped stays.
+    grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
+    share = one(False, estimate=0.9, low=0.85, high=1.0)
+    assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))
+
+
+def test_published_figures_stand_as_given_and_an_unknown_interval_stays_unknown() -> None:
+    published = exact([{"estimate": 2.0, "low": 1.0, "high": 3.0}])
+    assert np.ravel(published.ends(0.999)).tolist() == [1.0, 3.0]
+    assert np.isnan(one(low=np.nan, high=np.nan, df=0.0).ends(0.999)).all()
+
+
+def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
+    assert rules.level("at_least", 10) == rules.level("exists", 1) == statistics.DECIDING
+    assert 1 - rules.level("exists", 10) == pytest.approx((1 - statistics.DECIDING) / 10)
+    assert rules.level("for_share_of", 4) == rules.level("exists", 4)
+    single = Estimates.from_estimates(one().frame)
+    two = Estimates(pd.concat([single.frame, single.frame], ignore_index=True))
+    low = float(single.frame["low"].iloc[0])
+    wide = float(two.ends(rules.level("exists", 2))[0][0])
+    assert wide < low
+    assert decide("at_least", single, low * 0.999).outcome == decide("at_least", two, low * 0.999).outcome
+    assert decide("exists", two, (low + wide) / 2).outcome == "undecided"
+    assert decide("exists", two, wide * 0.999).outcome == "supported"
+
+
+# ------------------------------------------------------------------ what is in scope
+
+
+def test_all_threads_are_each_node_s_own_most() -> None:
+    """A server with more cores takes nothing from a smaller one; a GPU has no threads of the CPU's."""
+    some = cells(
+        *[(1, 2)] * 6,
+        node=["small", "small", "large", "large", "large", "large"],
+        device=["cpu", "cpu", "cpu", "cpu", "cpu", "cuda:0"],
+        threads=[1, 2, 1, 2, 8, 0],
+    )
+    found = select(some, {"threads": "all"})
+    assert found.rows("node", "device", "threads") == [("small", "cpu", 2), ("large", "cpu", 8), ("large", "cuda:0", 0)]
+    assert select(some, {"threads": "all", "device": "cpu"}).rows("threads") == [(2,), (8,)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "dtypes", "left"),
+    [
+        (("x.1", "x.2"), ("float32", "float32"), ["x.1"]),
+        (("x", "x.2"), ("float32", "float32"), ["x"]),
+        (("x.1", "x.2"), ("float32", "float64"), ["x.1", "x.2"]),
+        (("x.1", "y.2"), ("float32", "float32"), ["x.1", "y.2"]),
+    ],
+)
+def test_a_single_round_goes_where_a_machine_of_its_kind_has_an_interval_for_the_same(
+    nodes: tuple[str, str], dtypes: tuple[str, str], left: list[str]
+) -> None:
+    for order in (slice(None), slice(None, None, -1)):
+        intervals = ((1.0, 2.0), (math.nan, math.nan))[order]
+        found = select(cells(*intervals, node=nodes[order], dtype=dtypes[order]), {})
+        assert sorted(found["node"]) == left
+    # Where none is sure, all stay.
+    assert len(select(cells(*[(math.nan, math.nan)] * 2, node=nodes, dtype=dtypes), {})) == 2
+
+
+def test_the_best_library_enters_only_where_it_is_asked_for() -> None:
+    some = cells(*[(1, 2)] * 3, backend=["torch", "best", "best"], shape=["512", "512", "best"], threads=[1, 1, 2])
+    assert select(some, {}).rows("backend", "shape") == [("torch", "512")]
+    assert select(some, {"backend": "best"}).rows("backend", "shape") == [("best", "best")]
+    assert select(some, {"threads": [1, 4]}).rows("backend") == [("torch",)]
+    assert not len(select(some, {"model": "mlp"})), "a label that nothing bears"
 
 
 # ------------------------------------------------------------------ boundaries
 
 
-def test_a_numeric_boundary_is_named() -> None:
-    some = cells((1, 2), (1, 2), (5, 6), (5, 6), batch=[8, 16, 64, 256], model=["a", "b", "a", "b"])
-    assert rules.decide("at_least", some, 4).boundary == "holds from batch 64 on, fails up to batch 16"
-
-
-def test_undecided_cells_do_not_hide_the_boundary() -> None:
-    some = cells((1, 2), (3, 6), (5, 6), batch=[8, 16, 64])
-    assert rules.decide("at_least", some, 4).boundary == "holds at batch 64, fails at batch 8 (1 cell undecided)"
-
-
-def test_a_categorical_boundary_is_named() -> None:
-    some = cells((1, 2), (5, 6), (5, 6), dtype=["float64", "float32", "float32"], batch=[2, 1, 3])
-    assert rules.decide("at_least", some, 4).boundary == "holds for float32, fails for float64"
-
-
-def test_a_boundary_within_another_label_is_named() -> None:
-    some = cells(
-        (1, 2), (5, 6), (5, 6), (5, 6), (1, 2), (1, 2), model=["a", "a", "b", "b", "c", "c"], batch=[8, 64] * 3
-    )
-    found = rules.decide("at_least", some, 4).boundary
-    assert found == "a: holds at batch 64, fails at batch 8; b: holds throughout; c: fails throughout"
-
-
-def test_no_boundary_is_said_too() -> None:
-    some = cells((1, 2), (5, 6), (1, 2), (5, 6), batch=[1, 1, 1, 1])
-    assert rules.decide("at_least", some, 4).boundary == (
-        "holds in 2 and fails in 2 of 4 cells, which no one or two labels tell apart"
-    )
-
-
-def test_nodes_are_named_by_their_labels() -> None:
-    some = cells((1, 2), (5, 6), node=["x1", "x2"])
-    found = rules.decide("at_least", some, 4, node_labels={"x1": "Old CPU", "x2": "New CPU"}).boundary
-    assert found == "holds on New CPU, fails on Old CPU"
+@pytest.mark.parametrize(
+    ("some", "labels", "where"),
+    [
+        (
+            [(1, 2), (1, 2), (5, 6), (5, 6)],
+            {"batch": [8, 16, 64, 256], "model": ["a", "b", "a", "b"]},
+            "holds from batch 64 on, fails up to batch 16",
+        ),
+        ([(5, 6), (5, 6), (1, 2)], {"batch": [8, 16, 64]}, "holds up to batch 16, fails at batch 64"),
+        (
+            [(1, 2), (3, 6), (5, 6)],
+            {"batch": [8, 16, 64]},
+            "holds at batch 64, fails at batch 8 (1 cell undecided)",
+        ),
+        (
+            [(1, 2), (5, 6), (5, 6)],
+            {"dtype": ["float64", "float32", "float32"], "batch": [2, 1, 3]},
+            "holds for float32, fails for float64",
+        ),
+        (
+            [(1, 2), (5, 6), (5, 6), (5, 6), (1, 2), (1, 2)],
+            {"model": ["a", "a", "b", "b", "c", "c"], "batch": [8, 64] * 3},
+            "a: holds at batch 64, fails at batch 8; b: holds throughout; c: fails throughout",
+        ),
+        (
+            [(1, 2), (5, 6), (1, 2), (5, 6)],
+            {"batch": [1, 1, 1, 1]},
+            "holds in 2 and fails in 2 of 4 cells, which no one or two labels tell apart",
+        ),
+        ([(1, 2), (5, 6)], {"node": ["x1", "x2"]}, "holds on New CPU, fails on Old CPU"),
+        ([(5, 6), (3, 6)], {"batch": [8, 64]}, "holds at batch 8, is undecided at batch 64"),
+    ],
+)
+def test_what_separates_the_sides_is_named(
+    some: list[tuple[float, float]], labels: dict[str, Sequence[Any]], where: str
+) -> None:
+    names = {"x1": "Old CPU", "x2": "New CPU"}
+    assert describe.boundary(decide("at_least", cells(*some, **labels), 4, node_labels=names)) == where
 
 
 # ------------------------------------------------------------------ transforms
@@ -150,37 +288,44 @@ def test_nodes_are_named_by_their_labels() -> None:
 
 def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     some = log_cells(
-        [10, 2, 30, 3], node=["a"] * 4, device=["cuda:0", "cpu", "cuda:0", "cpu"], op=["copy", "copy", "add", "add"],
-        threads=[0, 2, 0, 2],
-    )  # fmt: skip
-    options = {"over": "device", "of": "gpu", "to": "cpu"}
-    ruling = rules.decide("ratio", some, 4, options=options)
-    assert sorted(ruling.estimates.frame["estimate"]) == pytest.approx([5, 10])
-    assert ruling.outcome == "supported"
-    assert (ruling.estimates.frame["low"] < ruling.estimates.frame["estimate"]).all()
-    inverse = rules.decide("ratio", some, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
-    assert sorted(1 / inverse.cells.frame["high"]) == pytest.approx(sorted(ruling.estimates.frame["low"]))
+        [10, 2, 30, 3, 7],
+        node=["a"] * 4 + ["b"],
+        device=["cuda:0", "cpu"] * 2 + ["cuda:0"],
+        op=["copy", "copy", "add", "add", "add"],
+        threads=[0, 2, 0, 2, 0],
+    )
+    found = decide("ratio", some, 4, options={"over": "device", "of": "gpu", "to": "cpu"})
+    assert found.estimates.rows("op", "estimate") == [("copy", pytest.approx(5)), ("add", pytest.approx(10))]
+    assert found.outcome == "supported"
+    assert (found.estimates["low"] < found.estimates["estimate"]).all()
+    inverse = decide("ratio", some, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
+    assert sorted(1 / inverse.estimates["high"]) == pytest.approx(sorted(found.estimates["low"]))
 
 
 def test_exact_figures_give_an_exact_ratio() -> None:
     some = exact([{"estimate": 884.0, "entry": "a"}, {"estimate": 681.0, "entry": "b"}])
-    ruling = rules.decide("ratio", some, 1, options={"over": "entry", "of": "a", "to": "b"})
-    assert ruling.outcome == "supported" and ruling.estimates.frame["low"].iloc[0] == pytest.approx(884 / 681)
+    found = decide("ratio", some, 1, options={"over": "entry", "of": "a", "to": "b"})
+    assert found.outcome == "supported"
+    assert found.estimates.rows("low", "high") == [(pytest.approx(884 / 681), pytest.approx(884 / 681))]
 
 
-def test_a_ratio_over_an_unknown_label_is_a_mistake() -> None:
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [("ratio", {"over": "devise", "of": "a", "to": "b"}), ("trend", {"along": "devise"}),
+     ("crossover", {"over": "device", "of": "a", "to": "b", "along": "devise"})],
+)  # fmt: skip
+def test_an_unknown_label_is_a_mistake(rule: str, options: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="Did you mean 'device'"):
-        rules.decide("ratio", log_cells([1.0], device=["cpu"]), 1, options={"over": "devise", "of": "a", "to": "b"})
+        decide(rule, log_cells([1.0], device=["cpu"]), 1, options=options)
 
 
 def test_a_trend_is_the_exponent_of_a_power_law() -> None:
-    batch = np.array([1, 4, 16, 64, 256])
-    ruling = rules.decide("trend", log_cells(3 * batch**0.5, batch=batch), 0.4, options={"along": "batch"})
-    assert ruling.estimates.frame["estimate"].iloc[0] == pytest.approx(0.5)
-    assert ruling.outcome == "supported"
+    batch, along = np.array([1, 4, 16, 64, 256]), {"along": "batch"}
+    found = decide("trend", log_cells(3 * batch**0.5, batch=batch), 0.4, options=along)
+    assert found.estimates.rows("estimate") == [(pytest.approx(0.5),)] and found.outcome == "supported"
     bent = log_cells([1, 2, 1, 2, 1], batch=batch)
-    assert rules.decide("trend", bent, 0.1, options={"along": "batch"}).outcome == "undecided"
-    assert len(rules.decide("trend", log_cells([1.0], batch=[1]), 0.1, options={"along": "batch"}).cells) == 0
+    assert decide("trend", bent, 0.1, options=along).outcome == "undecided"
+    assert not len(decide("trend", log_cells([1.0], batch=[1]), 0.1, options=along).estimates)
 
 
 def test_slope_intervals_cover_the_true_exponent() -> None:
@@ -188,50 +333,71 @@ def test_slope_intervals_cover_the_true_exponent() -> None:
     hits = []
     for _ in range(600):
         noisy = x**0.3 * np.exp(random.normal(0, 0.02, len(x)))
-        frame = rules.decide("trend", log_cells(noisy, se=0.02, batch=x), 0, options={"along": "batch"}).cells.frame
-        hits.append(bool(frame["low"].iloc[0] <= 0.3 <= frame["high"].iloc[0]))
-    assert 0.92 <= np.mean(hits) <= 1.0
+        (ends,) = decide("trend", log_cells(noisy, 0.02, batch=x), 0, options={"along": "batch"}).estimates.rows(
+            "low", "high"
+        )
+        hits.append(ends[0] <= 0.3 <= ends[1])
+    assert 0.97 <= np.mean(hits) <= 1.0
 
 
-OVER = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
-
-
-def crossing(cpu: Sequence[float], gpu: Sequence[float]) -> Estimates:
+def crossing(cpu: Sequence[float], gpu: Sequence[float], bound: float = 1) -> rules.RuleResult:
+    """The sizes 1, 10, 100, … from which on the CPU is ahead of the GPU, against a threshold."""
     n = len(cpu)
-    return log_cells(
-        [*cpu, *gpu], node=["a"] * 2 * n, device=["cpu"] * n + ["cuda:0"] * n, threads=[2] * n + [0] * n,
+    some = log_cells(
+        [*cpu, *gpu],
+        node=["a"] * 2 * n,
+        device=["cpu"] * n + ["cuda:0"] * n,
+        threads=[2] * n + [0] * n,
         size=[10**i for i in range(n)] * 2,
-    )  # fmt: skip
+    )
+    return decide("crossover", some, bound, options={"over": "device", "of": "cpu", "to": "gpu", "along": "size"})
 
 
 def test_a_crossover_lies_between_the_points_that_decide() -> None:
-    ruling = rules.decide("crossover", crossing([1, 10, 100, 1000], [50, 50, 50, 50]), 1, options=OVER)
-    row = ruling.estimates.frame.iloc[0]
-    assert (row["low"], row["high"]) == (10, 100)
-    assert row["estimate"] == pytest.approx(50)
-    assert ruling.outcome == "supported"
-    assert ruling.boundary == "cpu is ahead from size 100 on, not up to 10"
-    assert rules.decide("crossover", crossing([1, 10, 100, 1000], [50] * 4), 200, options=OVER).outcome == "challenged"
+    found = crossing([1, 10, 100, 1000], [50] * 4)
+    assert found.estimates.rows("low", "estimate", "high") == [(10, pytest.approx(50), 100)]
+    assert found.outcome == "supported"
+    assert describe.boundary(found) == "cpu is ahead from size 100 on, not up to 10"
+    assert crossing([1, 10, 100, 1000], [50] * 4, bound=200).outcome == "challenged"
+    # A point that is too close widens what the change lies between.
+    assert crossing([1, 10, 50, 1000], [50] * 4).estimates.rows("low", "high") == [(10, 1000)]
 
 
 def test_series_that_never_cross_challenge_a_crossover() -> None:
-    ruling = rules.decide("crossover", crossing([1, 2, 3], [50, 50, 50]), 1, options=OVER)
-    assert ruling.outcome == "challenged" and "gpu is ahead at every size" in str(ruling.boundary)
-    unsure = rules.decide("crossover", crossing([1, 2, 50], [50, 50, 50]), 1, options=OVER)
-    assert unsure.outcome == "undecided"
+    found = crossing([1, 2, 3], [50, 50, 50])
+    assert found.outcome == "challenged" and describe.boundary(found) == "gpu is ahead at every size measured"
+    assert describe.boundary(crossing([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
+    assert crossing([1, 2, 50], [50, 50, 50]).outcome == "undecided"
 
 
-@pytest.mark.parametrize("rule", rules.RULES)
-def test_every_rule_is_put_in_words(rule: str) -> None:
-    options = {"over": "device", "of": "gpu", "to": "cpu", "along": "batch", "share": 0.5}
-    text = rules.describe(rule, [1, 2] if rule == "within" else 1, "B/s", options)
-    assert text.startswith("supported if ") and "1" in text
+# ------------------------------------------------------------------ in words
+
+SIDES = {"over": "device", "of": "cpu", "to": "gpu"}
 
 
-def test_what_is_a_number_of_its_own_is_told_without_the_unit_of_what_was_measured() -> None:
-    options = {"over": "device", "of": "cpu", "to": "gpu", "along": "parameters"}
-    crossed = rules.describe("crossover", 1, "s", options)
-    assert crossed == "supported if CPU and GPU change places along parameters, at a value of at least 1"
-    assert rules.describe("ratio", 2, "s", options) == "supported if the ratio CPU over GPU is at least 2 in every cell"
-    assert rules.describe("within", [528, 528], "1", {}) == "supported if exactly 528 in every cell"
-    assert rules.describe("exists", 1, "yes or no", {}) == "supported if the answer is yes"
+@pytest.mark.parametrize(
+    ("rule", "bound", "unit", "more", "text"),
+    [
+        ("at_least", 1e9, "B/s", {}, "at least 1 GB/s in every cell"),
+        ("at_most", 1000, "MAC/cycle", {"scale": 128.0, "scale_why": "cores"},
+         "at most 1,000 MAC/cycle in every cell, after multiplying by 128 (cores)"),
+        ("within", [528, 528], "1", {}, "exactly 528 in every cell"),
+        ("within", [10, 60], "1", {}, "within 10 to 60 in every cell"),
+        ("exists", 1, "yes or no", {}, "the answer is yes"),
+        ("exists", 2, "s", {"options": {"compare": "at_most"}}, "some cell is at most 2 s"),
+        ("for_share_of", 2, "s", {"options": {"share": 0.5}}, "at least 50% of the cells are at least 2 s"),
+        # What is a number of its own has no unit of what was measured.
+        ("ratio", 2, "s", {"options": SIDES}, "the ratio CPU over GPU is at least 2 in every cell"),
+        ("trend", 0.5, "s", {"options": {"along": "batch"}},
+         "it grows as batch to the power of at least 0.5 in every series"),
+        ("crossover", 1, "s", {"options": {**SIDES, "along": "size"}},
+         "CPU and GPU change places along size, at a value of at least 1"),
+    ],
+)  # fmt: skip
+def test_every_rule_is_put_in_words(rule: str, bound: Any, unit: str, more: dict[str, Any], text: str) -> None:
+    assert describe.rule(part(rule, bound, **more), unit) == f"supported if {text}"
+
+
+def test_a_threshold_below_zero_makes_sense_only_where_such_values_are() -> None:
+    assert rules.may_be_negative(part("trend", 1)) and rules.may_be_negative(part("at_least", 1, sensitivity=[-1, 1]))
+    assert not rules.may_be_negative(part("at_least", 0, sensitivity=[0, 2]))

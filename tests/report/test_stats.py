@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 from scipy.stats import t as student
@@ -100,13 +100,6 @@ def test_moderation_narrows_the_intervals_of_three_rounds() -> None:
     assert statistics.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
 
 
-def test_the_simulation_can_tell_a_wrong_method() -> None:
-    """An interval from the samples of one round, which is what most benchmarks print, misses most truths."""
-    y = round_medians(5, 100, POINTS, 3, normal, 1.0)
-    naive = WITHIN * 1.2533 / np.sqrt(SAMPLES) * 1.96
-    assert np.mean(np.abs(y[..., 0]) <= naive) < 0.5
-
-
 # ------------------------------------------------------------------ known values
 
 
@@ -125,13 +118,21 @@ def test_the_prior_is_recovered_from_many_variances() -> None:
     assert prior.variance == pytest.approx(s0, rel=0.05)
 
 
-def test_a_single_point_gets_the_plain_t_interval() -> None:
-    values = np.array([1.0, 1.1, 1.05])
-    found = statistics.on_log_scale([values])
-    y = np.log(values)
+def test_few_points_of_unequal_variances_pool_less_than_the_fit_says() -> None:
+    # Their logarithms differ by log 10 from one to the next: trigamma(d0 / 2) = log(10)^2 - trigamma(1).
+    d0 = 2 * statistics.trigamma_inverse(np.log(10) ** 2 - np.pi**2 / 6)
+    variances, df = statistics.moderate([1e-4, 1e-3, 1e-2], [2.0] * 3)
+    assert df == pytest.approx([1 / (1 / d0 + 2 / 4) + 2] * 3) and df[0] == pytest.approx(2.748, rel=1e-3)
+    assert variances == pytest.approx([2.4524e-4, 9.0017e-4, 7.4495e-3], rel=1e-3)
+
+
+def test_a_single_point_gets_the_plain_t_interval_and_none_is_without_width() -> None:
+    y = np.log([1.0, 1.1, 1.05])
     half = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
-    assert found.high[0] == pytest.approx(np.exp(y.mean() + half))
-    assert found.df[0] == 2
+    found = statistics.on_log_scale([np.exp(y)])
+    assert (found.high[0], found.df[0]) == (pytest.approx(np.exp(y.mean() + half)), 2)
+    still = statistics.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
+    assert still.low[0] < 1 < still.high[0]
 
 
 def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
@@ -146,11 +147,6 @@ def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
     assert np.isfinite(found.low[1:]).all()
 
 
-def test_zero_variance_is_floored() -> None:
-    found = statistics.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
-    assert found.low[0] < 1 < found.high[0]
-
-
 def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
     counted = statistics.on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
     assert counted.low[0] == counted.high[0] == 1.0 and counted.exact.tolist() == [True, False]
@@ -159,13 +155,6 @@ def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
     assert np.isnan(timed.low[0]) and not timed.exact[0]
     once = statistics.on_linear_scale([[1.0]], counted=True, share=True)
     assert np.isnan(once.low[0])
-
-
-def test_an_exact_side_leaves_the_other_sides_degrees_of_freedom() -> None:
-    se, df = statistics.combine(0.02, 5.0, 0.0, np.inf)
-    assert (float(se), float(df)) == pytest.approx((0.02, 5.0))
-    se, df = statistics.combine(0.0, np.inf, 0.0, np.inf)
-    assert float(se) == 0 and np.isinf(df)
 
 
 # ------------------------------------------------------------------ properties
@@ -203,16 +192,8 @@ def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: 
 def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, se_b: float, df_b: float) -> None:
     assert statistics.combine(se_a, df_a, se_b, df_b) == statistics.combine(se_b, df_b, se_a, df_a)
     se, df = statistics.combine(se_a, df_a, se_b, df_b)
+    assert statistics.combine(se_a, df_a, 0.0, np.inf) == (pytest.approx(se_a), pytest.approx(df_a))
     assert se >= max(se_a, se_b) and min(df_a, df_b) <= df * (1 + 1e-9) and df <= max(df_a, df_b) * (1 + 1e-9)
-
-
-@given(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8).filter(lambda y: np.ptp(y) > 1e-4), st.floats(1.5, 5))
-@settings(max_examples=50)
-def test_more_spread_between_rounds_is_a_wider_interval(y: list[float], factor: float) -> None:
-    centre = float(np.mean(y))
-    calm = statistics.on_log_scale([np.exp(y)])
-    wild = statistics.on_log_scale([np.exp(centre + factor * (np.array(y) - centre))])
-    assert wild.high[0] / wild.low[0] > calm.high[0] / calm.low[0]
 
 
 # ------------------------------------------------------------------ rounds that points share
@@ -224,8 +205,7 @@ def _alike(y: np.ndarray) -> float:
 
 
 def test_points_that_vary_as_one_tell_no_more_than_one() -> None:
-    effect = np.array([0.01, -0.02, 0.03])
-    y = np.arange(5)[:, None] + effect * np.linspace(1, 2, 5)[:, None]
+    y = np.arange(5)[:, None] + np.array([0.01, -0.02, 0.03]) * np.linspace(1, 2, 5)[:, None]
     assert _alike(y) == pytest.approx(1)
     assert statistics.on_log_scale(list(np.exp(y))).df == pytest.approx(2)
 
@@ -234,9 +214,5 @@ def test_independent_points_keep_what_they_tell() -> None:
     y = np.random.default_rng(1).normal(0, 0.02, (200, 5))
     assert _alike(y) < 0.02
     assert (statistics.on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
-
-
-def test_rounds_that_go_against_each_other_are_not_alike() -> None:
-    assert _alike(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])) == 0
-    assert _alike(np.array([[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]])) == 0
-    assert _alike(np.array([[1.0, 2.0, 3.0]])) == 0
+    for against in ([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]], [[1.0, 2.0, 3.0]]):
+        assert _alike(np.array(against)) == 0

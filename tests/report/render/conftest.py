@@ -1,4 +1,7 @@
-"""Synthetic verdicts and a synthetic summary for the renderer; their numbers come from a seeded generator."""
+"""Made-up verdicts and measurements for the renderer, a report of them, and one of the published nodes.
+
+Each report is rendered once for all tests. The made-up one has every kind of verdict, of seeded random numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from pypdf import PdfReader
-from report.verdicts import VERDICTS
 
 from contract.files import read_json
 from report.data.gather import gather
-from report.data.summary import COLUMNS, POINT
+from report.model import Verdict
 from report.render import render
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.evidence import Shown
@@ -37,6 +39,8 @@ QUANTITIES = [
     ("training.rate", "samples/s", 12_000.0),
 ]
 NODE = "example-cpu-2c-0a1b2c"
+VERDICTS = tuple(map(str, Verdict))
+REASON = "The synthetic intervals lie where the generator put them, on that side."
 
 
 @pytest.fixture
@@ -59,7 +63,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
     """One verdict in the shape that the engine writes."""
     article = ARTICLES[claim[0]][0]
     quantity, unit, scale = chance.choice(QUANTITIES)
-    decided = kind in VERDICTS[:4]
+    decided = Verdict(kind).judged
     threshold = float(f"{scale * chance.choice([0.2, 0.8, 1.0, 3.0]):.2g}")
     cells = []
     for place in range(chance.choice([1, 2, 3, 6, 14]) if decided else 0):
@@ -82,6 +86,12 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
                 "outcome": chance.choice(["supports", "challenges", "undecided"]),
             }
         )
+    reasons = {
+        "awaiting experiment": "awaiting experiment offload: the trip to the device is not measured yet.",
+        "awaiting hardware": "awaiting hardware: no node with a GPU has measured training.",
+        "awaiting source": "awaiting source: the datasheet could not be read.",
+        "not testable": "An opinion: the claims that bear on it are listed.",
+    }
     first = cells[0] if cells else {"estimate": None, "low": None, "high": None}
     part = {
         "name": "",
@@ -94,6 +104,9 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "sensitivity": [threshold / 2, threshold * 2],
         "scope": {"device": "cpu", "dtype": "float32"},
         "outcome": kind,
+        "reason": reasons.get(kind, REASON),
+        "missing": {"says": "What it waits for."} if Verdict(kind).awaits else None,
+        "boundary": None,
         "estimate": first["estimate"],
         "low": first["low"],
         "high": first["high"],
@@ -104,13 +117,13 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         parts = [{**part, "name": "one core"}, {**part, "name": "all cores of the node"}]
         for place, cell in enumerate(cells):
             cell["part"] = parts[place % 2]["name"]
-    reasons = {
-        "awaiting experiment": "awaiting experiment offload: the trip to the device is not measured yet.",
-        "awaiting hardware": "awaiting hardware: no node with a GPU has measured training.",
-        "awaiting source": "awaiting source: the datasheet could not be read.",
-        "not testable": "An opinion: the claims that bear on it are listed.",
-    }
-    untested = kind in ("awaiting experiment", "not testable")
+    for one in parts:
+        one["rejudge"] = {
+            "how": "at_least", "share": 1.0, "before": "supported if at least", "after": "in every cell",
+            "negative": False, "settled": [0, 0, 0], "baselines": {},
+            "cells": [[cell["low"], cell["high"], cell["label"]] for cell in cells if cell["part"] == one["name"]],
+        }  # fmt: skip
+    untested = kind == "not testable"
     return {
         "id": claim,
         "article": article,
@@ -119,7 +132,7 @@ def verdict(claim: str, kind: str, chance: random.Random) -> dict[str, Any]:
         "says": f"A paraphrase of what the article says in claim {claim}, about as long as they are.",
         "kind": "judgement" if kind == "not testable" else chance.choice(["measured", "derived", "documented"]),
         "verdict": kind,
-        "reason": reasons.get(kind, "The synthetic intervals lie where the generator put them, on that side."),
+        "reason": part["reason"],
         "rule": part["rule_text"],
         "quantity": None if untested else quantity,
         "unit": unit,
@@ -207,167 +220,66 @@ def document(seed: int = 1, origin: str = "synthetic") -> dict[str, Any]:
     }
 
 
-def row(chance: random.Random, experiment: str, metric: str, estimate: float, **given: Any) -> dict[str, Any]:
-    """One row; what is not given is as for a point on one thread of the CPU."""
-    half = chance.uniform(0.005, 0.05)
-    flop, moved = given.get("flop"), given.get("bytes")
-    return {
-        **dict.fromkeys([*POINT, *COLUMNS]),
-        "node": NODE,
-        "experiment": experiment,
-        "device": "cpu",
-        "metric": metric,
-        "unit": "s",
-        "status": "ok",
-        "reason": "",
-        "stop_reason": "converged",
-        "n_rounds": 3,
-        "n_samples": 45,
-        "estimate": estimate,
-        "low": estimate * (1 - half),
-        "high": estimate * (1 + half),
-        "flags": "",
-        "origin": "synthetic",
-        "flop_per_s": flop / estimate if flop else None,
-        "bytes_per_s": moved / estimate if moved else None,
-        **given,
-        "params": json.dumps(given.get("params", {}), sort_keys=True),
-    }
-
-
-def summary(seed: int = 1) -> pd.DataFrame:
-    """A table of rows whose values come from a seeded generator."""
+def measured(folder: Path, seed: int = 1) -> None:
+    """Gather a node with some points of each experiment that one CPU can show, at seeded random rates."""
     chance = random.Random(seed)
-    rows = []
-    for dtype in ("float32", "float64", "bfloat16"):
+    node = SyntheticNode(folder / "nodes" / NODE, [{"id": "cpu", "kind": "cpu", "name": "Example CPU"}])
+
+    def point(experiment: str, value: Any, params: dict[str, Any], **more: Any) -> None:
+        node.point(experiment, value, params=params, **{"rounds": 3, "samples": 3, "spread": 0.02, **more})
+
+    for dtype, factor in (("float32", 2), ("float64", 1), ("bfloat16", 4)):
         for threads in (1, 2):
-            speed = 5e10 * threads * {"float32": 2, "float64": 1, "bfloat16": 4}[dtype]
-            rows.append(
-                row(
-                    chance,
-                    "peak",
-                    "time",
-                    1.0,
-                    backend="llvm",
-                    dtype=dtype,
-                    threads=threads,
-                    params={"kernel": "fma"},
-                    flop=speed * 1.1,
-                )
-            )
+            speed, about = 5e10 * threads * factor, {"dtype": dtype, "threads": threads}
+            node.peak(1.1 * speed, spread=0.01, **about)
+            shapes = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048)] + [(32, 4096, 1024), (512, 3072, 768)]
             for backend in ("torch", "onednn", "numpy"):
-                shapes = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048)] + [(32, 4096, 1024), (512, 3072, 768)]
                 for m, n, k in shapes:
                     rate = speed * chance.uniform(0.5, 0.95) * min(1.0, (m * n * k) ** (1 / 3) / 400)
-                    rows.append(
-                        row(
-                            chance,
-                            "gemm",
-                            "time",
-                            2 * m * n * k / rate,
-                            backend=backend,
-                            dtype=dtype,
-                            threads=threads,
-                            params={"m": m, "n": n, "k": k},
-                            flop=2 * m * n * k,
-                        )
-                    )
+                    flop = 2.0 * m * n * k
+                    point("gemm", flop / rate, {"m": m, "n": n, "k": k}, backend=backend, flop=flop, **about)
     for threads in (1, 2):
         for backend in ("llvm", "torch"):
             for op in ("copy", "scale", "add", "triad"):
                 for power in range(14, 30, 2):
                     rate = threads * 8e10 / (1 + power / 8) ** 2 * chance.uniform(0.8, 1.2)
-                    rows.append(
-                        row(
-                            chance,
-                            "bandwidth",
-                            "time",
-                            2**power / rate,
-                            backend=backend,
-                            dtype="float64",
-                            threads=threads,
-                            params={"op": op, "footprint": 2**power},
-                            bytes=2.0**power,
-                        )
-                    )
+                    about = {"backend": backend, "dtype": "float64", "threads": threads, "bytes": 2.0**power}
+                    point("bandwidth", 2**power / rate, {"op": op, "footprint": 2**power}, **about)
     for model in ("mlp", "cnn", "gpt"):
         for dtype in ("float32", "bfloat16"):
             for threads in (1, 2):
                 for batch in (1, 8, 64, 512):
                     whole = (1e-3 + 2e-5 * batch) / threads * chance.uniform(0.9, 1.1)
-                    for metric, part in {
-                        "time": 1.0,
-                        "time.forward": 0.3,
-                        "time.backward": 0.6,
-                        "time.update": 0.1,
-                    }.items():
-                        rows.append(
-                            row(
-                                chance,
-                                "training",
-                                metric,
-                                whole * part,
-                                backend="torch",
-                                dtype=dtype,
-                                threads=threads,
-                                params={"model": model, "batch": batch},
-                                flop=1e9,
-                            )
-                        )
+                    times = {"time": whole, "time.forward": 0.3 * whole, "time.backward": 0.6 * whole}
+                    times["time.update"] = 0.1 * whole
+                    about = {"dtype": dtype, "threads": threads, "flop": 1e9}
+                    point("training", times, {"model": model, "batch": batch}, **about)
     for direction in ("h2d", "d2h"):
-        lost = row(
-            chance,
-            "transfer",
-            "time",
-            1.0,
-            backend="torch",
-            dtype="",
-            threads=0,
-            params={"direction": direction, "size": 4, "memory": "pinned"},
-        )
-        rows.append(lost | {"status": "unsupported", "reason": "no accelerator", "estimate": None, "n_rounds": 0})
-    return pd.DataFrame([*rows, *others(chance)])[[*POINT, *COLUMNS]]
-
-
-def others(chance: random.Random) -> list[dict[str, Any]]:
-    """A few points of every experiment that has a section of its own."""
-    rows = []
+        lost = {"status": "unsupported", "reason": "no accelerator", "dtype": "", "threads": 0}
+        point("transfer", 1.0, {"direction": direction, "size": 4, "memory": "pinned"}, **lost)
     square = {"m": 1000, "n": 1000, "k": 1000}
-    for backend, dtype, rate in (("python", "float64", 3e7), ("scalar", "float32", 4e9), ("torch", "float32", 2e11)):
-        size = {**square, "m": 4} if backend == "python" else square
-        flop = 2.0 * size["m"] * 1e6
-        rows.append(
-            row(chance, "gemm", "time", flop / rate, backend=backend, dtype=dtype, threads=1, params=size, flop=flop)
-        )
+    for backend, dtype, m, rate in (("python", "float64", 4, 3e7), ("scalar", "float32", 1000, 4e9)):
+        flop = 2e6 * m
+        point("gemm", flop / rate, {**square, "m": m}, backend=backend, dtype=dtype, flop=flop)
     for content in ("normal", "zeros", "denormal"):
-        at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"content": content, **square}}
-        rows.append(row(chance, "content", "time", 0.01 * chance.uniform(0.9, 1.1), flop=2e9, **at))
-    for method, spread in (("cell_order", 0.0), ("permuted", 0.0), ("split_k", 20.0), ("summation", 45.0)):
-        at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"method": method, **square}}
-        rows.append(row(chance, "numerics", "spread_ulp", spread, **at) | {"unit": "ulp"})
-    at = {"backend": "torch", "dtype": "float32", "threads": 2, "params": {"method": "repeat", **square}}
-    rows.append(row(chance, "numerics", "distinct_results", 1.0, **at) | {"unit": "1"})
+        point("content", 0.01 * chance.uniform(0.9, 1.1), {"content": content, **square}, threads=2, flop=2e9)
+    exact = {"threads": 2, "spread": 0.0}
+    for method, apart in (("cell_order", 0.0), ("permuted", 0.0), ("split_k", 20.0), ("summation", 45.0)):
+        point("numerics", apart, {"method": method, **square}, metric="spread_ulp", unit="ulp", **exact)
+    point("numerics", 1.0, {"method": "repeat", **square}, metric="distinct_results", unit="1", **exact)
     for op in ("filter", "group_by"):
         for backend, count in ((name, n) for name in ("pandas", "polars") for n in (1000, 100_000)):
-            at = {"backend": backend, "threads": 1, "params": {"op": op, "rows": count, "transfers": "none"}}
-            rows.append(row(chance, "tabular", "time", count * 1e-8 * chance.uniform(0.5, 2), dtype="", **at))
+            params = {"op": op, "rows": count, "transfers": "none"}
+            point("tabular", count * 1e-8 * chance.uniform(0.5, 2), params, backend=backend, dtype="")
+    steps = {"metric": "step_time", "backend": "numba", "dtype": ""}
     for power in range(13, 28, 2):
-        at = {"kernel": "chase", "chains": "one", "data": "random", "footprint": 2**power}
-        rows.append(row(chance, "sequential", "step_time", 1e-9 * power, dtype="", threads=1, params=at))
+        params = {"kernel": "chase", "chains": "one", "data": "random", "footprint": 2**power}
+        point("sequential", 1e-9 * power, params, **steps)
     for data in ("predictable", "random"):
-        at = {"kernel": "branches", "chains": "one", "data": data, "footprint": 16384}
-        rows.append(row(chance, "sequential", "step_time", 1e-9 * chance.random(), dtype="", threads=1, params=at))
-    return [{"backend": "numba", **one} for one in rows]
-
-
-def write(folder: Path, seed: int = 1) -> Path:
-    """Write what the gather stage does, samples apart; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    summary(seed).to_parquet(folder / "summary.parquet", index=False)
-    nodes = [{**node, "origin": "synthetic", "rounds": []} for node in document(seed)["nodes"]]
-    (folder / "nodes.json").write_text(json.dumps(nodes), encoding="utf-8")
-    (folder / "refused.json").write_text("[]", encoding="utf-8")
-    return folder
+        params = {"kernel": "branches", "chains": "one", "data": data, "footprint": 16384}
+        point("sequential", 1e-9 * chance.random(), params, **steps)
+    node.write()
+    gather([folder / "nodes"], folder / "data", allow_synthetic=True)
 
 
 @pytest.fixture(scope="session")
@@ -378,8 +290,8 @@ def make_document() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A gathered folder with a summary table, to be read only."""
-    return once(tmp_path_factory, "synthetic-data", write)
+    """A gathered folder, to be read only."""
+    return once(tmp_path_factory, "synthetic-data", measured) / "data"
 
 
 @pytest.fixture(scope="session")
@@ -391,6 +303,22 @@ def report(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
         render(folder / "verdicts.json", folder / "out", renderer="pandoc", data=data)
 
     return once(tmp_path_factory, "synthetic-report", make) / "out"
+
+
+@pytest.fixture(scope="session")
+def published_report(tmp_path_factory: pytest.TempPathFactory, published: Path) -> Path:
+    """The folder of the published nodes' report, rendered once, to be read only."""
+
+    def make(folder: Path) -> None:
+        render(published / "verdicts.json", folder / "out", "pandoc", published / "data")
+
+    return once(tmp_path_factory, "published-report", make) / "out"
+
+
+@pytest.fixture(scope="session")
+def page(report: Path) -> BeautifulSoup:
+    """The page of the synthetic report, to be read only."""
+    return BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
 
 
 @pytest.fixture(scope="session")

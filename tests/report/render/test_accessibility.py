@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Each pair of width, scheme and state of the details comes once. One view is of every card, whatever it holds; the
-# others are of every kind of card: axe asks everything of every element.
-VIEWS = [
-    (1280, "light", False, True),
-    (1280, "dark", True, False),
-    (390, "light", True, False),
-    (390, "dark", False, False),
-]
+# One view is of every card; the other is of every kind of card: axe asks everything of every element.
+VIEWS = [(1280, "light", False, True), (390, "dark", True, False)]
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
 # Takes away each card in which no element is of a kind that none before it has: a kind is what decides how an element
 # looks and what it is to those who do not see it, with the same of what it stands in.
@@ -83,7 +76,9 @@ def test_axe_finds_nothing(visit, width: int, scheme: str, unfolded: bool, every
 
 def test_axe_would_find_a_fault(visit) -> None:
     page = visit()
-    thin(page)
+    page.evaluate("document.querySelectorAll('main > section:not(#answer, #method)').forEach((one) => one.remove())")
+    page.evaluate("document.querySelector('main').append(document.createElement('figure'))")
+    page.evaluate("document.querySelector('figure').innerHTML = '<svg role=img aria-label=words></svg>'")
     page.evaluate("document.querySelector('figure svg[role=img]').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('h2').outerHTML = '<h5>out of order</h5>'")
     page.evaluate("document.querySelector('.answer p').style.color = '#bbb'")
@@ -164,15 +159,3 @@ def test_text_can_be_twice_as_large(visit) -> None:
     page = visit(320)
     page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-
-
-def test_the_language_and_the_landmarks_are_named(visit) -> None:
-    page = visit()
-    assert page.evaluate("document.documentElement.lang") == "en"
-    for role in ("banner", "navigation", "main"):
-        assert page.get_by_role(role).count() == 1, role
-    levels = [
-        int(tag[1]) for tag in page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4,h5')].map((h) => h.tagName)")
-    ]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))

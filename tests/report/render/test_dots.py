@@ -64,18 +64,6 @@ def test_words_stand_in_the_figure_and_in_its_text(tmp_path: Path) -> None:
     assert drawing.alt == "About it. a group: one (a detail): 2."
 
 
-def test_labels_never_leave_the_figure() -> None:
-    long = plot(
-        row("a label of some length here", 1.0, 0.5, 2.0), row("b", 1e12, None, None, told="1.00 trillion rows/s")
-    )
-    figure = drawn(long)
-    figure.canvas.draw()
-    for text in figure.axes[0].texts:
-        box = text.get_window_extent().transformed(figure.transFigure.inverted())
-        assert box.x0 >= -0.01, text.get_text()
-        assert box.x1 <= 1.01, text.get_text()
-
-
 @pytest.mark.parametrize("scale", ["log", "linear", "zero"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.floats(1e-12, 1e15), min_size=1, max_size=4), noughts=st.integers(0, 2))
@@ -84,14 +72,3 @@ def test_any_numbers_can_be_drawn(scale: str, values: list[float], noughts: int)
     figure = drawn(plot(*(row("x", value, value / 2, value * 2) for value in [*values, *more]), scale=scale))
     low, high = figure.axes[0].get_xlim()
     assert low < high
-
-
-def test_a_figure_is_as_wide_as_it_is_asked_to_be_and_its_marks_have_their_words(tmp_path: Path) -> None:
-    shows = plot(row("one", 2.0, None, None), row("two", 5.0, 4.0, 6.0), width=7.4, bare="nobody knows")
-    shows["groups"][0]["rows"][1]["marks"][0]["words"] = "two is five"
-    assert drawn(shows).get_size_inches()[0] == pytest.approx(7.4)
-    assert drawn(plot(row("one", 2.0, 1.0, 3.0))).get_size_inches()[0] == pytest.approx(4.5)
-    drawing = dots.drawing("name", shows, "A caption.", "About it.")
-    assert drawing.caption == "A caption. No interval is drawn at 1 of 2: nobody knows."
-    keep(drawing, tmp_path, None)
-    assert (tmp_path / "name.svg").read_text(encoding="utf-8").count("<title>two is five</title>") == 1

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.render import figures, strokes
 from report.render.claim_figure import MOST_ROWS, claim_drawing
 from report.render.figures import DARK, LETTERS, PLATE, Drawing, keep, style
-from report.render.sweep import _apart
 
 
 def decided(document: dict) -> dict:
@@ -54,17 +48,6 @@ def test_the_interval_is_drawn_as_wide_as_it_is(make_document) -> None:
     shown = {tuple(line.get_xdata()) for line in axes.get_lines() if len(line.get_xdata()) == 2}
     for row in drawing.shows["panels"][0]["rows"]:
         assert (row["low"], row["high"]) in shown
-
-
-def test_a_yes_or_a_no_makes_no_figure(make_document) -> None:
-    verdict = decided(make_document())
-    (part,) = verdict["parts"]
-    assert claim_drawing({**verdict, "parts": [{**part, "unit": "yes or no"}]}) is None
-
-
-def test_nothing_found_makes_no_figure(make_document) -> None:
-    waiting = next(one for one in make_document()["verdicts"] if one["verdict"] == "awaiting experiment")
-    assert claim_drawing(waiting) is None
 
 
 def test_the_rows_nearest_to_the_threshold_are_shown_and_the_caption_says_so(make_document) -> None:
@@ -105,15 +88,6 @@ def test_figures_are_reproducible_and_bare(make_document, tmp_path: Path) -> Non
     assert b"prefers-color-scheme: dark" in first
 
 
-def test_numbers_in_a_figure_keep_every_digit(make_document, tmp_path: Path) -> None:
-    verdict = decided(make_document())
-    cell = {**verdict["cells"][0], "label": "0.123456789 and 9.87654321"}
-    drawing = claim_drawing({**verdict, "cells": [cell]})
-    assert drawing is not None
-    keep(drawing, tmp_path, None)
-    assert "0.123456789 and 9.87654321" in words(tmp_path / f"{drawing.name}.svg")
-
-
 def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None:
     drawing = claim_drawing(decided(make_document()))
     assert drawing is not None
@@ -126,57 +100,6 @@ def test_only_what_changed_is_drawn_again(make_document, tmp_path: Path) -> None
     shows = copy.deepcopy(drawing.shows)
     shows["panels"][0]["rows"][0]["estimate"] *= 1.5
     assert keep(replace(drawing, shows=shows), new, old)
-
-
-@given(st.lists(st.floats(0, 1), max_size=12).map(sorted))
-def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None:
-    step = 0.06
-    moved = _apart(places, step)
-    assert all(b - a >= step - 1e-9 for a, b in pairwise(moved))
-    assert all(-1e-9 <= place <= 1 + 1e-9 for place in moved)
-    if all(b - a >= step for a, b in pairwise(places)):
-        assert moved == pytest.approx(places)
-
-
-def test_a_png_is_made_where_it_is_asked_for(make_document, tmp_path: Path) -> None:
-    drawing = claim_drawing(decided(make_document()))
-    assert drawing is not None
-    assert keep(drawing, tmp_path, None)
-    assert not (tmp_path / f"{drawing.name}.png").exists()
-    assert keep(drawing, tmp_path, tmp_path, png=True), "what lacks its PNG is drawn again"
-    assert (tmp_path / f"{drawing.name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("module", "anew"),
-    [
-        ("report.render.claim_figure", True),
-        ("report.render.strokes", True),
-        ("report.render.figures", True),
-        ("report.render.words", True),
-        ("report.formatting", True),
-        ("report.render.page", False),
-        ("report.render.pandoc", False),
-        ("report.render.sweep", False),
-        ("report.judging.judge", False),
-    ],
-)
-def test_a_figure_depends_on_the_code_that_draws_it_and_on_no_other(
-    make_document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, anew: bool
-) -> None:
-    drawing = claim_drawing(decided(make_document()))
-    assert drawing is not None
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    new.mkdir()
-    keep(drawing, old, None)
-    source = figures._source
-
-    def edited(name: str) -> bytes:
-        return source(name) + (b"\n# another line\n" if name == module else b"")
-
-    monkeypatch.setattr(figures, "_source", edited)
-    assert keep(drawing, new, old) is anew
 
 
 def _every_kind(shows: dict) -> Figure:
@@ -218,22 +141,6 @@ def test_each_mark_bears_its_words(tmp_path: Path) -> None:
         ("points", ["point 1", "<point> & 2", "point 3"]),
         ("predicted", ["predicted 1"]),
     ]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda axes: strokes.points(axes, [1, 2], [1, 2], told=["one"], marker="o"),
-        lambda axes: strokes.points(axes, [1, 2], [1, 2], told="ab", marker="o"),
-        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b", "c"], marker="o"),
-        lambda axes: strokes.join(axes, [1, 2], [1, 2], "size", told=["a", "b"]),
-        lambda axes: strokes.interval(axes, 1, 2, 1, told=["low", "high"]),
-        lambda axes: strokes.bar(axes, 1, 0, 1, 1, told=["a", "b"]),
-    ],
-)
-def test_words_without_marks_are_refused(wrong: Callable[[Axes], None]) -> None:
-    with pytest.raises(ValueError, match="mark"):
-        wrong(Figure().add_subplot())
 
 
 def _lettered(shows: dict) -> Figure:

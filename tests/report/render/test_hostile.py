@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 
 from report.data.gather import gather
 from report.data.gathered import read_dataset
@@ -20,6 +19,7 @@ from report.judging.judge import judge
 from report.render import render
 from report.render.markdown import clean
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
+from tests.report.render.pdf_words import text_of
 
 TEXTS = {
     "script": "<script>document.title='ran'</script><img src=x onerror=\"document.title='ran'\"><svg onload=alert(1)>",
@@ -94,15 +94,6 @@ def page(report: Path) -> BeautifulSoup:
     return BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
 
 
-@pytest.fixture(scope="module")
-def read(page: BeautifulSoup) -> str:
-    """What the page says, without its scripts and styles."""
-    whole = BeautifulSoup(str(page), "html.parser")
-    for part in whole.find_all(["script", "style"]):
-        part.decompose()
-    return " ".join(whole.get_text(" ").split())
-
-
 def spoken(text: str) -> str:
     return " ".join(clean(text).split())
 
@@ -111,10 +102,7 @@ def spoken(text: str) -> str:
 def test_it_is_told_as_the_text_that_it_is(page: BeautifulSoup, name: str) -> None:
     cells = {" ".join(cell.get_text().split()) for cell in page.find_all(["td", "li"])}
     assert spoken(TEXTS[name]) in cells
-
-
-def test_what_is_long_is_told_to_its_end(read: str) -> None:
-    assert LONG in read
+    assert LONG in cells, "to its end"
 
 
 def test_it_becomes_no_element(page: BeautifulSoup) -> None:
@@ -192,26 +180,11 @@ def test_it_does_not_reorder_what_stands_beside_it(chromium, report: Path, parts
     context.close()
 
 
-@pytest.fixture(scope="module")
-def texts(report: Path) -> list[str]:
-    """The text of each page of the PDF."""
-    return [page.extract_text() for page in PdfReader(report / "report.pdf").pages]
-
-
-def test_the_pdf_tells_it_too(texts: list[str]) -> None:
-    flat = re.sub(r"[\s\u200b\u00ad]", "", "".join(texts))
+def test_the_pdf_tells_it_too(report: Path) -> None:
+    flat = re.sub(r"[\s\u200b\u00ad]", "", text_of(report / "report.pdf"))
     for wanted in ("document.title='ran'", "mail@wordand@fig-none", "{{<includesecret.qmd>}}", "#panic(", "&lt;b&gt;"):
         assert re.sub(r"[’‘]", "'", flat).find(wanted) >= 0, wanted
     assert flat.count("y" * 60) >= len(LONG) / 60 / 2, "what is long is there"
-
-
-def test_the_pdf_breaks_what_is_long(texts: list[str]) -> None:
-    """No line runs out of the page: a line of text at this size has some hundred characters at most."""
-    longest = 0
-    for text in texts:
-        for line in text.splitlines():
-            longest = max(longest, max(map(len, re.findall(r"y+", line)), default=0))
-    assert 0 < longest < 160
 
 
 def test_the_figures_are_whole(report: Path, page: BeautifulSoup) -> None:

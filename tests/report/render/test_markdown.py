@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import jinja2
 import pypandoc
 import pytest
@@ -12,8 +10,7 @@ from bs4 import BeautifulSoup
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from contract.errors import StudyError
-from report.render.markdown import Markdown, attribute, clean, environment, escape, finalize, identifier, link
+from report.render.markdown import Markdown, attribute, clean, environment, escape, finalize, link
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -126,14 +123,3 @@ def test_only_web_addresses_become_links() -> None:
     assert link("a [b]", "https://example.org/x y>") == r"[a \[b\]](<https://example.org/x%20y%3E>)"
     assert link("go", "javascript:alert(1)") == "go"
     assert link("go", "http://[broken") == "go"
-
-
-def test_an_identifier_is_checked() -> None:
-    assert identifier("W15") == "W15"
-    with pytest.raises(StudyError, match="not an id"):
-        identifier("W15](x)")
-
-
-def test_plain_prose_stays_readable() -> None:
-    sentence = "The rate is 3.2 GB/s (95% interval 3.1 to 3.3), on one core - no more."
-    assert re.sub(r"\\", "", escape(sentence)) == escape(sentence)

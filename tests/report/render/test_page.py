@@ -29,30 +29,6 @@ def test_no_width_scrolls_sideways(visit, width: int, scheme: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-# How wide the fade at the end of the first frame is which holds more, or less, than it can show.
-FADE = """async (wider) => {
-  const fits = (one) => (one.scrollWidth > one.clientWidth) === wider && one.clientWidth > 0;
-  const frame = [...document.querySelectorAll('.table-frame')].find(fits);
-  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  const told = [];
-  for (const left of [0, frame.scrollWidth]) {
-    frame.scrollLeft = left;
-    await drawn();
-    told.push(parseFloat(getComputedStyle(frame).getPropertyValue('--more')));
-  }
-  return told;
-}"""
-
-
-def test_what_goes_on_beyond_the_edge_fades_until_it_is_scrolled_to(visit) -> None:
-    page, _, _ = visit(width=390)
-    before, after = page.evaluate(FADE, True)
-    assert before > 10
-    assert after == 0
-    page, _, _ = visit(width=1280)
-    assert page.evaluate(FADE, False) == [0, 0]
-
-
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 def test_the_answer_needs_no_scrolling(visit, width: int, height: int) -> None:
     page, _, _ = visit(width=width, height=height)
@@ -67,12 +43,3 @@ def test_dark_mode_darkens_the_page(visit) -> None:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         colours.append(sum(int(part) for part in colour.strip("rgb()").split(",")))
     assert colours[1] < 200 < colours[0]
-
-
-def test_print_unfolds_and_hides_what_paper_cannot_use(visit) -> None:
-    page, _, _ = visit()
-    page.emulate_media(media="print")
-    assert not page.locator("#filter").is_visible()
-    assert not page.locator("nav.contents").is_visible()
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("[...document.querySelectorAll('details')].every((one) => one.open)")

@@ -79,12 +79,6 @@ def test_long_words_of_data_stay_within_their_cells(make_document, tmp_path: Pat
     assert "".join(word.text for word in found).replace("-", "").count("x" * 500) >= 1, "broken, and still whole"
 
 
-def test_a_word_that_was_broken_is_found_whole_when_searched_for(report: Path, texts: list[str]) -> None:
-    text = "".join(texts).replace("\n", "")
-    assert "\u200b" not in text
-    assert re.search(r"gemm\.mac_per_cycle_per_core|llama405b\.days_from_gpu_hours", text)
-
-
 def test_the_title_page_says_what_and_when(texts: list[str], make_document) -> None:
     document = make_document()
     first = " ".join(texts[0].split())
@@ -144,12 +138,6 @@ def test_the_table_of_claims_tells_the_page_of_each_card(texts: list[str]) -> No
     assert len(set(told.values())) > 10
 
 
-def test_the_head_of_a_table_is_repeated_on_every_page(texts: list[str]) -> None:
-    pages = [text for text in texts if len(re.findall(r"\b[NGW]\d\d\s+p\.\s\d+", text)) > 2]
-    assert len(pages) > 1
-    assert all("What the article says" in text for text in pages)
-
-
 def test_every_font_is_embedded(pdf: PdfReader) -> None:
     seen = {}
     for page in pdf.pages:
@@ -182,33 +170,6 @@ def test_it_conforms_to_the_standard_for_those_who_listen(report: Path, pdf: Pdf
     assert {"/H1", "/H2", "/H3", "/Figure", "/Caption", "/Table", "/TH", "/TD", "/L", "/LI", "/Link", "/TOC"} <= kinds
 
 
-def test_what_the_standard_refuses_is_set_without_its_seal(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    inner = typst.Compiler
-
-    class Strict:
-        """A compiler that refuses the standard, as it does for a sign that no font holds."""
-
-        def __init__(self, *given: Any, **named: Any) -> None:
-            self.inner = inner(*given, **named)
-
-        def compile(self, pdf_standards: Any = (), **named: Any) -> Any:
-            if pdf_standards:
-                raise typst.TypstError("the text could not be displayed", "")
-            return self.inner.compile(**named)
-
-    monkeypatch.setattr(pandoc.typst, "Compiler", Strict)
-    shutil.copytree(report, tmp_path / "report")
-    (tmp_path / "report" / "index.qmd").write_text(
-        "---\ntitle: Small\n---\n\n## One {#answer}\n\nText.\n", encoding="utf-8"
-    )
-    shutil.copyfile(Path(pandoc.__file__).parent.parent / "templates" / "pdf.typ", tmp_path / "report" / "pdf.typ")
-    assert pandoc.typeset(tmp_path / "report") == ""
-    assert "does not conform to PDF/UA-1: the text could not be displayed" in capsys.readouterr().err
-    assert "Text." in PdfReader(tmp_path / "report" / "report.pdf").pages[0].extract_text()
-
-
 def test_packing_keeps_every_object(tmp_path: Path) -> None:
     (tmp_path / "a.typ").write_text(
         '#set document(title: "A")\n= One <a>\n'
@@ -232,15 +193,6 @@ def test_packing_keeps_every_object(tmp_path: Path) -> None:
         if hasattr(one, "get_data"):
             assert one.get_data() == other.get_data()
     assert {key: after.trailer[key] for key in ("/ID",)} == {key: before.trailer[key] for key in ("/ID",)}
-
-
-def test_what_is_no_pdf_is_not_packed() -> None:
-    with pytest.raises(ValueError, match="subsection not found"):
-        pack(b"%PDF-1.7 and nothing")
-
-
-def test_it_is_small(report: Path) -> None:
-    assert (report / "report.pdf").stat().st_size < 3_000_000
 
 
 def test_a_word_on_another_and_one_in_the_margin_are_found(tmp_path: Path) -> None:

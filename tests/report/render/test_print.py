@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 
 from tests.report.render.pdf_words import text_of
 
@@ -57,14 +56,6 @@ def test_no_cell_is_cut_by_its_frame(page) -> None:
     assert cut == []
 
 
-def test_rows_stay_whole_and_heads_are_repeated(page) -> None:
-    looks = page.evaluate(
-        """() => [...document.querySelectorAll("table")].map((one) => [
-             getComputedStyle(one.tHead).display, getComputedStyle(one.rows[1]).breakInside])"""
-    )
-    assert {tuple(look) for look in looks} == {("table-header-group", "avoid")}
-
-
 def flat(text: str) -> str:
     """Text without spaces, ligatures and breaks; PDFium tells no hyphen at the end of a line from a broken word's."""
     return re.sub(r"[\s\u00ad-]", "", unicodedata.normalize("NFKC", text))
@@ -83,15 +74,3 @@ def test_every_cell_and_every_card_is_on_paper(report: Path, paper: Path) -> Non
     assert missing == []
     for card in page.select("section.claim"):
         assert flat(card.h4.get_text()) in printed
-
-
-def test_sheets_are_a4_and_carry_nothing_to_press(page, paper: Path) -> None:
-    box = PdfReader(paper).pages[0].mediabox
-    assert [float(box.width), float(box.height)] == pytest.approx([595.28, 841.89], abs=2)
-    assert (
-        page.evaluate(
-            """() => [...document.querySelectorAll("button:not(th button), input, select, nav")]
-           .filter((one) => one.checkVisibility()).map((one) => one.outerHTML.slice(0, 80))"""
-        )
-        == []
-    )

@@ -13,7 +13,6 @@ from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
 from contract.errors import StudyError
-from report.judging.claims import ARTICLES
 from report.render import TEMPLATES
 from report.render.markdown import environment
 from report.render.reading import Article, Piece, Section, read_articles, with_arguments
@@ -64,17 +63,6 @@ def test_each_clause_stands_in_a_section_that_its_claim_names(declared: list[Art
         assert any(section.heading.startswith(heading) for heading in named), (name, section.heading)
 
 
-def test_sections_are_named_once_and_hold_claims(declared: list[Article]) -> None:
-    for article in declared:
-        headings = [section.heading for section in article.sections]
-        assert len(set(headings)) == len(headings)
-        assert all(section.claims for section in article.sections)
-
-
-def test_titles_are_the_claims_articles(declared: list[Article]) -> None:
-    assert {article.key: article.title for article in declared} == ARTICLES
-
-
 def test_no_words_are_the_articles_own(declared: list[Article]) -> None:
     """Headings are names; all else is ours."""
     for article in declared:
@@ -82,14 +70,6 @@ def test_no_words_are_the_articles_own(declared: list[Article]) -> None:
             " ".join(piece.text for piece in words) for section in article.sections for words in section.paragraphs
         ]
         assert copied([article.thesis, *texts]) == []
-
-
-def test_each_section_is_short_and_each_clause_says_something(declared: list[Article]) -> None:
-    for article in declared:
-        for section in article.sections:
-            pieces = [piece for words in section.paragraphs for piece in words]
-            assert 15 <= sum(len(piece.text.split()) for piece in pieces) <= 200, section.heading
-            assert all(len(piece.text.split()) >= 5 for piece in pieces if piece.claim), section.heading
 
 
 def write(tmp_path: Path, *articles: dict[str, Any]) -> Path:
@@ -133,22 +113,6 @@ def test_a_mistake_is_reported_where_it_stands(
     assert path.read_text().splitlines()[int(found[1]) - 1].strip().startswith(line)
 
 
-def test_pieces_keep_the_spaces_and_the_signs_between_them(tmp_path: Path) -> None:
-    text = "One [two]{N01}, [three]{N02}[four]{N03} [five]{N04}.\n\n[six]{N05} seven"
-    (article,) = read_articles(write(tmp_path, {**ONE, "sections": section(text)}))
-    first, second = article.sections[0].paragraphs
-    assert first == (
-        Piece("One"),
-        Piece("two", "N01", apart=True),
-        Piece(","),
-        Piece("three", "N02", apart=True),
-        Piece("four", "N03"),
-        Piece("five", "N04", apart=True),
-        Piece("."),
-    )
-    assert second == (Piece("six", "N05"), Piece("seven", apart=True))
-
-
 # ------------------------------------------------------------------ what is printed
 
 
@@ -185,12 +149,6 @@ def test_a_clause_leads_to_its_claim_and_bears_its_verdict(tmp_path: Path) -> No
     assert turned.select_one("a.clause.v-supported .judged.v-supported .word").get_text() == "supported"
 
 
-def test_a_clause_without_a_verdict_is_text(tmp_path: Path) -> None:
-    page = html(printed(read_articles(write(tmp_path, ONE)), on_page("N02")))
-    assert not page.select("a.clause")
-    assert plain(page.select_one(".argued")) == "It begins. This is so, and that is not."
-
-
 def test_a_claim_without_a_clause_is_listed(tmp_path: Path) -> None:
     later = on_page("N19", "supported", "Something was found later.")
     page = html(printed(read_articles(write(tmp_path, ONE)), on_page("N01"), later))
@@ -199,16 +157,6 @@ def test_a_claim_without_a_clause_is_listed(tmp_path: Path) -> None:
     assert entry.a["href"] == "#N19"
     assert later["argued"] == ""
     assert "came after" not in printed(read_articles(write(tmp_path, ONE)), on_page("N01"))
-
-
-def test_an_article_without_an_argument_prints_nothing(tmp_path: Path) -> None:
-    assert printed(read_articles(write(tmp_path, ONE)), on_page("X01"), key="other").strip() == ""
-
-
-def test_an_address_becomes_a_link(tmp_path: Path) -> None:
-    known = {**ONE, "address": "https://example.org/a?b=1"}
-    page = html(printed(read_articles(write(tmp_path, known)), on_page("N01")))
-    assert page.find("a", string="A blog")["href"] == "https://example.org/a?b=1"
 
 
 def test_a_clause_of_another_articles_claim_is_refused(tmp_path: Path) -> None:
@@ -249,11 +197,6 @@ def test_hostile_words_stay_words(target: str) -> None:
 # ------------------------------------------------------------------ the whole page
 
 
-@pytest.fixture(scope="module")
-def page(report: Path) -> BeautifulSoup:
-    return BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
-
-
 def test_the_page_tells_every_claim_in_its_articles_argument(page: BeautifulSoup, make_document: Any) -> None:
     verdicts = {one["id"]: one for one in make_document()["verdicts"]}
     links = page.select("a.clause")
@@ -269,47 +212,6 @@ def test_each_card_leads_back_to_its_clause(page: BeautifulSoup) -> None:
     assert cards
     for card in cards:
         assert page.find(id=card.select_one("a.back")["href"][1:])["href"] == f"#{card['id']}"
-
-
-def test_the_argument_comes_before_the_cards(page: BeautifulSoup) -> None:
-    for article in page.select("section[id^='article-']"):
-        order = [part["id"] for part in article.select(":scope > section")]
-        assert order[:2] == [article["id"].replace("article", "argument"), article["id"].replace("article", "claims")]
-
-
-def test_wide_the_verdicts_stand_in_the_margin_in_order(visit: Any) -> None:
-    view, _, _ = visit("#argument-whygpu", width=1280)
-    boxes = view.evaluate(
-        """() => [...document.querySelectorAll('.argued')].map((part) => {
-          const box = (one) => one.getBoundingClientRect().toJSON();
-          return {
-            text: [...part.querySelectorAll('p')].map(box), part: box(part),
-            marks: [...part.querySelectorAll('.judged')].map(box),
-          };
-        })"""
-    )
-    assert len(boxes) == sum(len(article.sections) for article in read_articles())
-    for part in boxes:
-        for mark in part["marks"]:
-            assert all(mark["left"] >= text["right"] for text in part["text"])
-            assert mark["right"] <= part["part"]["right"] + 0.5 and mark["bottom"] <= part["part"]["bottom"] + 0.5
-        for above, below in zip(part["marks"], part["marks"][1:], strict=False):
-            assert below["top"] >= above["bottom"]
-    assert view.locator(".judged .word").first.bounding_box()["width"] > 20
-
-
-@pytest.mark.parametrize("width", [360, 390])
-def test_narrow_the_verdicts_stand_in_the_text(visit: Any, width: int) -> None:
-    view, _, _ = visit("#argument-whygpu", width=width)
-    inside = view.evaluate(
-        """() => [...document.querySelectorAll('.judged')].every((mark) => {
-          const [a, b] = [mark.getBoundingClientRect(), mark.closest('p').getBoundingClientRect()];
-          return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 3 && a.bottom <= b.bottom + 3;
-        })"""
-    )
-    assert inside
-    assert view.locator(".judged .word").first.bounding_box()["width"] <= 1
-    assert view.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_reader_goes_from_clause_to_card_and_back_by_keyboard(visit: Any) -> None:

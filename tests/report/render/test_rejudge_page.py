@@ -86,28 +86,6 @@ def test_a_threshold_that_is_typed_moves_the_verdict_and_not_the_cards(visit: An
     expect(badge(page, "W04")).to_have_text("challenged")
 
 
-def test_a_value_of_the_declared_range_is_one_press_away_and_so_is_the_way_back(visit: Any) -> None:
-    page = visit("W01")
-    page.get_by_role("button", name="40", exact=True).click()
-    expect(page.get_by_label("Supported if at most")).to_have_value("40")
-    expect(badge(page, "W01")).to_have_text("supported")
-    page.get_by_role("button", name="As declared", exact=True).click()
-    expect(page.get_by_label("Supported if at most")).to_have_value("10")
-    expect(badge(page, "W01")).to_have_text("challenged")
-    expect(page.locator("#W01 .rejudge-command")).to_be_hidden()
-
-
-def test_a_field_has_the_unit_in_which_people_speak(visit: Any) -> None:
-    page = visit("W08")
-    field = page.locator("#W08 details.rejudge input")
-    expect(field).to_have_value("100")
-    expect(page.locator("#W08 .rejudge-row")).to_contain_text("GFLOP/s in every cell")
-    expect(badge(page, "W08")).to_have_text("supported")
-    field.fill("1,000")
-    expect(badge(page, "W08")).to_have_text("challenged")
-    expect(page.locator("#W08 .rejudge-command code")).to_contain_text("W08.threshold=1000000000000")
-
-
 def test_a_range_has_two_fields_and_a_claim_about_gpus_a_baseline(visit: Any, study: Study) -> None:
     page = visit("W02")
     fields = page.locator("#W02 details.rejudge input")
@@ -123,17 +101,6 @@ def test_a_range_has_two_fields_and_a_claim_about_gpus_a_baseline(visit: Any, st
     expect(page.locator("#W02 .rejudge-command code")).to_have_text(
         "python -m report what-if --set 'W02.threshold=[30,100]' --baseline node"
     )
-
-
-def test_parts_are_tried_one_by_one(visit: Any, study: Study) -> None:
-    page = visit("W03")
-    expect(badge(page, "W03")).to_have_text("depends")
-    group = page.get_by_role("group", name="two orders")
-    group.get_by_role("textbox").fill("20")
-    answer = study.ask("W03.two-orders.threshold=20")["by"]["W03"]["is"]
-    expect(badge(page, "W03")).to_have_text(answer["verdict"])
-    assert answer["verdict"] == "supported"
-    expect(page.locator("#W03 output")).to_contain_text("two orders (supported): The one cell would support it.")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from playwright.sync_api import expect
-from report.verdicts import VERDICTS
 
-from report.render.table import in_table
+from tests.report.render.conftest import VERDICTS
 from tests.report.rendering import render_beside
 
 NODES = [
@@ -47,10 +46,6 @@ def all_ids(make_document: Any) -> list[str]:
 # ------------------------------------------------------------------ what a row carries
 
 
-def verdict(claim: str, kind: str = "supported", nodes: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    return {"id": claim, "verdict": kind, "cells": [{"node": name} for name in nodes], "estimate": None, **more}
-
-
 def test_a_bare_number_says_what_it_counts(report: Path, make_document: Any) -> None:
     page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
     bare = [one for one in make_document()["verdicts"] if one["quantity"] == "training.split" and one["estimate"]]
@@ -60,49 +55,6 @@ def test_a_bare_number_says_what_it_counts(report: Path, make_document: Any) -> 
         of = f"(split; {one['parts'][0]['name']})" if len(one["parts"]) > 1 else "(split)"
         assert f"]\u00a0{of}" in row.get_text()
         assert of in page.find(id=one["id"]).find_parent("section").get_text()
-
-
-def test_a_row_names_the_nodes_that_decided_it() -> None:
-    rows = in_table(
-        [
-            verdict("N01", nodes=("c-cpu-3", "a-cpu-1", "a-cpu-1")),
-            verdict("N02", nodes=("a-cpu-1", "b-gpu-2", "c-cpu-3")),
-            # One part waits, another is decided.
-            verdict("N03", "awaiting hardware", nodes=("a-cpu-1",)),
-            verdict("N04"),
-            verdict("N05", nodes=("gone",)),
-            verdict("N06", "not testable"),
-        ],
-        NODES,
-    )
-    assert (rows["N01"]["from_nodes"], rows["N01"]["node_numbers"]) == ("A CPU and C CPU", "1 3")
-    assert (rows["N02"]["from_nodes"], rows["N02"]["node_numbers"]) == ("3 nodes", "1-3")
-    assert rows["N03"]["from_nodes"] == "A CPU"
-    for nothing in ("N04", "N05", "N06"):
-        assert (rows[nothing]["from_nodes"], rows[nothing]["node_numbers"]) == ("", "")
-
-
-def test_numbers_have_an_order_within_their_unit_only() -> None:
-    rows = in_table(
-        [
-            verdict("N01", estimate=3.0, unit="s"),
-            verdict("N02", estimate=2e9, unit="B"),
-            verdict("N03", estimate=0.5, unit="s"),
-            verdict("N04", estimate=0.9, unit=None),
-            verdict("N05"),
-            verdict("N06", estimate=0.5, unit="s"),
-        ],
-        [],
-    )
-    places = {claim: row["number_place"] for claim, row in rows.items()}
-    assert places["N05"] is None
-    assert places["N04"] < places["N02"] < places["N03"] == places["N06"] < places["N01"]
-
-
-def test_verdicts_are_sorted_as_they_are_told() -> None:
-    rows = in_table([verdict(f"N{n:02d}", kind) for n, kind in enumerate([*VERDICTS, "unheard of"])], [])
-    places = [row["verdict_place"] for row in rows.values()]
-    assert places == sorted(places) and len(set(places)) == len(places)
 
 
 # ------------------------------------------------------------------ filters and search
@@ -143,21 +95,6 @@ def test_every_filter_offers_what_there_is_and_shows_what_it_says(
     for value in values[1:]:
         select.select_option(value)
         assert ids(page) == [claim for claim, its in of.items() if its == value]
-
-
-def test_articles_are_offered_by_their_titles(visit: Any, make_document: Any) -> None:
-    page, _, _ = visit("#table")
-    titles = list(dict.fromkeys(one["article_title"] for one in make_document()["verdicts"]))
-    assert page.locator("#filter-article option").all_inner_texts() == ["all", *titles]
-
-
-def test_the_filter_works_by_keyboard(visit: Any) -> None:
-    page, _, _ = visit("#table")
-    page.get_by_label("Find", exact=True).focus()
-    page.keyboard.type("W15")
-    assert ids(page) == ["W15"]
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "filter-article"
 
 
 def test_a_filter_that_nothing_fits_says_so(visit: Any, all_ids: list[str]) -> None:
@@ -205,28 +142,6 @@ def test_the_node_filter_shows_what_each_node_decided(visit: Any, fleet: Path) -
 # ------------------------------------------------------------------ sorting
 
 
-def test_ids_sort_up_down_and_back(visit: Any, all_ids: list[str]) -> None:
-    page, said, _ = visit("#table")
-    button = page.get_by_role("button", name="Id", exact=True)
-    assert head(page, "Id").get_attribute("aria-sort") is None
-    for order, wanted in [("ascending", sorted(all_ids)), ("descending", sorted(all_ids)[::-1]), (None, all_ids)]:
-        button.click()
-        assert ids(page) == wanted
-        assert head(page, "Id").get_attribute("aria-sort") == order
-    assert counted(page) == f"{len(all_ids)} claims"
-    assert said == []
-
-
-def test_verdicts_sort_in_their_order_and_equal_ones_stay_as_they_were(visit: Any, make_document: Any) -> None:
-    page, _, _ = visit("#table")
-    verdicts = make_document()["verdicts"]
-    for reverse in (False, True):
-        page.get_by_role("button", name="Verdict").click()
-        wanted = sorted(verdicts, key=lambda one: VERDICTS.index(one["verdict"]), reverse=reverse)
-        assert ids(page) == [one["id"] for one in wanted]
-    assert counted(page) == f"{len(verdicts)} claims, sorted by verdict, descending"
-
-
 def test_numbers_sort_as_numbers_and_what_has_none_comes_last(visit: Any, make_document: Any) -> None:
     page, _, _ = visit("#table")
     verdicts = make_document()["verdicts"]
@@ -249,15 +164,6 @@ def test_every_head_sorts_by_keyboard_and_keeps_the_focus(visit: Any, all_ids: l
         assert page.locator("table.claims th[aria-sort='ascending']").count() == 1
         assert page.evaluate("document.activeElement.closest('th').ariaSort") == "ascending"
         assert sorted(ids(page)) == sorted(all_ids)
-
-
-def test_sorting_and_filtering_go_together(visit: Any, make_document: Any) -> None:
-    page, _, _ = visit("#table?verdict=challenged&sort=-id")
-    wanted = sorted((v["id"] for v in make_document()["verdicts"] if v["verdict"] == "challenged"), reverse=True)
-    assert ids(page) == wanted
-    assert head(page, "Id").get_attribute("aria-sort") == "descending"
-    page.get_by_label("Find", exact=True).fill(wanted[1])
-    assert fragment(page) == f"#table?find={wanted[1]}&verdict=challenged&sort=-id"
 
 
 # ------------------------------------------------------------------ the address and the way back
@@ -298,13 +204,6 @@ def test_who_comes_back_from_a_card_finds_the_table_as_it_was(visit: Any) -> Non
     assert fragment(page) == "#table?verdict=challenged"
 
 
-def test_an_address_leads_to_the_table_as_it_names_it(visit: Any, make_document: Any) -> None:
-    page, _, _ = visit("#table?verdict=challenged&find=claim+W1")
-    wanted = [v["id"] for v in make_document()["verdicts"] if v["verdict"] == "challenged" and v["id"].startswith("W1")]
-    assert wanted and ids(page) == wanted
-    assert page.evaluate("Math.abs(document.getElementById('table').getBoundingClientRect().top)") < 100
-
-
 @pytest.mark.parametrize(
     "address",
     ["#table?verdict=nonsense&node=gone&sort=colour&what=ever", "#table?", "#%E0%A4%A", "#nowhere", "#table?%%"],
@@ -333,25 +232,6 @@ def test_narrow_each_row_is_a_card_and_the_heads_still_sort(visit: Any, all_ids:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_screen_readers_hear_a_table_at_every_width(visit: Any, all_ids: list[str], width: int) -> None:
-    page, _, _ = visit("#table", width=width)
-    table = page.get_by_role("table", name="Every claim")
-    assert table.get_by_role("row").count() == len(all_ids) + 1
-    assert table.get_by_role("columnheader").count() == 7
-    table.get_by_role("button", name="Verdict").click()
-    assert table.get_by_role("columnheader", name="Verdict").get_attribute("aria-sort") == "ascending"
-
-
-def test_the_buttons_move_nothing(visit: Any) -> None:
-    page, _, _ = visit("#table")
-    with_buttons = page.locator("table.claims thead").bounding_box()["height"]
-    page.locator("table.claims th button").evaluate_all(
-        "(all) => all.forEach((one) => one.replaceWith(...one.childNodes))"
-    )
-    assert page.locator("table.claims thead").bounding_box()["height"] == pytest.approx(with_buttons, abs=0.5)
-
-
 def test_without_scripts_the_table_is_whole_and_plain(visit: Any, all_ids: list[str]) -> None:
     page, _, _ = visit("#table", java_script_enabled=False)
     assert ids(page) == all_ids
@@ -375,14 +255,3 @@ def test_a_link_opens_what_it_leads_into(visit: Any) -> None:
     expect(page.locator("#inside")).to_be_visible()
     assert 0 <= page.locator("#inside").bounding_box()["y"] < 800
     assert said == []
-
-
-def test_paper_shows_everything_and_the_screen_is_folded_again_after_it(visit: Any) -> None:
-    page, _, _ = visit()
-    folded = "document.querySelectorAll('details:not([open])').length"
-    before = page.evaluate(folded)
-    assert before > 10
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(folded) == 0
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(folded) == before

@@ -15,7 +15,7 @@ from report.judging.reference_comparison import OUTCOMES
 from report.render import TEMPLATES, words
 from report.render.markdown import environment
 from report.render.references import references
-from report.render.triangulation import MOST_ROWS, triangulation
+from report.render.triangulation import triangulation
 from tests.report.render.pdf_words import text_of
 from tests.report.rendering import render_beside
 
@@ -67,7 +67,7 @@ def listed() -> list[dict[str, Any]]:
     return [
         {**about, "id": "a.x", "subject": "A", "used_by": ["W01", "gemm.rate", "roofline.balance"]},
         {**about, "id": "a.y", "subject": "A", "used_by": ["comparison one", "W02", "W01"]},
-        {**about, "id": "b.x", "subject": "B", "used_by": ["comparison one", "comparison two", "prediction b"]},
+        {**about, "id": "b.x", "subject": "B", "used_by": ["comparison one", "comparison two"]},
         {**about, "id": "c.x", "subject": "C", "value": None, "status": "not verified", "source": other,
          "used_by": ["contradiction three", "Z99"]},
     ]  # fmt: skip
@@ -97,22 +97,6 @@ def test_every_value_stands_beside_its_figure(document: dict[str, Any]) -> None:
     assert len({row["class"] for row in rows}) == len(OUTCOMES)
 
 
-def test_a_long_table_is_cut_and_begins_with_what_is_to_be_explained(document: dict[str, Any]) -> None:
-    many = [cell("agrees") for _ in range(MOST_ROWS + 5)]
-    told = triangulation(document | {"triangulation": [pair("many", figure(*many, cell("to explain")))]})
-    assert told is not None
-    assert (len(told["rows"]), told["left_out"]) == (MOST_ROWS, 6)
-    assert [row["outcome"] for row in told["rows"][:2]] == ["to explain", "agrees"]
-
-
-def test_what_waits_is_told_once_for_each_machine(document: dict[str, Any]) -> None:
-    told = triangulation(document)
-    assert told is not None
-    assert [one["for"] for one in told["waiting"]] == ["NVIDIA X beside Y; AMD Z", "Q"]
-    assert told["waits"] == "4 published figures without a measured counterpart"
-    assert [note["scaled"] for note in told["notes"]] == ["", "Halved.", ""]
-
-
 def test_figures_of_one_source_share_a_row_and_name_their_users(document: dict[str, Any]) -> None:
     told = references(document)
     assert told is not None
@@ -126,16 +110,10 @@ def test_figures_of_one_source_share_a_row_and_name_their_users(document: dict[s
     assert [subject["name"] for subject in row["subjects"]] == ["A", "B"]
     assert row["subjects"][0]["figures"].count("4 TB/s") == 2
     assert row["claims"] == ["W01", "W02"]
-    assert row["others"] == "2 comparisons, 1 prediction and 2 quantities"
+    assert row["others"] == "2 comparisons and 2 quantities"
     assert "no figure" in unread["rows"][0]["subjects"][0]["figures"]
     # A claim that the document does not have is no link.
     assert unread["rows"][0]["claims"] == []
-
-
-def test_a_document_from_before_shows_neither(make_document: Callable[..., dict[str, Any]]) -> None:
-    found = {**make_document(), "triangulation": [], "references": []}
-    assert triangulation(found) is None
-    assert references(found) is None
 
 
 @pytest.mark.parametrize("part", ["triangulation", "references"])

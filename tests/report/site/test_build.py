@@ -11,19 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
-from report.verdicts import JUDGED
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands.lint import Study, lint
 from report.data.ranges import parse_ranges
-from report.site import paths
+from report.model import JUDGED
 from report.site.build import build
-from report.site.editions import read_editions
 from report.site.sitemap import address
 from tests.report.render.pdf_words import text_of
 
@@ -50,19 +46,6 @@ def served(site: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{site.name}/"
         server.shutdown()
-
-
-def test_everything_is_there(site: Path, second: Judged) -> None:
-    for name in (
-        "index.html", "report.pdf", "verdicts.json", "verdicts.csv", "claims.jsonld", "editions.json", "og.png",
-        "feed.xml", "sitemap.xml", "robots.txt", ".nojekyll", paths.SUMMARY, paths.FILES, paths.DICTIONARY,
-        paths.NODES, "data/node-a/gemm.cpu.csv", "data/node-b/clock.cpu.csv",
-    ):  # fmt: skip
-        assert (site / name).is_file(), name
-    assert (site / "verdicts.json").read_bytes() == second.verdicts.read_bytes()
-    listed = json.loads((site / "site.json").read_text(encoding="utf-8"))
-    assert listed["url"] == URL and all((site / name).is_file() for name in listed["files"])
-    assert [one["generated_utc"][:10] for one in read_editions(site / "editions.json")] == ["2026-01-01", "2026-02-01"]
 
 
 def test_every_relative_link_leads_to_a_file_or_a_place(site: Path, page: BeautifulSoup) -> None:
@@ -110,20 +93,6 @@ def test_the_page_tells_what_changed(page: BeautifulSoup, site: Path) -> None:
     assert "Changes since the last edition" in words and "moved across the threshold" in words.replace("- ", "")
 
 
-def test_the_head_says_what_the_page_is(page: BeautifulSoup) -> None:
-    tags = {tag["property"]: tag["content"] for tag in page.find_all("meta", property=True)}
-    assert tags["og:url"] == URL and tags["og:image"] == f"{URL}og.png" and tags["og:title"] == page.title.get_text()
-    assert page.find("link", rel="canonical")["href"] == URL
-    assert page.find("link", type="application/atom+xml")["href"] == "feed.xml"
-    assert all(tag.find_parent("head") for tag in page.find_all("meta", property=True))
-
-
-def test_the_report_is_still_without_a_fault_of_its_head_or_its_section(site: Path, second: Judged) -> None:
-    ours = {"report/site", "head.py", "editions", "og:", "canonical"}
-    faults = [str(fault) for fault in lint(Study(second.verdicts, second.data, site))]
-    assert not [fault for fault in faults if any(word in fault for word in ours)]
-
-
 def test_a_static_host_serves_it(chromium: Any, served: str, page: BeautifulSoup) -> None:
     context = chromium.new_context()
     tab = context.new_page()
@@ -140,17 +109,6 @@ def test_a_static_host_serves_it(chromium: Any, served: str, page: BeautifulSoup
     for name in ("feed.xml", "verdicts.csv", "data/node-a/gemm.cpu.csv", "robots.txt", "og.png"):
         assert context.request.get(served + name).status == 200
     context.close()
-
-
-def test_feed_and_sitemap_name_what_is_there(site: Path) -> None:
-    for name in ("feed.xml", "sitemap.xml"):
-        root = ElementTree.parse(site / name).getroot()
-        links = [tag.get("href") for tag in root.iter() if tag.get("href")]
-        links += [tag.text for tag in root.iter() if tag.tag.endswith("}loc")]
-        assert links
-        for link in links:
-            assert link.startswith(URL)
-            assert (site / (urlsplit(link).path.removeprefix(urlsplit(URL).path) or "index.html")).is_file()
 
 
 def test_built_again_it_is_the_same(copy: Path, site: Path, first: Judged, second: Judged) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from report.data.gather import gather
@@ -92,24 +95,6 @@ def _number(text: str) -> bool:
     return True
 
 
-def test_parameters_are_columns_and_what_says_nothing_is_left_out(written: tuple[Path, Path]) -> None:
-    _, out = written
-    odd = read(out / "data" / "node-b" / "odd.cpu.csv")
-    assert {"batch", "how", "flag", "param_value"} <= set(odd) and "part" not in odd and "params" not in odd
-    assert "power_w" not in odd and "temperature_c" not in odd
-    gemm = read(out / "data" / "node-a" / "gemm.cpu.csv")
-    assert set(gemm["n"]) == {256, 512} and list(gemm)[:2] == ["row", "round"]
-    assert list(gemm["row"]) == sorted(gemm["row"])
-
-
-@pytest.mark.parametrize("name", ["samples.parquet", "summary.parquet", "dictionary.csv", "nodes.json"])
-def test_a_table_that_is_not_there_is_named(written: tuple[Path, Path], name: str, tmp_path: Path) -> None:
-    data, _ = written
-    (data / name).unlink()
-    with pytest.raises(StudyError, match=name):
-        write_data(data, tmp_path / "other")
-
-
 def test_samples_of_another_gathering_are_refused(written: tuple[Path, Path], tmp_path: Path) -> None:
     data, _ = written
     samples: Any = pd.read_parquet(data / "samples.parquet")
@@ -117,3 +102,25 @@ def test_samples_of_another_gathering_are_refused(written: tuple[Path, Path], tm
     samples.to_parquet(data / "samples.parquet", index=False)
     with pytest.raises(StudyError, match="gather again"):
         write_data(data, tmp_path / "other")
+
+
+# ------------------------------------------------------------------ the names of files
+
+NAMES = st.one_of(
+    st.text(max_size=120),
+    st.sampled_from(["..", ".", "", "a/b", "a\\b", "a b", "con?x#y", "é", "\ud800", "a" * 300, "-x", "..csv", "%2e"]),
+)
+
+
+@given(node=NAMES, experiment=NAMES, device=NAMES)
+def test_no_name_leads_out_of_the_folder_or_needs_quoting(node: str, experiment: str, device: str) -> None:
+    parts = paths.samples(node, experiment, device).split("/")
+    assert len(parts) == 3 and parts[0] == "data"
+    for part in parts:
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", part) and ".." not in part and len(part) < 255
+
+
+@given(one=NAMES, other=NAMES)
+def test_two_machines_never_share_a_file(one: str, other: str) -> None:
+    same = paths.samples(one, "gemm", "cpu") == paths.samples(other, "gemm", "cpu")
+    assert same == (one == other)

@@ -63,13 +63,6 @@ def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path:
         read_editions(path)
 
 
-@pytest.mark.parametrize("key", [*SCHEMA["$defs"]["part"]["required"], "rule_text", "entries"])
-def test_a_part_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Path) -> None:
-    path = saved(tmp_path / "old.json", changed(lambda document: document["verdicts"][0]["parts"][0].pop(key)))
-    with pytest.raises(StudyError, match=rf"old.json: verdicts.0.parts.0: missing: {key}"):
-        read_editions(path)
-
-
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
@@ -86,21 +79,6 @@ def test_a_part_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Pa
 def test_what_is_of_another_kind_is_refused(edit: Edit, said: str, changed: Any, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=said):
         read_editions(saved(tmp_path / "old.json", changed(edit)))
-
-
-@pytest.mark.parametrize("document", [[], {}, {"tally": {}}, "verdicts", None])
-def test_another_file_is_refused(document: Any, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="holds neither verdicts"):
-        read_editions(saved(tmp_path / "other.json", document))
-
-
-def test_a_list_of_editions_with_a_fault_is_refused(first: Judged, tmp_path: Path) -> None:
-    kept = edition(first.document, first.verdicts)
-    broken = {**kept, "claims": [{**kept["claims"][0], "says": 4}]}
-    with pytest.raises(StudyError, match=r"editions.0.claims.0.says"):
-        read_editions(saved(tmp_path / "editions.json", {"editions": [broken]}))
-    with pytest.raises(StudyError, match="editions"):
-        read_editions(saved(tmp_path / "editions.json", {"editions": []}))
 
 
 def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:

@@ -72,14 +72,6 @@ def test_what_stands_in_the_data_stays_text(editions: list[dict[str, Any]]) -> N
     assert "Withdrawn" in content.get_text()
 
 
-def test_an_entry_keeps_its_name_when_its_edition_is_built_again(editions: list[dict[str, Any]]) -> None:
-    rebuilt = [editions[0], {**editions[1], "generated_utc": "2026-02-02T00:00:00Z", "commit": "f" * 40}]
-    names = [said(entry, "id") for entry in entries(feed(editions[:2], URL, "A title"))]
-    assert [said(entry, "id") for entry in entries(feed(rebuilt, URL, "A title"))] == names
-    back = [*editions[:2], {**editions[0], "generated_utc": "2026-04-01T00:00:00Z"}]
-    assert len({said(entry, "id") for entry in entries(feed(back, URL, "A title"))}) == 3, "to go back is an edition"
-
-
 @pytest.mark.parametrize(
     ("given", "made"),
     [

@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
-from report.verdicts import VERDICTS
 
-from report.render import strokes
 from report.render.figures import style
-from report.render.head import HEIGHT, WIDTH, alternative, head, put, told
-from report.site.picture import draw, fitted, write_picture
+from report.render.head import HEIGHT, WIDTH, head, put
+from report.site.picture import draw, write_picture
+from tests.report.render.conftest import VERDICTS
 
 from .conftest import URL, Judged
 
@@ -65,34 +62,6 @@ def test_nothing_leaves_the_picture(more: dict[str, Any]) -> None:
         assert box.x0 >= 0 and box.x1 <= WIDTH and box.y0 >= 0 and box.y1 <= HEIGHT, text.get_text()
     boxes = [text.get_window_extent(renderer) for text in figure.texts]
     assert not any(one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[:at])
-
-
-def test_every_verdict_has_its_part_of_the_bar_and_its_words() -> None:
-    figure = drawn(SHOWS)
-    words = [text.get_text() for text in figure.texts]
-    for name, number in SHOWS["tally"]:
-        assert f"{number} {name}" in words
-    kinds = [strokes.parse(part.get_gid() or "") for axes in figure.axes for part in axes.patches]
-    assert [kind[0] for kind in kinds if kind] == ["bar"] * len(SHOWS["tally"])
-    assert [round(part.get_width()) for part in figure.axes[0].patches] == [number for _, number in SHOWS["tally"]]
-
-
-@settings(deadline=None)
-@given(text=st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=900))
-def test_the_answer_is_whole_or_says_that_it_is_cut(text: str) -> None:
-    _, lines = fitted(text, 1080, 232)
-    if not (lines and lines[-1].endswith(" …")):
-        assert "".join("".join(lines).split()) == "".join(text.split())
-
-
-def test_what_is_passed_on_is_said_in_words(second: Judged) -> None:
-    shows = told(second.document)
-    text = alternative(shows)
-    assert all(f"{number} {name}" in text for name, number in shows["tally"])
-    assert sum(number for _, number in shows["tally"]) == len(second.document["verdicts"])
-    assert shows["foot"].startswith("Evidence of ") and shows["foot"].endswith("2026-02-01")
-    many = told({**second.document, "nodes": second.document["nodes"] * 3})
-    assert "and 5 other machines" in many["foot"]
 
 
 def test_what_only_an_address_can_say_is_left_out_without_one(second: Judged) -> None:

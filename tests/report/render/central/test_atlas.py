@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,7 @@ from report.render.central.atlas import FIGURE
 from report.render.central.races import Race
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.render.test_offload import requests
+from tests.report.render.test_measured_work import requests
 
 
 def rows(shown: Any) -> dict[str, dict[str, Any]]:
@@ -48,7 +47,7 @@ def test_it_turns_where_the_sizes_on_both_sides_are_sure(figure_of: Any, synthet
     assert "matrix product: GPU past 49.2 kB–786 kB, ×" in shown.drawing.alt and "at 12.0 MB" in shown.drawing.alt
     assert keep(shown.drawing, tmp_path, None)
     drawn = (tmp_path / "central-atlas.svg").read_text()
-    assert "predicted" not in drawn and drawn.count("<title>") == 6 + 3 + 1
+    assert drawn.count("<title>") == 6 + 3 + 1
 
 
 def test_without_a_gpu_all_cores_race_one_and_nothing_is_made_up(
@@ -66,73 +65,7 @@ def test_without_a_gpu_all_cores_race_one_and_nothing_is_made_up(
     assert shown.title.startswith("No GPU to win against yet; all cores of ")
     assert any(line.startswith("No GPU has been measured") for line in shown.reading)
     assert not any("GPU" in text for row in found.values() for text in (row["told"], *row["words"]))
-    assert not shown.drawing.shows["predicted"]
     assert keep(shown.drawing, tmp_path, None)
-
-
-def test_training_and_answers_have_axes_of_their_own(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = synthetic(gpus=1)
-    for batch, cpu, gpu in ((1, 1e-3, 2e-3), (64, 1e-2, 3e-3)):
-        params = {"model": "mlp", "batch": batch}
-        for threads in (1, 2):
-            node.point("training", cpu, params=params, threads=threads, spread=0.01)
-        node.point("training", gpu, params=params, device="cuda:0", spread=0.01)
-    for model, weights, cpu, gpu in (("small", 1e5, 1e-5, 1e-4), ("large", 1e8, 1e-1, 1e-3)):
-        node.point("models", weights, params={"model": model}, metric="parameters", unit="1", spread=0.0)
-        for experiment, more in (("inference", {}), ("generation", {"phase": "decode", "context": 128})):
-            params = {"model": model, "batch": 1, **more}
-            node.point(experiment, cpu, params=params, threads=2, spread=0.01)
-            node.point(experiment, gpu, params=params, device="cuda:0", spread=0.01)
-    shown = figure_of(FIGURE, node)
-    assert [panel["x"] for panel in shown.drawing.shows["panels"]] == ["samples in a batch", "weights of the model"]
-    found = rows(shown)
-    assert found["mlp"]["told"] == "GPU past 1–64"
-    for work in ("one answer", "one text, token by token"):
-        assert found[work]["told"] == "GPU past 100,000–100 million"
-        assert found[work]["sizes"] == [1e5, 1e8]
-    assert "training steps of mlp (between 1 and 64 samples)" in " ".join(shown.reading)
-    assert keep(shown.drawing, tmp_path, None)
-
-
-def test_predictions_are_hatched_and_named_as_such(
-    figure_of: Any, synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = synthetic(gpus=1)
-    for batch, cpu, gpu in ((1, 1e-3, 2e-3), (64, 1e-2, 3e-3)):
-        params = {"model": "mlp", "batch": batch}
-        node.point("training", cpu, params=params, threads=2, spread=0.01)
-        node.point("training", gpu, params=params, device="cuda:0", spread=0.01)
-    cross = {"node": "node-a", "model": "mlp", "says": "", "estimate": 20.0}
-    gpus = [
-        {"name": "Card A", "crossover": [{**cross, "low": 8.0, "high": 64.0}]},
-        {"name": "Card B", "crossover": [{**cross, "low": 1.0, "high": 8.0}]},
-        {"name": "Card C", "crossover": [{**cross, "estimate": None, "low": None, "high": None}]},
-    ]
-    monkeypatch.setattr(atlas, "foretold", lambda data: {"gpus": gpus})
-    shown = figure_of(FIGURE, node)
-    predicted = rows(shown)["mlp"]["predicted"]
-    assert (predicted["low"], predicted["high"]) == (1.0, 64.0)
-    assert predicted["words"].startswith("Predicted, not measured, for Card A and Card B")
-    assert "hatched: predicted, not measured" in shown.drawing.caption
-    assert keep(shown.drawing, tmp_path, None)
-    assert 'id="predicted.' in (tmp_path / "central-atlas.svg").read_text()
-
-
-def test_no_more_machines_than_can_be_read(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = requests(synthetic(gpus=3))
-    for device, name in (("cuda:1", "Other GPU"), ("cuda:2", "Third GPU")):
-        node.devices[int(device[-1]) + 1]["name"] = name
-        shape = {"op": "elementwise", "m": 16, "n": 1, "k": 1, "uses": 1, "host_memory": "pinned", "launch": "eager"}
-        node.point("offload", 1e-7, params=shape, device=device, spread=0.01)
-    shown = figure_of(FIGURE, node)
-    (panel,) = shown.drawing.shows["panels"]
-    named = [(row["label"], row["machine"]) for row in panel["rows"]]
-    assert ("sigmoid of each number", "Other GPU") in named and all(machine != "Third GPU" for _, machine in named)
-    assert keep(shown.drawing, tmp_path, None)
-
-
-def test_nothing_raced_shows_nothing(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, synthetic().clock()) is None
 
 
 @given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=6))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from report.render.central.batches import FIGURE, MOST_MODELS
+from report.render.central.batches import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_training_quantities import step
+from tests.report.quantities.builders import step
 
 NOISE: dict[str, Any] = {"spread": 0.01}
 
@@ -63,52 +63,6 @@ def test_a_curve_is_the_best_at_each_batch_and_its_ring_where_it_levels_off(
     assert keep(shown.drawing, tmp_path, None)
     drawn = (tmp_path / "central-batches.svg").read_text()
     assert 'id="join.batch' in drawn
-
-
-def test_where_every_curve_rises_or_is_too_noisy_the_sentence_says_so(figure_of: Any, synthetic: Factory) -> None:
-    node = trained(synthetic(), "mlp", {1: 10, 8: 50})
-    for batch, rate in {1: 50.0, 8: 49.0}.items():
-        step(node, rate, batch, "cnn", spread=0.3)
-    shown = figure_of(FIGURE, node)
-    assert "None of 2 curves is known to level off" in " ".join(shown.reading)
-    assert [line["ring"] for line in lines(shown).values()] == [None, None]
-
-
-def test_machines_have_a_colour_and_works_a_mark(figure_of: Any, synthetic: Factory) -> None:
-    node = trained(synthetic(gpus=1), "mlp", {1: 10, 64: 20})
-    trained(node, "mlp", {1: 5, 64: 300}, device="cuda:0")
-    answered(node, "mlp", {1: 5, 64: 300}, device="cuda:0")
-    shown = figure_of(FIGURE, node)
-    (panel,) = shown.drawing.shows["panels"]
-    looks = {tuple(line["look"]) for line in panel["lines"]}
-    assert len(looks) == 3 and len({colour for colour, _ in looks}) == 2
-    assert [entry["label"] for entry in shown.drawing.shows["legend"]] == [
-        "Synthetic, 2 cores", "Synthetic GPU", "training", "answering",
-    ]  # fmt: skip
-    assert "Synthetic GPU" in shown.title
-
-
-def test_the_models_with_the_most_points_are_shown(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = synthetic()
-    for place in range(MOST_MODELS):
-        trained(node, f"model-{place}", {1: 10, 8: 50, 64: 51})
-    trained(node, "last", {1: 10, 8: 50})
-    shown = figure_of(FIGURE, node)
-    titles = [panel["title"] for panel in shown.drawing.shows["panels"]]
-    assert titles == [f"model-{place}" for place in range(MOST_MODELS)]
-    assert "and others" in " ".join(shown.reading)
-    assert keep(shown.drawing, tmp_path, None)
-
-
-def test_it_names_claims_that_run_along_the_batch(figure_of: Any, synthetic: Factory) -> None:
-    verdicts = [
-        {"id": "G10", "verdict": "depends", "quantity": "training.speedup",
-         "parts": [{"quantity": "training.speedup", "options": {"along": "batch"}}]},
-        {"id": "G09", "verdict": "depends", "quantity": "training.speedup",
-         "parts": [{"quantity": "training.speedup", "options": {}}]},
-    ]  # fmt: skip
-    shown = figure_of(FIGURE, trained(synthetic(), "mlp", {1: 10, 8: 50}), document={"verdicts": verdicts})
-    assert shown.claims == ["G10"]
 
 
 def test_without_two_sizes_of_a_batch_nothing_is_shown(figure_of: Any, synthetic: Factory) -> None:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from report.judging.side_outcome import STANDINGS
 
-from report.judging.contradictions import decide
+from report.judging.contradictions import STANDINGS
 from report.render.central.disputed import FIGURE
 from report.render.central.sides import LOOKS
 from report.render.figures import keep
 from tests.report.render.conftest import document
-from tests.report.render.test_contradictions import declared
+from tests.report.render.test_contradictions import decided
 
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, Any]:
     """Synthetic verdicts with three contradictions that they decide."""
     made = document()
-    for one in made["verdicts"]:
-        one["parts"] = [part | {"reason": one["reason"], "boundary": one["boundary"]} for part in one["parts"]]
-    made["contradictions"] = decide({one["id"]: one for one in made["verdicts"]}, declared())
+    made["contradictions"] = decided(made)
     return made
 
 
@@ -48,15 +44,6 @@ def test_each_side_stands_where_its_claims_are_from(judged: dict[str, Any], tmp_
     assert keep(shown.drawing, tmp_path, None)
 
 
-def test_the_title_counts_what_is_settled(judged: dict[str, Any]) -> None:
-    one = judged["contradictions"][0]
-    for outcome, settled in (("open", 0), ("undecided", 0), ("none stands", 1), ("in part", 1)):
-        shown = FIGURE.show([], judged | {"contradictions": [one | {"outcome": outcome}]})
-        assert shown is not None
-        assert f"once; {settled} of these {'is' if settled == 1 else 'are'} settled" in shown.title
-        assert (one["title"] in shown.reading[0]) == bool(settled)
-
-
 def test_every_standing_and_every_verdict_has_a_look_of_its_own(judged: dict[str, Any], tmp_path: Path) -> None:
     assert set(LOOKS) == set(STANDINGS)
     assert len({look[:3] for look in LOOKS.values()}) == len(LOOKS)
@@ -69,15 +56,6 @@ def test_every_standing_and_every_verdict_has_a_look_of_its_own(judged: dict[str
         (row,) = rows(shown).values()
         told.add(row["told"])
     assert len(told) == len(STANDINGS)
-
-
-def test_sides_that_fare_differently_are_told_apart(judged: dict[str, Any]) -> None:
-    one = copy.deepcopy(next(one for one in judged["contradictions"] if one["id"] == "many"))
-    for side, standing in zip(one["sides"], ("holds", "open", "holds", "fails"), strict=True):
-        side["standing"] = standing
-    shown = FIGURE.show([], judged | {"contradictions": [one]})
-    assert shown is not None
-    assert rows(shown)["Many"]["told"] == "A, C stand; D does not; B open"
 
 
 @pytest.mark.parametrize("verdict", ["not testable", "depends", "awaiting hardware"])
@@ -96,28 +74,3 @@ def test_a_lone_claim_that_fares_otherwise_than_its_side_shows_its_own_verdict(
     (claim,) = drawn["claims"]
     assert drawn["marked"] and claim["standing"] not in ("holds", "fails")
     assert f"{carrier['id']} {verdict}" in claim["words"]
-
-
-def test_many_claims_and_long_names_stay_within_the_figure(judged: dict[str, Any], tmp_path: Path) -> None:
-    one = copy.deepcopy(judged["contradictions"][0])
-    one["title"] = "w" * 300
-    one["sides"][0]["claims"] = [
-        one["sides"][0]["claims"][0] | {"id": verdict["id"], "part": "$x$ <b>"}
-        for verdict in judged["verdicts"][:8]
-    ]  # fmt: skip
-    shown = FIGURE.show([], judged | {"contradictions": [one]})
-    assert shown is not None
-    assert keep(shown.drawing, tmp_path, None)
-    svg = ElementTree.parse(tmp_path / "central-contradictions.svg").getroot()
-    texts = [text.text or "" for text in svg.iter("{http://www.w3.org/2000/svg}text")]
-    for verdict in judged["verdicts"][:8]:
-        assert any(verdict["id"] in text for text in texts)
-    wide, high = (float(svg.get(name, "0pt").removesuffix("pt")) for name in ("width", "height"))
-    marks = [
-        (float(use.get("x", "0")), float(use.get("y", "0"))) for use in svg.iter("{http://www.w3.org/2000/svg}use")
-    ]
-    assert marks and all(0 <= x <= wide and 0 <= y <= high for x, y in marks)
-
-
-def test_verdicts_without_contradictions_have_no_map() -> None:
-    assert FIGURE.show([], document()) is None

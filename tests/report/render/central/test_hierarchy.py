@@ -10,12 +10,11 @@ import pytest
 
 from contract.files import read_json
 from report.judging.reference_comparison import compare
-from report.render.central.chosen import accelerators, nodes
 from report.render.central.hierarchy import FIGURE
 from report.render.figures import keep
 from report.render.measurements.base import views
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_memory_quantities import MIB, link
+from tests.report.quantities.builders import MIB, link
 
 KIB = 2**10
 CACHES = {
@@ -79,11 +78,6 @@ def test_each_level_is_where_the_systems_sizes_put_it(figure_of: Any, synthetic:
     assert (tmp_path / "central-hierarchy.svg").read_text().count("<title>") == 8
 
 
-def test_a_cache_that_no_array_fits_has_no_row(figure_of: Any, synthetic: Factory) -> None:
-    node = passes(told_of(synthetic(), CACHES), {6 * MIB: 1e11, 256 * MIB: 5e10})
-    assert [label for _, label in rows(figure_of(FIGURE, node))] == ["L3", "memory"]
-
-
 def test_caches_that_nobody_tells_of_are_not_made_up(figure_of: Any, synthetic: Factory) -> None:
     node = passes(told_of(synthetic(), {}), {24 * KIB: 5e11, 256 * MIB: 5e10})
     shown = figure_of(FIGURE, node)
@@ -130,30 +124,3 @@ def test_published_figures_stand_beside_the_device_that_they_are_of(
     assert all("No GPU has been measured" not in line for line in shown.reading)
     assert any(row[2] == "published" and "H100" in row[0] for row in shown.table.rows)
     assert keep(shown.drawing, tmp_path, None)
-
-
-def test_without_a_gpu_published_ones_are_no_measurement(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    node = processor(synthetic)
-    figure_of(FIGURE, node)
-    data = views(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))[0].data
-    shown = figure_of(FIGURE, node, document={"verdicts": [], "triangulation": compare(data)})
-    assert any(line.startswith("No GPU has been measured") for line in shown.reading)
-    assert shown.drawing.shows["legend"][-1] == {"label": "published", "look": ["#59636e", "D"], "hollow": True}
-
-
-def test_nothing_measured_shows_nothing(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, synthetic().clock()) is None
-
-
-def test_of_many_nodes_those_with_gpus_and_unlike_ones_are_shown(
-    figure_of: Any, synthetic: Factory, tmp_path: Path
-) -> None:
-    fleet = [processor(synthetic, f"node-{letter}") for letter in "abcde"]
-    other = processor(synthetic, "node-z", gpus=2)
-    passes(other, {8192 * MIB: 3e12}, device="cuda:0", backend="cupy")
-    passes(other, {8192 * MIB: 3e12}, device="cuda:1", backend="cupy")
-    shown = figure_of(FIGURE, *fleet, other)
-    given = views(tmp_path / "data", read_json(tmp_path / "data" / "nodes.json"))
-    assert accelerators(next(view for view in given if view.node == "node-z")) == ["cuda:0"], "two of one name"
-    assert "node-z" in [view.node for view in nodes(given)] and len(nodes(given)) == 4
-    assert "2 further nodes stand in" in shown.drawing.caption

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from report.quantities.training_ladder import BASE, LIBRARY, TOP, WHOLE
-from report.render.central.base import MOST_MACHINES
-from report.render.central.ladder import FIGURE, MOST_MODELS
+from report.render.central.ladder import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_training_quantities import host, step, with_gpu
+from tests.report.quantities.builders import step
 
 
 def noisy(synthetic: Factory, name: str = "node-a", gpus: int = 0, gain: float = 1.0) -> SyntheticNode:
@@ -74,41 +73,3 @@ def test_a_gpu_stands_over_one_core_and_over_all_cores_of_its_host(figure_of: An
     told = {row[1]: row for row in shown.table.rows if row[0].startswith("mlp")}
     assert told[TOP][2] == "Synthetic GPU" and told[TOP][5].startswith("×30")
     assert told[BASE][5] == "base"
-
-
-def test_of_several_nodes_each_rung_has_a_row_for_each_machine(figure_of: Any, synthetic: Factory) -> None:
-    shown = figure_of(FIGURE, with_gpu(synthetic), host(synthetic, "node-b", gain=5.0))
-    groups = {group["title"]: [row["label"] for row in group["rows"]] for group in shown.drawing.shows["groups"]}
-    assert len(groups[WHOLE]) == 2 and len(set(groups[WHOLE])) == 2
-    assert groups[TOP] == ["Synthetic GPU"]
-    second = next(group for group in shown.drawing.shows["groups"] if group["title"] == WHOLE)["rows"][1]
-    assert second["cells"][0]["marks"][0]["estimate"] == pytest.approx(6), "over one core of its own node"
-
-
-def test_of_many_nodes_and_models_a_few_are_shown_and_the_rest_is_counted(figure_of: Any, synthetic: Factory) -> None:
-    nodes = [noisy(synthetic, f"node-{place}", gain=1.0 + place) for place in range(MOST_MACHINES + 2)]
-    for place in range(MOST_MODELS):
-        for threads in (1, 2):
-            step(nodes[0], 5.0 * threads, model=f"model-{place}", threads=threads)
-    shown = figure_of(FIGURE, *nodes)
-    whole = next(group for group in shown.drawing.shows["groups"] if group["title"] == WHOLE)
-    assert len(whole["rows"]) == MOST_MACHINES
-    assert "2 more nodes with fewer rungs" in shown.drawing.caption
-    titles = [panel["title"] for panel in shown.drawing.shows["panels"]]
-    assert len(titles) == MOST_MODELS and {"mlp", "gpt"} < set(titles)
-
-
-def test_without_a_base_or_without_a_gain_there_is_no_ladder(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, step(synthetic(), 10.0, threads=2, backend="onednn")) is None
-    assert figure_of(FIGURE, synthetic("node-b").clock()) is None
-
-
-def test_it_names_the_claims_that_rest_on_speed_ups(figure_of: Any, synthetic: Factory) -> None:
-    parts = [{"quantity": "training.speedup", "options": {}}]
-    verdicts = [
-        {"id": "G09", "verdict": "awaiting hardware", "quantity": "training.speedup", "parts": parts},
-        {"id": "G28", "verdict": "undecided", "quantity": None, "parts": parts},
-        {"id": "W15", "verdict": "challenged", "quantity": "gemm.mac_per_cycle_per_core", "parts": []},
-    ]
-    shown = figure_of(FIGURE, noisy(synthetic), document={"verdicts": verdicts})
-    assert shown.claims == ["G09", "G28"]

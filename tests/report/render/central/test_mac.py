@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from report.data.reference import REFERENCE, read_reference
-from report.render.central.base import MOST_MACHINES
 from report.render.central.mac import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_gemm_quantities import product
+from tests.report.quantities.builders import product
 
 SERVER, MOST = 128.0, 1000
 CLAIM = {
@@ -69,16 +67,6 @@ def test_one_node_shows_every_rung_of_a_core_and_the_claims_server(
     assert keep(shown.drawing, tmp_path, None)
 
 
-def test_makers_figures_are_the_references_own(figure_of: Any, synthetic: Factory) -> None:
-    reference = read_reference(REFERENCE)
-    shown = figure_of(FIGURE, machine(synthetic))
-    _, makers, chip = groups(shown).values()
-    told = {label: at(row) for label, row in [*makers.items(), *chip.items()] if row.get("cells")}
-    assert told["Intel AMX: bfloat16"] == reference["amx.bf16_flop_per_cycle"]["value"] / 2
-    assert told["Intel AVX-512: float32"] == reference["avx512.fp32_flop_per_cycle"]["value"] / 2
-    assert told["NVIDIA H100 SXM5: float32 lanes"] == reference["h100-sxm.fp32_cores"]["value"]
-
-
 @pytest.mark.parametrize(
     ("per_cycle", "spread", "told"),
     [(5.0, 0.01, "128 of them do no more than 1,000"), (7.8, 0.05, "is too close to call")],
@@ -88,13 +76,6 @@ def test_the_title_follows_the_interval(
 ) -> None:
     node = synthetic().clock().gemm(per_cycle, spread=spread)
     assert figure_of(FIGURE, node, document=JUDGED).title.endswith(told)
-
-
-def test_without_the_claim_there_is_no_line_and_no_server(figure_of: Any, synthetic: Factory) -> None:
-    shown = figure_of(FIGURE, machine(synthetic))
-    assert "lines" not in shown.drawing.shows["groups"][-1]
-    assert not any("128" in label for rows in groups(shown).values() for label in rows)
-    assert shown.title.endswith("in a clock cycle")
 
 
 def test_a_gpu_stands_among_whole_chips(figure_of: Any, synthetic: Factory) -> None:
@@ -107,17 +88,3 @@ def test_a_gpu_stands_among_whole_chips(figure_of: Any, synthetic: Factory) -> N
     assert at(chip["Synthetic GPU: bfloat16"]) == pytest.approx(1e5, rel=0.01)
     assert "GPU" not in chip
     assert any(entry["label"] == "measured, GPU" for entry in shown.drawing.shows["legend"])
-
-
-def test_of_many_nodes_the_fastest_per_core_are_shown(figure_of: Any, synthetic: Factory) -> None:
-    nodes = [machine(synthetic, f"node-{place}", 10.0 + 4 * place) for place in range(MOST_MACHINES + 1)]
-    shown = figure_of(FIGURE, *nodes, document=JUDGED)
-    cores = [title for title in groups(shown) if title.startswith("one core: ")]
-    assert len(cores) == MOST_MACHINES
-    assert "1 more node with fewer on one core" in shown.drawing.caption
-    assert list(groups(shown)[cores[0]]) == ["scalar instructions", "best library, float32", "best library, bfloat16"]
-
-
-def test_without_products_on_one_core_or_without_a_clock_nothing_is_shown(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, synthetic().gemm(20.0)) is None
-    assert figure_of(FIGURE, synthetic("node-b").clock().gemm(20.0, threads=2)) is None

@@ -70,35 +70,3 @@ def test_each_piece_of_work_stands_once_where_it_belongs(
     assert table["matrix products"][7] == "100%"
     assert keep(shown.drawing, tmp_path, None)
     assert (tmp_path / "central-roofline.svg").stat().st_size < 40_000
-
-
-def test_a_mark_of_a_narrow_format_has_a_ring_and_the_caption_says_so(figure_of: Any, synthetic: Factory) -> None:
-    node = machine(synthetic)
-    work(node, "gemm", 80.0, 2 * PEAK, params={"m": 512, "n": 512, "k": 512}, dtype="bfloat16")
-    work(node, "gemm", 80.0, 2 * PEAK, params={"m": 512, "n": 512, "k": 512}, dtype="float64")
-    work(node, "inference", 4.0, PEAK / 8, params={"model": "cnn", "batch": 1}, dtype="bfloat16")
-    shown = figure_of(FIGURE, node)
-    (panel,) = shown.drawing.shows["panels"]
-    assert ["bfloat16" in point["told"] for point in panel["points"] if point["ring"]] == [True, True]
-    assert not any("float64" in point["told"] for point in panel["points"]), "no model computes in it"
-    assert "with a ring" in shown.drawing.caption
-
-
-def test_without_a_narrow_format_there_is_no_word_of_rings(figure_of: Any, synthetic: Factory) -> None:
-    assert "with a ring" not in figure_of(FIGURE, machine(synthetic)).drawing.caption
-
-
-def test_devices_stand_side_by_side(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    card = machine(synthetic, "node-b", device="cuda:0", factor=50.0)
-    shown = figure_of(FIGURE, machine(synthetic), card)
-    titles = [panel["title"] for panel in shown.drawing.shows["panels"]]
-    assert len(titles) == 2 and titles[1] == "Synthetic GPU"
-    assert "Synthetic GPU" in shown.reading[1]
-    assert keep(shown.drawing, tmp_path, None)
-
-
-def test_without_ceilings_or_without_work_nothing_is_shown(figure_of: Any, synthetic: Factory) -> None:
-    bare = synthetic()
-    work(bare, "generation", 0.5, 1e9, params={"model": "gpt", "batch": 1, "phase": "decode"})
-    assert figure_of(FIGURE, bare) is None
-    assert figure_of(FIGURE, synthetic("node-b").clock()) is None

@@ -12,8 +12,7 @@ from report.render.central.requests import QUICKEST, REST
 from report.render.central.waterfall import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.render.test_offload import requests
-from tests.report.test_offload_quantities import on_cpu, to_gpu
+from tests.report.quantities.builders import on_cpu, to_gpu
 
 
 def lanes(shown: Any, group: int = 0) -> dict[str, dict[str, Any]]:
@@ -69,13 +68,6 @@ def test_who_is_done_first_is_said_as_far_as_it_is_sure(
     assert said in figure_of(FIGURE, asked(synthetic, cpu)).reading[0]
 
 
-def test_without_layers_the_smallest_product_is_asked(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    shown = figure_of(FIGURE, requests(synthetic("node-a", gpus=1)))
-    (group,) = shown.drawing.shows["groups"]
-    assert group["title"].endswith("matrix product (49.2 kB there and back)")
-    assert keep(shown.drawing, tmp_path, None)
-
-
 def answered(node: SyntheticNode, model: str, seconds: dict[str, float], **more: Any) -> SyntheticNode:
     for backend, value in seconds.items():
         params = {"model": model, "batch": 1}
@@ -101,15 +93,4 @@ def test_without_a_gpu_what_pytorch_adds_is_told_apart(figure_of: Any, synthetic
     assert "mlp 34" in shown.reading[0] or "mlp 33" in shown.reading[0]
     assert "cnn" not in shown.reading[0]
     assert "No GPU was asked" in shown.reading[1]
-    assert keep(shown.drawing, tmp_path, None)
-
-
-def test_no_other_library_no_split(figure_of: Any, synthetic: Factory) -> None:
-    assert figure_of(FIGURE, answered(synthetic(), "mlp", {"torch": 5e-5})) is None
-
-
-def test_a_single_round_has_no_interval_and_splits_nothing(figure_of: Any, synthetic: Factory, tmp_path: Path) -> None:
-    shown = figure_of(FIGURE, answered(synthetic(), "mlp", {"torch": 5e-5, "onnx": 1e-5}, rounds=1))
-    assert shown.title == "How long the answer of a small model takes on a CPU, library by library"
-    assert "No interval is drawn at all" in shown.drawing.caption
     assert keep(shown.drawing, tmp_path, None)

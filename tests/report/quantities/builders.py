@@ -1,0 +1,336 @@
+"""Builders of made-up nodes for the tests of quantities and of the pages that show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from report.quantities import offload
+from report.quantities.energy import METHODS
+from report.quantities.time_to_train import TASKS
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.priced import GIGA, trained
+
+MIB = 2**20
+COUNTED, ADDED = METHODS
+ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
+
+
+# ------------------------------------------------------------------ products and training
+
+
+def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any) -> SyntheticNode:
+    """A product on a GPU at `rate` FLOP/s, and in a graph at `graph`, with a clock of 1.5 GHz beside every sample."""
+    flop = 2.0 * n**3
+    about = {**ONE_GPU, "spread": 0, "flop": flop, "params": {"m": n, "n": n, "k": n}, **more}
+    first = len(node.rows)
+    node.point("gemm", flop / rate, **about)
+    if graph:
+        node.point("gemm", flop / graph, metric="graph_time", **about)
+    for row in node.rows[first:]:
+        row["clock_mhz"] = 1500.0
+    return node
+
+
+def step(node: SyntheticNode, rate: float, batch: int = 32, model: str = "mlp", **more: Any) -> SyntheticNode:
+    """A training step at `rate` samples/s, of a million operations a sample."""
+    more = {"spread": 0, "flop": 1e6 * batch, **more}
+    return node.point("training", batch / rate, params={"model": model, "batch": batch}, **more)
+
+
+def host(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int = 0) -> SyntheticNode:
+    """A CPU that does 10 samples/s on one core as PyTorch comes, 18 on two, 60 at its best."""
+    node = synthetic(name, gpus=gpus)
+    for threads, more in ((1, 1.0), (2, 1.8)):
+        step(node, 10 * gain * more, threads=threads)
+        step(node, 15 * gain * more, threads=threads, backend="onednn")
+    step(node, 20 * gain, dtype="bfloat16")
+    step(node, 60 * gain, threads=2, dtype="bfloat16", backend="inductor")
+    return step(node, 0.1, backend="scalar")
+
+
+def with_gpu(synthetic: Factory) -> SyntheticNode:
+    """That CPU with a GPU, and all else that is told of its training."""
+    node = host(synthetic, gpus=1)
+    step(node, 900, **ONE_GPU)
+    step(node, 3000, dtype="bfloat16", **ONE_GPU)
+    about: dict[str, Any] = {"params": {"model": "mlp", "batch": 32}, "spread": 0, "threads": 2}
+    node.point("training", 64.0, metric=COUNTED, unit="J", **about)
+    node.point("training", {"peak_memory": 3e8}, **{**about, "unit": "B"})
+    node.point("training", {"repeat_share": 0.9, "matmul_flop_share": 0.8}, **about)
+    node.point("training", {"matmul_time_share": 0.7}, **{**about, "spread": 1e-4})
+    node.point("training", {f"time.{phase}": 0.5 for phase in ("forward", "backward", "update")}, **about)
+    node.peak(45e6, spread=0).peak(90e6, threads=2, spread=0)
+    return node.gemm(1e10 / 6e9, spread=0, **ONE_GPU)
+
+
+def layer(
+    node: SyntheticNode, seconds: float, variant: str = "library", kind: str = "convolution", shape: str = "conv4-3x3",
+    **more: Any,
+) -> SyntheticNode:  # fmt: skip
+    """A call of 1 GFLOP."""
+    params = {"layer": kind, "shape": shape, "batch": 32, "passes": "forward", "variant": variant}
+    about = {**ONE_GPU, "spread": 0.0, "backend": "", "flop": 1e9, **more}
+    return node.point("libraries", seconds, params=params, **about)
+
+
+# ------------------------------------------------------------------ memory and requests
+
+
+def copy(
+    node: SyntheticNode, seconds: float, size: int, direction: str = "host_to_device", host_memory: str = "pinned",
+    **more: Any,
+) -> SyntheticNode:  # fmt: skip
+    """A copy that takes so long; `both` and device_to_device count twice the bytes, as the experiment does."""
+    moved = size * (2 if direction in ("both", "device_to_device") else 1)
+    params = {"direction": direction, "size": size, "host_memory": host_memory}
+    more = {"spread": 0.0, **more}
+    return node.point("transfer", seconds, params=params, bytes=moved, device="cuda:0", dtype="", **more)
+
+
+def link(synthetic: Factory) -> SyntheticNode:
+    """10 µs and 50 GB/s to the device, 40 GB/s to the host, 75 GB/s both ways together."""
+    node = synthetic("node-a", gpus=1)
+    for size in (4, 65536, MIB, 16 * MIB, 256 * MIB):
+        for way, rate in (("host_to_device", 50e9), ("device_to_host", 40e9)):
+            copy(node, 10e-6 + size / rate, size, way)
+        copy(node, 2 * size / 75e9, size, "both")
+        copy(node, 20e-6 + size / 50e9, size, metric="request_time")
+    copy(node, 1e-6, 4, metric="graph_time")
+    return copy(node, 512 * MIB / 2e12, 256 * MIB, "device_to_device", "none")
+
+
+def passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", **more: Any) -> SyntheticNode:
+    """Passes over data of this size, at `rate` bytes a second."""
+    params = {"op": op, "footprint": footprint}
+    return node.point("bandwidth", footprint / rate, params=params, bytes=footprint, **{"spread": 1e-4, **more})
+
+
+SQUARE = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000, "uses": 1}
+ON_HOST = {"eager": ["enqueue_h2d", "enqueue_compute", "enqueue_d2h", "synchronise"],
+           "graph": ["launch", "synchronise"]}  # fmt: skip
+
+
+def to_gpu(
+    node: SyntheticNode, seconds: float, parts: tuple[float, ...] = (), *, device: str = "cuda:0",
+    host_memory: str = "pinned", launch: str = "eager", **more: Any,
+) -> None:  # fmt: skip
+    """A request that takes so long, and its parts on the GPU: h2d, compute, d2h."""
+    shape = {name: more.pop(name, one) for name, one in SQUARE.items()}
+    on_gpu = device != "cpu"
+    params = {**shape, "host_memory": host_memory if on_gpu else "none", "launch": launch}
+    values = {"time": seconds, **{f"time.{name}": seconds / len(ON_HOST[launch])
+                                  for name in ON_HOST[launch] if on_gpu}}  # fmt: skip
+    values |= {f"device_time.{name}": one for name, one in zip(offload.PARTS, parts, strict=False)}
+    node.point("offload", values, params=params, device=device, **{"spread": 1e-4, **more})
+
+
+def on_cpu(node: SyntheticNode, seconds: float, **more: Any) -> None:
+    """The same without a GPU."""
+    to_gpu(node, seconds, device="cpu", **more)
+
+
+def under(
+    node: SyntheticNode, rate: int, service: str = "classifier", seconds: int = 4, cores: int = 2,
+    device: str = "cpu", spread: float = 1e-3, **metrics: float,
+) -> SyntheticNode:  # fmt: skip
+    """A server under a load: metrics by name, those that are shares have unit 1."""
+    params = {"service": service, "requests_per_s": rate, "cores": cores, "seconds": seconds}
+    for name, value in metrics.items():
+        node.point("serving", value, metric=name, params=params, device=device, spread=spread, samples=1)
+    return node
+
+
+def tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
+    """A server whose slowest requests in a hundred take so long, by load."""
+    for rate, seconds in by_rate.items():
+        under(node, rate, p99_latency=seconds, **more)
+    return node
+
+
+# Weights and seconds of one request on the CPU: as they come, and in ONNX Runtime.
+MODELS = {"mlp": (3e5, 50e-6, 25e-6), "gpt-1m": (1e6, 4e-3, 2e-3), "gpt-10m": (1e7, 40e-3, 30e-3),
+          "gpt2": (8.5e7, 0.4, 0.2)}  # fmt: skip
+
+
+def ask(node: SyntheticNode, model: str, seconds: float, batch: int = 1, **more: Any) -> SyntheticNode:
+    """A request to a model."""
+    return node.point("inference", seconds, params={"model": model, "batch": batch}, **{"spread": 0, **more})
+
+
+def zoo(synthetic: Factory, name: str = "node-a", gpus: int = 0) -> SyntheticNode:
+    """A CPU that answers by all models."""
+    node = synthetic(name, gpus=gpus, cache=2**25)
+    for model, (parameters, eager, onnx) in MODELS.items():
+        ask(node, model, eager, threads=2, samples=120)
+        ask(node, model, onnx, threads=2, backend="onnx", samples=120)
+        node.point("models", parameters, metric="parameters", unit="1", params={"model": model}, rounds=1, samples=1,
+                   spread=0, backend="", dtype="", threads=0)  # fmt: skip
+    return node
+
+
+def say(node: SyntheticNode, phase: str, seconds: float, flop: float, moved: float, **more: Any) -> None:
+    """A phase of writing text."""
+    params = {"model": "gpt2", "phase": phase, "context": 256, "batch": 4}
+    node.point("generation", seconds, params=params, flop=flop, bytes=moved, **{"spread": 0, **more})
+
+
+# ------------------------------------------------------------------ long runs, several devices, loops
+
+
+def run(
+    node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
+    flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
+) -> SyntheticNode:  # fmt: skip
+    """A run whose samples took so many seconds a call; `beside`: columns by round and sample."""
+    begun = len(node.rows)
+    node.point("sustained", 1.0, params={"load": load, "extent": extent}, dtype=dtype, device=device, rounds=rounds,
+               samples=len(seconds), spread=0, flop=flop)  # fmt: skip
+    ends = 100 + np.cumsum(seconds) * calls
+    for row in node.rows[begun:]:
+        row.update(value=seconds[row["sample"]], calls=calls, elapsed_s=ends[row["sample"]])
+        row.update({name: column(row["round"], row["sample"]) for name, column in beside.items()})
+    return node
+
+
+def slowing(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
+    """Times of samples whose rate falls evenly by `loss` from the first tenth's to the last tenth's."""
+    course = np.clip((np.arange(samples) // (samples // 10)) / 9, 0, 1)
+    return list(each / (1 - loss * course) * np.exp(noise * np.random.default_rng(7).standard_normal(samples)))
+
+
+def joules(node: SyntheticNode, experiment: str, energy: float, metric: str = COUNTED, **more: Any) -> None:
+    """The energy of one call."""
+    node.point(experiment, energy, metric=metric, unit="J", samples=1, **{"spread": 0.0, **more})
+
+
+def paid(node: SyntheticNode, energy: float, n: int = 64, metric: str = COUNTED, **more: Any) -> None:
+    """A matrix product and the energy of one call."""
+    more = {"params": {"m": n, "n": n, "k": n}, "flop": 2.0 * n**3, **more}
+    node.point("gemm", 1e-3, spread=0.0, **more)
+    joules(node, "gemm", energy, metric, **more)
+
+
+def idling(node: SyntheticNode, use: Callable[[int, int], float], rounds: int = 3) -> SyntheticNode:
+    """Products at 1 TFLOP/s that fill the chip, and products of one block at a thousandth of that."""
+    run(node, "products", [1.0] * 10, rounds=rounds, utilisation=lambda *_: 1.0)
+    return run(node, "one_block", [1.0] * 10, rounds=rounds, extent=64, flop=1e9, utilisation=use)
+
+
+def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:
+    """A job of so many ranks, all of which train so many samples a second."""
+    params = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo", "ranks": number}
+    values = {"samples_per_s": rate, **({"communication_share": talk} if talk else {})}
+    return node.point("several-devices", values, unit="samples/s", params=params, spread=1e-3, **more)
+
+
+def counted(node: SyntheticNode, model: str, rounds: int = 1, **metrics: float) -> SyntheticNode:
+    """What a model is made of."""
+    for metric, number in metrics.items():
+        node.point("models", number, metric=metric, unit="B" if "bytes" in metric else "1", params={"model": model},
+                   rounds=rounds, samples=1, spread=0)  # fmt: skip
+    return node
+
+
+def peak(node: SyntheticNode, model: str, batch: int, held: float, **more: Any) -> SyntheticNode:
+    """The most memory that training held."""
+    params, more = {"model": model, "batch": batch}, {"spread": 1e-3, **more}
+    return node.point("training", held, metric="peak_memory", unit="B", params=params, samples=1, **more)
+
+
+def turn(
+    node: SyntheticNode, source: str, workers: int, load: float, step: float, ahead: float = 0.0, decode: float = 0.0,
+    model: str = "resnet", **more: Any,
+) -> None:  # fmt: skip
+    """A turn of a loop with its phases; on a GPU also as it is usually written, with the host ahead."""
+    params = {"model": model, "batch": 32, "source": source, "workers": workers}
+    values = {"time": load + step, "time.load": load, "time.step": step, "loop_time": ahead}
+    about: dict[str, Any] = {"params": params, **more}
+    node.point("orchestration", {name: one for name, one in values.items() if one}, spread=1e-3, **about)
+    if decode:
+        node.point("orchestration", decode, metric="decode_time", spread=1e-5, **about)
+
+
+def loops(node: SyntheticNode, device: str = "cpu") -> SyntheticNode:
+    """Data in place, and pictures for which two workers do better than none or four."""
+    ahead = (0.0,) * 4 if device == "cpu" else (8e-3, 18e-3, 10e-3, 14e-3)
+    turn(node, "preloaded", 0, 1e-6, 10e-3, ahead[0], device=device)
+    turn(node, "encoded", 0, 10e-3, 10e-3, ahead[1], 1e-4, device=device)
+    turn(node, "encoded", 2, 2e-3, 10e-3, ahead[2], 1.1e-4, device=device)
+    turn(node, "encoded", 4, 3e-3, 12e-3, ahead[3], 1.2e-4, device=device)
+    return node
+
+
+# ------------------------------------------------------------------ whole jobs, convergence, equivalence
+
+# Prepared in 1 s; 100 steps of 10 ms, each after 1 ms of drawing; 50 forward passes of 4 ms: 2.3 s.
+PARTS = {"prepare_time": 1.0, "step_time": 0.01, "draw_time": 0.001, "forward_time": 0.004}
+PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
+
+
+def job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **more: Any) -> SyntheticNode:
+    """A job that took so long; one of a network if it has FLOP."""
+    more = {"threads": 2, "spread": 0, "params": {"job": name}, **more}
+    node.point("time-to-train", {"job_time": seconds, **(PARTS if flop else {})}, **more)
+    exact = {**more, "spread": 0}
+    counts = {"steps": 100, "forward_passes": 50} if flop else {}
+    node.point("time-to-train", {"accuracy": 0.97, "reached_share": 1.0, **counts}, unit="1", **exact)
+    return node.point("time-to-train", flop, metric="job_flop", unit="FLOP", **exact) if flop else node
+
+
+def listed(synthetic: Factory) -> SyntheticNode:
+    """All jobs of the list, one of them in two formats and one of scikit-learn, on a node whose rates are known."""
+    node = synthetic("node-a")
+    for model, rate in (("gpt", 200), ("cnn", 100)):
+        trained(node, rate, model=model, dtype="bfloat16")
+    job(node, "bytes-gpt", 2.0, 100 * GIGA, spread=1e-4)
+    job(node, "bytes-gpt", 1.6, 100 * GIGA, dtype="bfloat16")
+    for other in TASKS - {"bytes-gpt", "table-boosting"}:
+        job(node, other, 2.5, GIGA)
+    return job(node, "table-boosting", 0.5, backend="sklearn", dtype="float64")
+
+
+def runs(
+    node: SyntheticNode, batch: int, rate: float, test: Sequence[float], validation: float | None = None, *,
+    device: str = "cpu", data: str = "digits", reached: float = 1.0, rounds: int = 1, epochs: int = 30,
+    **others: Sequence[float],
+) -> SyntheticNode:  # fmt: skip
+    """Runs with these test accuracies, seed by seed. validation: of all; the same as the test's mean without it."""
+    mean = sum(test) / len(test)
+    metrics: dict[str, Sequence[float]] = {
+        "test_accuracy": test, "validation_accuracy": [mean if validation is None else validation] * len(test),
+        "reached_share": [reached], **others,
+    }  # fmt: skip
+    params: dict[str, Any] = {
+        "data": data, "model": "mlp", "batch": batch, "rate": rate, "epochs": epochs, "seeds": len(test),
+    }  # fmt: skip
+    for metric, values in metrics.items():
+        begun = len(node.rows)
+        node.point("convergence", 1.0, params=params, device=device, metric=metric, spread=0, rounds=rounds,
+                   samples=len(values), unit="s" if "time" in metric else "1")  # fmt: skip
+        for row in node.rows[begun:]:
+            row["value"] = float(values[row["sample"]])
+    return node
+
+
+AGREE, DIFFER = (1.0,) * 3, (0.0,) * 3
+CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
+
+
+def curve(
+    node: SyntheticNode, model: str, agrees: Sequence[float] = AGREE, status: str = "ok", steps: int = 20, **more: Any
+) -> None:
+    """A model's curve of losses on a device: whether it agrees in each round."""
+    about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
+             "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip
+    if status not in ("ok", "wrong"):
+        node.point("equivalence", 1.0, **{**about, "unit": "s"})
+        return
+    begun = len(node.rows)
+    node.point("equivalence", 1.0, metric="agrees_share", samples=1, **about)
+    for row in node.rows[begun:]:
+        row["value"] = agrees[row["round"] - 1]
+    node.point("equivalence", 2.0, metric="loss", samples=steps, **about)
+    node.point("equivalence", 1e-4, metric="loss_deviation", samples=1, **about)

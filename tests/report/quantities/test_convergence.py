@@ -1,0 +1,246 @@
+"""Quantities of convergence and equivalence: rules choose runs, seeds are the unit, and intervals hold the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from report import statistics
+from report.quantities import convergence as module
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.priced import evidence
+
+from .builders import AGREE, CURVES, DIFFER, curve, runs
+from .cases import Made, cells, only
+
+BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
+
+
+def swept(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
+    """The best rate is twice the linear one; with it accuracy is 0.96 - 0.01 log2(batch / 8), with others less."""
+    random = np.random.default_rng(3)
+    for place, batch in enumerate((8, 32, 128)):
+        best = batch / 16
+        for rate in sorted({1.0, batch / 32, best, 4 * best}):
+            centre = 0.96 - 0.02 * place - 0.02 * abs(np.log2(rate / best))
+            # On the test images the seeds differ, on the validation images the rates alone do.
+            runs(node, batch, rate, centre + 0.001 * random.standard_normal(seeds), centre, **more)
+    return node
+
+
+def sweeps(synthetic: Factory) -> list[SyntheticNode]:
+    return [swept(swept(synthetic()), data="mnist"), swept(synthetic("other", gpus=1), device="cuda:0")]
+
+
+def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
+    chosen = module.chosen(made(sweeps))
+    rates = {rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in
+             chosen[chosen["data"] == "mnist"].groupby("learning_rate")}  # fmt: skip
+    assert rates == {
+        "fixed": {8: 1.0, 32: 1.0, 128: 1.0}, "linear": {8: 0.25, 32: 1.0, 128: 4.0},
+        "tuned": {8: 0.5, 32: 2.0, 128: 8.0},
+    }  # fmt: skip
+
+
+def test_the_slope_is_that_of_a_line_over_doublings_for_each_series_apart(made: Made) -> None:
+    slopes = cells("convergence.accuracy_per_doubling", made(sweeps), learning_rate="tuned")
+    assert sorted(slopes.rows("node", "device", "data")) == [
+        ("node-a", "cpu", "digits"), ("node-a", "cpu", "mnist"), ("other", "cuda:0", "digits"),
+    ]  # fmt: skip
+    for estimate, low, high, detail in slopes.rows("estimate", "low", "high", "detail"):
+        assert estimate == pytest.approx(-0.01, abs=5e-4) and low < -0.01 < high < -0.008
+        assert detail == "batches of 8 to 128, 6 seeds"
+
+
+@pytest.mark.parametrize(
+    ("batch", "tried", "expected"),
+    [
+        # What is chosen by validation is judged by the test.
+        (32, {0.5: (0.97, 0.80), 1.0: (0.90, 0.95), 2.0: (0.91, 0.90)}, (0.90, "1 times the base rate")),
+        (64, {1.0: (0.7, 0.7), 2.0: (0.8, 0.8), 4.0: (0.9, 0.9)},
+         (0.90, "4 times the base rate, the edge of what was tried")),
+        (128, {1.0: (0.5, 0.5), 4.0: (0.6, 0.6)}, None),
+    ],
+)  # fmt: skip
+def test_a_rate_is_tuned_among_at_least_three(
+    synthetic: Factory, batch: int, tried: dict[float, tuple[float, float]], expected: tuple[float, str] | None
+) -> None:
+    node = synthetic()
+    for rate, (test, validation) in tried.items():
+        runs(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
+    found = cells("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
+    assert found == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
+
+
+def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_seed(synthetic: Factory) -> None:
+    values = [0.90, 0.91, 0.95, 0.92]
+    nodes = [runs(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
+    half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
+    means = cells("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
+    expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
+    assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
+
+
+@pytest.mark.parametrize(("batches", "seeds"), [((16, 64), 4), ((16, 64, 256), 2)])
+def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tuple[int, ...], seeds: int) -> None:
+    node = synthetic()
+    for batch in batches:
+        runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
+    found = evidence(synthetic, node)
+    assert not any(len(cells(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
+    assert (len(cells("convergence.spread", found)) > 0) == (seeds > 2)
+
+
+def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
+    node = synthetic()
+    # At equal epochs accuracy falls with the batch, at equal updates it rises by 0.01 with every doubling.
+    for place, batch in enumerate((16, 64, 256)):
+        fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
+        runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
+        runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
+    found = evidence(synthetic, node)
+    at_equal = {held: cells(f"convergence.accuracy_per_doubling{name}", found, learning_rate="fixed").rows(
+                held, "estimate") for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
+    assert at_equal == {"updates": [(960, pytest.approx(0.01))], "epochs": [(4, pytest.approx(-0.01))]}
+    assert len(cells("convergence.spread_per_doubling_of_equal_updates", found)) == 1
+
+
+def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    return random.standard_normal(shape)
+
+
+def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    return random.standard_t(4, shape) / np.sqrt(2)
+
+
+@pytest.mark.parametrize(
+    ("spreads", "draw", "least"),
+    [
+        pytest.param([0.005] * 4, normal, 0.975, id="alike"),
+        pytest.param([0.016, 0.008, 0.004, 0.002], normal, 0.97, id="falling"),
+        pytest.param([0.002, 0.002, 0.002, 0.03], normal, 0.97, id="one apart"),
+        pytest.param([0.016, 0.008, 0.004, 0.002], heavy, 0.94, id="falling, heavy tails"),
+    ],
+)
+def test_the_interval_of_a_trend_of_spreads_holds_the_truth_as_often_as_it_says(
+    spreads: list[float], draw: Callable[..., Any], least: float
+) -> None:
+    one = np.abs(draw(np.random.default_rng(1), (400_000,))).mean() * np.sqrt(np.pi / 2)
+    truth = float(module.weights(BATCHES) @ (one * np.array(spreads)))
+    random, held = np.random.default_rng(5), []
+    for _ in range(600):
+        found = module.slope_of_spreads(BATCHES, list(0.9 + np.array(spreads)[:, None] * draw(random, (4, 10))))
+        held.append(found["low"] <= truth <= found["high"])
+    assert least <= np.mean(held) <= 0.998
+
+
+def test_the_spread_of_normal_values_is_their_standard_deviation() -> None:
+    random = np.random.default_rng(2)
+    found = module.spreads([0.9 + 0.01 * random.standard_normal(10) for _ in range(4000)])
+    assert found.estimate.mean() == pytest.approx(0.01, rel=0.01)
+    assert 0.97 < np.mean((found.low <= 0.01) & (found.high >= 0.01)) < 0.995
+
+
+def test_seeds_that_all_agree_have_no_interval() -> None:
+    found = module.spreads([np.full(10, 0.9), np.array([0.9, 0.91, 0.92])])
+    assert (found.estimate[0], np.isnan(found.low[0]), np.isnan(found.high[0])) == (0, True, True)
+    assert found.low[1] < found.estimate[1] < found.high[1]
+    trend = module.slope_of_spreads(np.array([8.0, 64.0]), [np.full(10, 0.9), np.linspace(0.8, 0.9, 10)])
+    assert trend["estimate"] > 0 and np.isnan(trend["low"])
+
+
+def test_a_spread_that_falls_is_found_through_the_data(synthetic: Factory) -> None:
+    node, random = synthetic(), np.random.default_rng(4)
+    for batch, spread in ((8, 0.02), (32, 0.01), (128, 0.005), (512, 0.0025)):
+        runs(node, batch, 1.0, 0.9 + spread * random.standard_normal(12))
+    found = evidence(synthetic, node)
+    row = only("convergence.spread_per_doubling", found, learning_rate="fixed")
+    assert row["low"] < row["estimate"] < row["high"] < 0
+    spreads = cells("convergence.spread", found, learning_rate="fixed").ascending("batch").numbers("estimate")
+    assert row["estimate"] == pytest.approx(float(module.weights(BATCHES) @ spreads.to_numpy()))
+
+
+def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factory) -> None:
+    node = runs(synthetic(), 32, 1.0, [0.95] * 4, time_to_target=[1.0, 1.1, 0.9, 1.0])
+    runs(node, 64, 1.0, [0.95] * 4, reached=0.75, time_to_target=[1.0, 1.1, 0.9])
+    row = only("convergence.time_to_target_s", evidence(synthetic, node), learning_rate="fixed")
+    assert row["batch"] == 32 and row["estimate"] == pytest.approx(1.0, rel=0.01)
+    assert 0.75 < row["low"] < 1 < row["high"] < 1.3
+
+
+def test_the_noise_scale_is_a_ratio_of_means(synthetic: Factory) -> None:
+    node = runs(synthetic(), 32, 1.0, [0.95] * 4, gradient_variance=[20.0, 30.0, 10.0, 20.0],
+                gradient_square=[0.2, 0.2, 0.1, 0.3])  # fmt: skip
+    row = only("convergence.noise_scale", evidence(synthetic, node), learning_rate="fixed")
+    assert row["estimate"] == pytest.approx(100) and row["low"] < 100 < row["high"]
+
+
+def test_the_interval_of_a_ratio_of_means_holds_the_truth() -> None:
+    random, held = np.random.default_rng(6), 0
+    for _ in range(1000):
+        below = 0.2 * np.exp(0.3 * random.standard_normal(10))
+        above = 20 * np.exp(0.3 * random.standard_normal(10)) * (below / 0.2) ** 0.5
+        found = module.log_ratio_of_means(above, below)
+        half = float(statistics.half_width(found["se"], found["df"]))
+        truth = 20 * np.exp(0.045 + 0.3**2 / 8) / (0.2 * np.exp(0.045))
+        held += abs(np.log(found["estimate"] / truth)) <= half
+    assert 0.97 < held / 1000 < 0.998
+    unknown = module.log_ratio_of_means(np.array([-1.0, 1.5, 0.1]), np.array([1.0, 1.0, 1.0]))
+    assert unknown["estimate"] == pytest.approx(0.2) and np.isnan(unknown["se"])
+
+
+# ------------------------------------------------------------------ equivalence
+
+# What the fourth model does (none: it is not there), the estimate and its low end, and what is said of it.
+FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "agrees": ({}, (1, 1, "4 models")),
+    "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),
+    "differs once": ({"agrees": (1.0, 0.0, 1.0)}, (11 / 12, None, "4 models, differing: tabular")),
+    "is wrong": ({"status": "wrong"}, (0.75, 0.75, "4 models, differing: tabular")),
+    **{status: ({"status": status}, (0.75, 0.75, "4 models, not running: tabular"))
+       for status in ("unsupported", "failed", "oom")},
+    "left out": ({"status": "skipped"}, (1, 1, "3 models")),
+    "another format": ({"status": "unsupported", "dtype": "tf32"}, (1, 1, "3 models")),
+    "twice": ({"agrees": DIFFER, "steps": 30, "model": "mlp"}, (2 / 3, 2 / 3, "3 models, differing: mlp")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fourth", FOURTH)
+def test_the_share_of_the_models_that_agree(synthetic: Factory, fourth: str) -> None:
+    node, (more, (estimate, low, detail)) = synthetic(gpus=1), FOURTH[fourth]
+    for model in CURVES[:3]:
+        curve(node, model)
+    curve(node, **{"model": "tabular", **more})
+    found = evidence(synthetic, node)
+    row = only("equivalence.models_that_agree", found)
+    assert (row["estimate"], row["detail"]) == (pytest.approx(estimate), detail)
+    assert row["low"] < row["estimate"] <= row["high"] if low is None else row["low"] == row["high"] == pytest.approx(
+        low)  # fmt: skip
+    assert (row["device"], row["dtype"], row["backend"], row["n_rounds"]) == ("cuda:0", "float32", "torch", 3)
+    assert row["source_rows"] == tuple(found.table.index[found.table["dtype"] == "float32"])
+
+
+@pytest.mark.parametrize(("status", "rounds", "expected"), [("ok", 1, (1, None)), ("failed", 3, (0, 0))])
+def test_one_round_gives_no_interval_and_where_all_fail_nothing_agrees(
+    synthetic: Factory, status: str, rounds: int, expected: tuple[float, float | None]
+) -> None:
+    node = synthetic(gpus=1)
+    curve(node, "mlp", AGREE[:rounds], status)
+    row = only("equivalence.models_that_agree", evidence(synthetic, node))
+    assert (row["estimate"], None if np.isnan(row["low"]) else row["low"]) == expected
+
+
+def test_libraries_of_the_cpu_are_judged_and_the_reference_is_not_its_own_judge(synthetic: Factory) -> None:
+    node = synthetic(gpus=1)
+    for model in CURVES:
+        curve(node, model, device="cpu")
+        curve(node, model, device="cpu", backend="onednn")
+        curve(node, model, DIFFER if model == "cnn" else AGREE, device="cpu", dtype="bfloat16")
+    found = evidence(synthetic, node)
+    assert not len(cells("equivalence.models_that_agree", found))
+    shares = cells("equivalence.backends_that_agree", found).rows("backend", "dtype", "estimate")
+    assert sorted(shares) == [("onednn", "float32", 1), ("torch", "bfloat16", 0.75)]

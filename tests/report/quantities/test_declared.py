@@ -1,0 +1,79 @@
+"""Every quantity says what it is; documented and derived ones follow from published figures that were verified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from report.data.dataset import Dataset, MissingSourceError
+from report.quantities import quantities, quantity, says
+from tests.report.conftest import Factory
+from tests.report.priced import evidence
+
+from .cases import cells, only
+
+
+@pytest.mark.parametrize("name", list(quantities()))
+def test_every_quantity_says_what_it_is(name: str) -> None:
+    one = quantities()[name]
+    assert one.compute.__doc__ and "{value}" in one.says
+    assert one.tier != "measured" or (one.experiments and "{node}" in one.says)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("gemm.rate", {}), ("a.new", {"tier": "guessed"}), ("a.new", {"labels": ("estimate",)})]
+)
+def test_a_quantity_that_cannot_be_is_refused(name: str, more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="quantity"):
+        quantity(name, "1", **more)(says("{value}")(lambda data: data.summary("gemm")))
+
+
+def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
+    node = synthetic("node-a").gemm(40).gemm(20, n=256).peak(20 * 2 * 3e9).clock()
+    row = only("gemm.peak_share", evidence(synthetic, node), backend="best")
+    assert row["estimate"] == pytest.approx(2, rel=0.1)
+    assert pd.isna(row["low"]) and "a measurement was disturbed" in row["detail"]
+
+
+def figures(synthetic: Factory, values: dict[str, dict[str, Any]]) -> Dataset:
+    """Evidence with these entries alone, by name."""
+    known = {
+        "subject": "S", "what": "Something", "unit": "1", "date": "2024", "status": "verified",
+        "source": {"title": "T", "publisher": "P", "url": "https://example.org", "where": "p. 1"},
+    }  # fmt: skip
+    found = evidence(synthetic, synthetic("a-node"))
+    return Dataset(found.nodes, {name: {**known, "id": name, **more} for name, more in values.items()})
+
+
+NUMBERS = {
+    "gpu_hours": 240.0, "gpus": 2.0, "parameters": 1e9, "tokens": 1e9, "mfu_low": 0.25, "mfu_high": 1.0,
+    "hidden": 4.0, "ffn": 8.0, "heads": 4.0, "kv_heads": 2.0,
+}  # fmt: skip
+LLAMA: dict[str, dict[str, Any]] = {
+    **{f"llama31-405b.{name}": {"value": value} for name, value in NUMBERS.items()},
+    "llama31-405b.gpu_hours": {"value": 240.0, "unit": "h"},
+    "h100-sxm.bf16_flops": {"value": 1e13, "unit": "FLOP/s"},
+}
+
+
+def test_derived_quantities_follow_their_formulas(synthetic: Factory) -> None:
+    found = figures(synthetic, LLAMA)
+    expected = {"llama405b.days_from_gpu_hours": 5, "llama405b.layer_mac_per_token": 3 * 32 + 2 * 16 + 2 * 16 * 0.5,
+                "product1000.mac": 1e9}  # fmt: skip
+    assert {name: only(name, found)["estimate"] for name in expected} == pytest.approx(expected)
+    days, at_peak = only("llama405b.days_from_flop", found), 6e18 / (2 * 1e13) / 86400
+    assert [days[end] for end in ("low", "estimate", "high")] == pytest.approx([at_peak, 2 * at_peak, 4 * at_peak])
+
+
+def test_a_figure_that_was_not_verified_is_no_evidence(synthetic: Factory) -> None:
+    found = figures(synthetic, {**LLAMA, "llama31-405b.gpus": {"value": 2.0, "status": "not verified"}})
+    with pytest.raises(MissingSourceError, match="not verified"):
+        cells("llama405b.days_from_gpu_hours", found)
+    assert "llama31-405b.gpus" not in set(cells("reference.value", found)["entry"])
+
+
+def test_published_figures_keep_their_range(synthetic: Factory) -> None:
+    found = only("reference.value", figures(synthetic, {"x": {"value": 2.0, "low": 1.0, "high": 3.0}}), entry=["x"])
+    assert (found["low"], found["estimate"], found["high"]) == (1, 2, 3)

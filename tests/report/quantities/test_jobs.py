@@ -1,0 +1,450 @@
+"""Quantities of long runs, whole jobs, several devices and prices give what the nodes were built to have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.suite.time_to_train import Name
+from report.data.dataset import MissingSourceError
+from report.derived_estimates import DerivedEstimates
+from report.judging.judge import judge
+from report.quantities.gpus import rated
+from report.quantities.prices import gpu_machine
+from report.quantities.sustained import drift
+from report.quantities.time_to_train import TASKS, over_measured
+from report.quantities.train_hours import RUNS, total_flop
+from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
+from tests.report.deciding import decide
+from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
+
+from .builders import (
+    ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, paid, peak, ranks, run, slowing, tails,
+)  # fmt: skip
+from .cases import Made, case, cells, holding, only
+
+# ------------------------------------------------------------------ sustained load and energy
+
+
+def sustained(synthetic: Factory) -> SyntheticNode:
+    node = synthetic("node-a", gpus=1)
+    run(node, "loses", slowing(0.05, noise=0.002), flop=1e9)
+    run(node, "scatters", slowing(0.0, noise=0.01), flop=1e9)
+    run(node, "calls", slowing(0.0, 0.0125), calls=100, rounds=2, flop=1e9)
+    run(node, "short", slowing(0.05, 0.02), flop=1e9)
+    run(node, "few", slowing(0.05, 10.0, 13), flop=1e9)
+    run(node, "idle", [0.05] * 40, rounds=3, extent=1, flop=float("nan"), power_w=lambda *_: 70.0)
+    run(
+        node, "products", [1.0] * 20, rounds=3, utilisation=lambda *_: 1.0,
+        clock_mhz=lambda _, at: 1980.0 if at < 18 else 1500.0,
+        temperature_c=lambda _, at: 40.0 + at, power_w=lambda number, at: 600.0 + number if at >= 18 else 100.0,
+    )  # fmt: skip
+    # While the counter still averages over what was before, it shows less.
+    low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
+    run(node, "one_block", utilisation=lambda _, at: 0.3 if at < 5 else 1.0, **low)
+    run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
+    run(node, "one_round", utilisation=lambda *_: 1.0, **{**low, "rounds": 1})
+    # Against a faster product of the same format, not of another, the run above does little.
+    run(node, "products", [10.0] * 10, utilisation=lambda *_: 1.0, rounds=3, dtype="float16", extent=1)
+    shape: dict[str, Any] = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 1e12, **ONE_GPU}
+    node.point("gemm", 1.0, dtype="float16", **shape)
+    node.point("gemm", 0.01, dtype="float8_e4m3fn", **shape)
+    paid(node, 8.0)
+    paid(node, 4.0, backend="onednn")
+    # Power over time stands in only where nothing counts.
+    paid(node, 0.1, 32, ADDED, **ONE_GPU)
+    paid(node, 1.0, **ONE_GPU)
+    joules(node, "sustained", 1.0, params={"load": "products", "extent": 128}, flop=1e12, dtype="bfloat16", **ONE_GPU)
+    for footprint, energy in ((2**18, 1e-6), (2**28, 4e-3)):
+        joules(node, "bandwidth", energy, params={"op": "triad", "footprint": footprint}, bytes=footprint)
+    for at, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
+        joules(node, "training", energy, params={"model": "mlp", "batch": 32}, device=at, dtype=dtype)
+    return node
+
+
+_USED, _GEMM = {"sources": ("sustained",)}, {"sources": ("gemm",)}
+test_sustained = holding(
+    sustained,
+    case("sustained.throughput_drift", 0.05, load="loses", rel=0.06, detail="in 128 s"),
+    case("sustained.throughput_drift", {1: 0, 2: 0}, by="round", load="calls", width="exact", detail="in 125 s"),
+    case("sustained.throughput_drift", None, load=["short", "few"]),
+    case("sustained.clock", 1.5e9, load="products", width="any"),
+    case("sustained.temperature", 58.5, load="products", width="any"),
+    case("sustained.power", 602, load="products"),
+    case("sustained.utilisation_at_low_mfu", 1.0, load="one_block", low=0.995, high=1.0,
+         detail="at 0.1% of the fastest product's rate", dtype="bfloat16", **_USED),
+    case("sustained.utilisation_at_low_mfu", 0.54, load="differs", **_USED),
+    case("sustained.utilisation_at_low_mfu", 1.0, load="one_round", width="unknown", **_USED),
+    case("sustained.utilisation_at_low_mfu", {"float16": 1.0}, by="dtype", load="products",
+         sources=("sustained", "gemm")),
+    case("energy.per_flop", {"64x64x64": 1 / (2 * 64**3)}, by="shape", device="gpu", experiment="gemm",
+         detail="counted by the device", **_GEMM),
+    case("energy.per_flop", 1e-12, device="gpu", experiment="sustained", **_USED),
+    case("energy.per_byte", 4e-3 / 2**28, footprint=2**28, sources=("bandwidth",)),
+    case("energy.gpu_over_cpu", 0.25, labels={"node": "node-a", "dtype": "float32", "device": "cuda:0"}, **_GEMM),
+    case("energy.training_ratio", 3.0, model="mlp", sources=("training",)),
+    case("energy.idle_power", 70, width="any", **_USED),
+)  # fmt: skip
+
+
+def test_a_run_that_only_scatters_has_lost_nothing(made: Made) -> None:
+    found = only("sustained.throughput_drift", made(sustained), load="scatters")
+    assert found["low"] < 0 < found["high"] < 0.02
+    random = np.random.default_rng(1)
+    each = (drift(pd.DataFrame({"value": np.exp(0.01 * random.standard_normal(100))})) for _ in range(1000))
+    assert 970 < sum(one["low"] <= 0 <= one["high"] for one in each) < 998
+
+
+def test_readings_are_medians_of_a_rounds_later_half(synthetic: Factory) -> None:
+    node = run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, clock_mhz=lambda _, at: 100.0 + 100 * at)
+    found = evidence(synthetic, node)
+    assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
+    assert len(found.readings("sustained", "utilisation")) == len(found.readings("gemm", "clock_mhz")) == 0
+
+
+def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    paid(node, 8.0)
+    paid(node, 1.0, metric=ADDED, **ONE_GPU)
+    detail = "CPU: counted by the device; GPU: power times time"
+    case("energy.gpu_over_cpu", 1 / 8, detail=detail, **_GEMM).check(evidence(synthetic, node))
+
+
+# ------------------------------------------------------------------ whole jobs and published runs
+
+
+def whole_jobs(synthetic: Factory) -> list[SyntheticNode]:
+    node = job(listed(synthetic), "digits-mlp", 0.1, GIGA, threads=1)
+    for row in node.rows:
+        if row["metric"] == "reached_share" and row["round"] == 1 and "table-net" in row["params"]:
+            row["value"] = 0.0
+    # Twice the steps in one round take twice the time: the prediction is as good as in the others.
+    doubled = job(trained(synthetic("node-b"), 200), "bytes-gpt", 2.0, 100 * GIGA)
+    for row in doubled.rows:
+        if row["round"] == 2 and row["metric"] in ("job_time", "steps", "forward_passes", "job_flop"):
+            row["value"] *= 2
+    laptop = priced(synthetic, name="node-c", model="Intel(R) Core(TM) i7-1360P")
+    trained(trained(laptop, 100), 150, model="gpt2")
+    gpu = SyntheticNode(synthetic.root / "node-d", [CPU, GPU])
+    trained(trained(gpu, 9000, **ONE_GPU), 3000)
+    return [node, doubled, laptop, gpu, job(synthetic("node-e"), "digits-mlp", PREDICTED, GIGA, spread=0.05)]
+
+
+_A = {"node": "node-a", "dtype": "float32", "threads": "all", "width": "any"}
+_JOBS = {"sources": ("time-to-train",)}
+_RATED: dict[str, Any] = {"sources": ("time-to-train", "training"), "method": "rate"}
+test_jobs = holding(
+    whole_jobs,
+    case("time_to_train.job_time", 2.5, job="digits-mlp", detail="", **_A),
+    case("time_to_train.job_time", 2.5, job="table-net", **{**_A, "width": "unknown"}),
+    case("time_to_train.predicted", PREDICTED, job="digits-mlp", **_A),
+    case("time_to_train.prediction_error", 1 - PREDICTED / 2.5, job="digits-mlp", method="parts", **_A),
+    case("time_to_train.prediction_error", PREDICTED / 2.0 - 1, job="bytes-gpt", method="parts", **_A),
+    # 100 GFLOP at 200 GFLOP/s are half a second: of the 2 s that it took, a quarter.
+    case("time_to_train.prediction_error", 0.75, job="bytes-gpt", **_RATED, **_A),
+    case("time_to_train.prediction_error", 0.75, node="node-b", low=0.75, high=0.75, **_RATED),
+    # An error whose sign is open begins at zero.
+    case("time_to_train.prediction_error", 0.0450, node="node-e", low=0, high=0.7237, **_JOBS),
+    # The fastest format and library with all threads; one that gave up stays on the list and decides nothing.
+    case("time_to_train.hours", 1.6 / 3600, job="bytes-gpt", detail="bfloat16, torch", width="any", **_JOBS),
+    case("time_to_train.hours", 2.5 / 3600, job="digits-mlp", width="any", **_JOBS),
+    case("time_to_train.hours", 2.5 / 3600, job="table-net", width="unknown", **_JOBS),
+    case("time_to_train.hours", None, node=["node-b", "node-c"]),
+    case("time_to_train.ratio", 60, baseline="laptop", sources=("training",), width="any",
+         labels={"node": "node-d", "device": "cuda:0", "baseline": "laptop"}),
+)  # fmt: skip
+
+
+def test_what_no_step_or_rate_predicts_has_no_error(made: Made) -> None:
+    ratios = over_measured(made(whole_jobs)).only(node="node-a", threads=2)
+    assert set(ratios["job"]) == TASKS - {"table-boosting"} and set(get_args(Name)) == TASKS
+    assert set(ratios.only(method="rate")["job"]) == {"bytes-gpt", "digits-cnn", "mnist-resnet"}
+
+
+def test_the_list_has_each_task_once_and_its_share_past_a_day_decides(made: Made) -> None:
+    hours = cells("time_to_train.hours", made(whole_jobs), device="cpu", threads="all", node="node-a")
+    assert not hours["job"].duplicated().any() and set(hours.only(evidence="measured")["job"]) == TASKS
+    slow = int((hours["estimate"] > 24).sum())
+    outcomes = [decide("for_share_of", hours, 24, "h", {"share": n / len(hours)}).outcome for n in (slow, slow + 2)]
+    assert outcomes == ["supported", "challenged"] and 0 < slow < len(hours)
+
+
+@pytest.mark.parametrize("gone", ["training", "time-to-train", "digits-boosting"])
+def test_a_list_that_lacks_something_is_no_list(synthetic: Factory, gone: str) -> None:
+    node = listed(synthetic)
+    node.rows = [row for row in node.rows if row["experiment"] != gone and gone not in row["params"]]
+    assert not len(cells("time_to_train.hours", evidence(synthetic, node)))
+
+
+NANOGPT, RESNET = "nanoGPT on Shakespeare", "ResNet-50 on ImageNet"
+# As published: 6 operations for each weight and word, or what the run itself says.
+FLOP = {
+    NANOGPT: 6 * (12 * 6 * 384**2) * 5000 * 64 * 256,
+    RESNET: 6 * 3.8e9 * 60e4 * 256,
+    "AlexNet on ImageNet": 6 * 0.724e9 * 108e6,
+    "GPT-2 (124M) on FineWeb": 7.44e18,
+    "Llama 3.1 405B": 6 * 405e9 * 15.6e12,
+    "Pythia-1.4B": 6 * 1.2086e9 * 299.89e9,
+    "Llama 2 70B": 6 * 70e9 * 2e12,
+    "Alpaca 7B fine-tune (at most)": 6 * 7e9 * 52e3 * 3 * 512,
+    # 90% of the steps on 128 tokens, the rest on 512; 85 million parameters in the blocks.
+    "BERT base": 6 * 84.9e6 * 256e6 * 166.4,
+}
+
+
+def published(synthetic: Factory) -> list[SyntheticNode]:
+    node, other = synthetic("node-a", gpus=1), synthetic("node-b", gpus=1)
+    trained(node, 100)
+    trained(node, 200, dtype="bfloat16")
+    trained(node, 250, model="gpt2", backend="onednn", spread=1e-3)
+    trained(node, 150, model="cnn")
+    trained(node, 9000, dtype="bfloat16", **ONE_GPU)
+    # What must not stand for either family: another family, one thread, plain loops.
+    trained(node, 1e6, model="mlp")
+    trained(node, 1e6, threads=1)
+    trained(node, 1e6, model="cnn", backend="simd")
+    return [node, trained(other, 8000, **ONE_GPU)]  # of its GPU alone
+
+
+def hours(name: str, rate: float) -> float:
+    return FLOP[name] / (rate * GIGA) / 3600
+
+
+_SERVERS = 6 * 70e9 * 2e12 / (250 * GIGA) / (90 * 86400)
+test_published_runs = holding(
+    published,
+    case("ladder.hours_to_train", hours(NANOGPT, 250), run=NANOGPT, device="cpu",
+         detail="gpt2, batch 16, float32, onednn",
+         labels={"node": "node-a", "device": "cpu", "threads": 2, "baseline": "node", "run": NANOGPT, "flop": 5.22e15}),
+    case("ladder.hours_to_train", {"node-a": hours(NANOGPT, 9000), "node-b": hours(NANOGPT, 8000)}, by="node",
+         run=NANOGPT, device="gpu", width="any"),
+    case("ladder.hours_to_train", {"cpu": hours(RESNET, 150)}, by="device", run=RESNET, width="any"),
+    case("ladder.nodes_for_90_days", _SERVERS, device="cpu", parameters=70e9),
+    case("ladder.nodes_for_90_days", {size: 6 * size * tokens / (9000 * GIGA) / (90 * 86400) for size, tokens in
+         ((7e9, 2e12), (70e9, 2e12), (405e9, 15.6e12))}, by="parameters", node="node-a", device="gpu", width="any",
+         rel=0.02),
+    # The same of a server with 128 such cores.
+    case("ladder.servers_for_90_days", _SERVERS * 2 / 128, parameters=70e9, evidence="measured"),
+)  # fmt: skip
+
+
+def test_the_flop_of_runs_are_as_published_and_grow(made: Made) -> None:
+    """A factor of two in the rate moves a boundary by two runs at most."""
+    flop = {one.name: total_flop(one, made(published)) for one in RUNS}
+    assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
+    totals = list(flop.values())
+    assert totals == sorted(totals) and all(above / below > 2 for below, above in zip(totals, totals[2:], strict=False))
+
+
+# ------------------------------------------------------------------ several devices
+
+
+def several(synthetic: Factory) -> SyntheticNode:
+    node = synthetic("node-a", gpus=1)
+    node.devices[1]["memory_bytes"] = 20e9
+    for number, rate, talk in ((1, 100, None), (2, 180, 0.1), (4, 300, 0.3)):
+        ranks(node, number, rate, talk)
+    ranks(node, 2, 180, dtype="bfloat16")  # none of one alone
+    counted(node, "gpt2", parameters=1e6, activation_bytes=1e5)
+    counted(node, "mlp", parameters=1e6, activation_bytes=1e9)
+    peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), **ONE_GPU)
+    peak(node, "gpt2", 100, 0.5 * (16e6 + 1e7))
+    return peak(node, "unknown", 1, 1e6)
+
+
+_NEEDED: dict[str, Any] = {"name": "several_devices.gpus_needed", "width": "exact"}
+test_several_devices = holding(
+    several,
+    case("several_devices.efficiency", {2: 0.9, 4: 0.75}, by="ranks", dtype="float32", rel=0.01),
+    case("several_devices.efficiency", None, dtype="bfloat16"),
+    case("several_devices.communication_share", {2: 0.1, 4: 0.3}, by="ranks", rel=0.01),
+    case("training.memory_model_error", {"cuda:0": -0.2, "cpu": 1.0}, by="device", rel=0.02, sources=("training",)),
+    # 405e9 parameters of 16 bytes on devices of 80e9.
+    case(estimate=81, model="Llama 3.1 405B", accelerator="NVIDIA H100 SXM5", **_NEEDED),
+    # 16e6 bytes of state and 32 samples of 1e9 bytes on a measured device of 20e9.
+    case(estimate=2, model="MLP on digits", accelerator="Synthetic GPU, measured here",
+         detail="weights, gradients, moments and a batch of 32 take 1.6 times one", **_NEEDED),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["computes", "moves", "waits"])
+def test_how_far_gpus_differ_follows_from_what_limits_the_model(synthetic: Factory, limit: str) -> None:
+    node = synthetic("node-a")
+    for model, flop, parameters, levels in (("computes", 1e15, 1e3, 1), ("moves", 1.0, 5e8, 1), ("waits", 1e3, 1e3, 1e3)):
+        counted(node, model, 3, step_flop=flop, parameters=parameters, activation_bytes=1, levels=levels)
+    found = evidence(synthetic, node)
+    ratings = {"computes": "bf16_flops", "moves": "memory_bytes_per_s"}
+    numbers = [chip.figures[ratings[limit]] if limit in ratings else 1 for chip in rated(found)]
+    spread = only("roofline.spread_over_gpus", found, model=limit)["estimate"]
+    assert len(numbers) >= 5 and spread == pytest.approx(max(numbers) / min(numbers), rel=1e-2)
+
+
+def test_a_model_that_some_gpu_cannot_hold_has_no_number_but_words(synthetic: Factory, tmp_path: Any) -> None:
+    node = synthetic("node-a")
+    counted(node, "large", 3, step_flop=1e12, parameters=4e9, activation_bytes=1, levels=10)
+    counted(node, "waits", 3, step_flop=1e3, parameters=2e3, activation_bytes=1, levels=1000)
+    found = evidence(synthetic, node)
+    large = only("roofline.spread_over_gpus", found, model="large")
+    assert large["estimate"] == math.inf and "NVIDIA L4" in large["detail"]
+    document = judge(found, tmp_path / "verdicts.json", allow_synthetic=True)
+    claim = next(one for one in document["verdicts"] if one["id"] == "G26")
+    by = {cell["model"]: cell for cell in claim["cells"]}
+    assert by["large"]["outcome"] == "supports" and by["large"]["estimate"] is None
+
+
+# ------------------------------------------------------------------ prices
+
+H100 = "NVIDIA H100 80GB HBM3"
+CORE, T4, HIRED = (figure(f"aws-{name}.usd_per_hour") / share
+                   for name, share in (("c7a.large", 2), ("g4dn.xlarge", 1), ("p5.48xlarge", 8)))  # fmt: skip
+
+
+def hired(synthetic: Factory) -> SyntheticNode:
+    node = priced(synthetic, gpu=H100, cores=4)
+    tails(node, {5: 0.01, 20: 0.03}, cores=4)
+    tails(node, {5: 0.02, 20: 0.3}, cores=2)
+    tails(node, {5: 0.4}, service="slow")
+    tails(node, {5: 0.09}, service="unsure", spread=0.3)
+    trained(node, 100, threads=4, spread=1e-3)
+    return trained(node, 9000, spread=1e-3, **ONE_GPU)
+
+
+_TOKENS = sum(figure(f"deepseek-v3.serving_{name}_tokens_per_day") for name in ("input", "output"))
+_DAYS = figure("deepseek-v3.gpu_hours") / (figure("deepseek-v3.serving_nodes") * 8) / 24
+test_prices = holding(
+    hired,
+    *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load,
+           width="exact", detail=f"{cores} cores of c7a.large against g4dn.xlarge; float32, held at {held} requests/s")
+      for load, cores, held in ((1, 2, 5), (5, 2, 5), (10, 4, 20), (20, 4, 20))),
+    # What no server answers in time has no price, and what is unsure no interval.
+    case("price.cpu_over_gpu_per_request", None, service="slow"),
+    case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="unsure", requests_per_s=5, width="unknown"),
+    case("price.speedup_over_price_ratio", 90 * 4 * CORE / HIRED, precision="best", rel=0.01),
+    # Serving overtakes training the later the less is served.
+    case("serving.break_even_days", {_TOKENS / share: _DAYS * share for share in (1, 10, 100)}, by="traffic",
+         width="any", sources=()),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        (H100, "aws-p5.48xlarge"), ("NVIDIA H100 PCIe", "lambda-1x-h100-pcie"), ("Tesla T4", "aws-g4dn.xlarge"),
+        ("NVIDIA A100-SXM4-80GB", "aws-p4de.24xlarge"), ("NVIDIA A100-SXM4-40GB", "aws-p4d.24xlarge"),
+        ("NVIDIA L4", "aws-g6.xlarge"), ("NVIDIA GH200 480GB", "lambda-1x-gh200"),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_found_by_its_name(name: str, machine: str) -> None:
+    assert (gpu_machine(name) or ("",))[0] == machine
+    assert f"{machine}.gpus" in REFERENCE and f"{machine}.usd_per_hour" in REFERENCE
+
+
+def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -> None:
+    cards = {"rtx-3060-12gb": (300.0, 1.0, 3.0, 12.0), "rtx-4060-ti-8gb": (400.0, 8.0, 2.0, 8.0),
+             "rtx-4060-ti-16gb": (500.0, 5.0, 2.0, 16.0)}  # fmt: skip
+    changed = {
+        name: {"status": "verified", "value": number}
+        for card, numbers in cards.items()
+        for name, number in zip(
+            [f"{card.removesuffix('-12gb')}.usd",
+             *(f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))], numbers, strict=True
+        )
+    }  # fmt: skip
+    found = cells("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
+    ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
+    assert [ranks["rtx-3060-12gb", one] for one in ("arithmetic", "bandwidth", "capacity")] == [3, 1, 1]
+    assert ranks["rtx-4060-ti-8gb", "capacity"] == 3
+
+
+def test_hours_until_buying_costs_the_same_as_hiring(synthetic: Factory) -> None:
+    bought = {"dgx-a100.usd": {"status": "verified", "value": 199000.0}}
+    power = figure("a100-sxm-40gb.power_w") / 1000 * 2 * figure("electricity-virginia-commercial.usd_per_kwh")
+    hours = 199000 / 8 / (figure("aws-p4d.24xlarge.usd_per_hour") / 8 - power)
+    found = evidence(synthetic, synthetic().clock(), changed=bought)
+    assert cells("price.break_even_hours", found).rows("accelerator", "estimate") == [
+        ("DGX A100", pytest.approx(hours))
+    ]
+
+
+UNVERIFIED = {"status": "not verified"}
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "changed", "said"),
+    [
+        ("price.break_even_hours", "", {}, r"h100-pcie\.usd .*h200\.usd_in_system .*dgx-a100\.usd"),
+        ("price.rank_per_dollar", "", {}, r"rtx-3060\.usd, .*rtx-4060-ti-16gb\.memory_bytes_per_s"),
+        ("price.speedup_over_price_ratio", "Unheard Of 9", {}, "Unheard Of 9"),
+        ("ladder.hours_to_train", "", {"bert-base.steps": UNVERIFIED}, "BERT"),
+        ("ladder.cpu_cluster_cost_ratio", "", {"bert-wikipedia.tokens": UNVERIFIED}, "not verified"),
+        ("several_devices.gpus_needed", "", {"resnet50.parameters": UNVERIFIED}, "ResNet-50"),
+    ],
+)
+def test_a_figure_that_is_missing_or_not_verified_is_asked_for(
+    synthetic: Factory, name: str, gpu: str, changed: dict[str, Any], said: str
+) -> None:
+    node = trained(priced(synthetic, gpu=gpu), 100)
+    if gpu:
+        trained(node, 9000, **ONE_GPU)
+    with pytest.raises(MissingSourceError, match=said):
+        cells(name, evidence(synthetic, node, changed=changed))
+
+
+# ------------------------------------------------------------------ clusters
+
+LARGEST, DAY = 405_000_000_000, 86400
+WORK, RATIO = 3.8e25, "ladder.cpu_cluster_cost_ratio"
+# FLOP/s of a server of 128 cores as the node's, of one of MLPerf's, and of that as it is rated.
+SEQUENCES = figure("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
+RATES = {
+    "measured": 400 * GIGA / 2 * 128,
+    "documented": SEQUENCES * 6 * 12 * figure("bert-large.layers") * figure("bert-large.width") ** 2 * 256,
+    "rated": figure("xeon-8480plus-2s.bf16_flops")
+    * (figure("llama31-405b.mfu_low") * figure("llama31-405b.mfu_high")) ** 0.5,
+}
+
+
+def cluster(synthetic: Factory) -> SyntheticNode:
+    return trained(priced(synthetic), 400)
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "cores"),
+    [("measured", "c7a", 192 / 128), ("documented", "c7i", 96 / 112), ("rated", "c7i", 96 / 112)],
+)
+def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
+    made: Made, kind: str, machine: str, cores: float
+) -> None:
+    found = made(cluster)
+    # The servers that are priced have other numbers of cores.
+    servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
+    cost = servers[54] * 54 * 24 * figure(f"aws-{machine}.48xlarge.usd_per_hour")
+    gpu = figure("llama31-405b.gpu_hours") * figure("aws-p5.48xlarge.usd_per_hour") / 8
+    expected: list[tuple[str, float, dict[str, Any]]] = [
+        ("ladder.servers_for_90_days", WORK / (RATES[kind] * 90 * DAY), {"parameters": LARGEST}),
+        *(("cluster.servers", count, {"days": days}) for days, count in servers.items()),
+        *(("cluster.power", count * 1000, {"days": days}) for days, count in servers.items()),
+        ("cluster.days", servers[54] * 54 / figure("llama31-405b.gpus"), {}),
+        ("cluster.cost", cost, {}),
+        (RATIO, cost / gpu, {"by": "operations"}),
+    ]
+    for name, number, scope in expected:
+        assert only(name, found, evidence=kind, **scope)["estimate"] == pytest.approx(number), name
+
+
+def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(made: Made) -> None:
+    relation = figure("mlperf-training-3.1.8xh100.bert_sequences_per_s") / (SEQUENCES * 96 / 112)
+    prices = figure("aws-c7i.48xlarge.usd_per_hour") / figure("aws-p5.48xlarge.usd_per_hour")
+    found = only(RATIO, made(cluster), evidence="documented", by="relation to GPUs")
+    assert found["estimate"] == pytest.approx(relation * prices)
+    assert isinstance(cells(RATIO, made(cluster)), DerivedEstimates)
+
+
+def test_without_a_price_what_is_documented_stands(synthetic: Factory) -> None:
+    found = evidence(synthetic, trained(priced(synthetic, vendor="ARM"), 400))
+    assert set(cells("cluster.cost", found)["evidence"]) == {"documented", "rated"}
+    assert "measured" in set(cells("ladder.servers_for_90_days", found)["evidence"])

@@ -1,0 +1,544 @@
+"""Quantities of memory, rooflines, chains of steps, requests, services and tables give what the nodes were built for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from report.data.dataset import Dataset
+from report.quantities import offload, prediction
+from report.quantities.roofline import share_below
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.priced import evidence, priced
+
+from .builders import (
+    MIB, ON_HOST, ONE_GPU, SQUARE, copy, counted, link, loops, on_cpu, passes, peak, tails, to_gpu, turn, under,
+)  # fmt: skip
+from .cases import Made, case, cells, holding, only
+
+NAN = float("nan")
+SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"
+
+# ------------------------------------------------------------------ memory and the link
+
+
+def memory(synthetic: Factory) -> list[SyntheticNode]:
+    """The link, memory of a GPU, and two desktops."""
+    node = link(synthetic)
+    node.devices[1]["l2_bytes"] = 50 * MIB
+    copy(node, 32 * MIB / 8e9, 32 * MIB, host_memory="pageable")
+    passes(node, 6 * MIB, 6e12, **ONE_GPU)
+    for backend, rate in (("torch", 3e12), ("cupy", 2e12)):
+        passes(node, 512 * MIB, rate, backend=backend, **ONE_GPU)
+    passes(node, 512 * MIB, 1e12, "copy", **ONE_GPU)
+    passes(node, 512 * MIB, 9e11, threads=2)  # no desktop
+    passes(node, 128 * MIB, 1e13, threads=2)  # no more than four times the cache, which is 32 MiB, and not less
+    passes(node, 127 * MIB, 9e13, threads=2)
+    desktops = [priced(synthetic, name=name, model=SEVENTH, seed=ord(name[-1])) for name in ("node-b", "node-c")]
+    for desktop, rate in zip(desktops, (5e10, 6e10), strict=True):
+        passes(desktop, 512 * MIB, rate, threads=2)
+        passes(desktop, 512 * MIB, 9e10)  # one thread is not the whole desktop
+    return [node, *desktops]
+
+
+_RATE = {"size": 256 * MIB, "host_memory": "pinned"}
+_COPY = {"node": "node-a", "device": "cuda:0", "direction": "host_to_device", "host_memory": "pinned"}
+test_memory = holding(
+    memory,
+    case("bandwidth.by_footprint", {6 * MIB: 6e12, 512 * MIB: 3e12}, by="footprint", op="triad", backend="torch",
+         device="gpu"),
+    case("bandwidth.rate", {"torch": 3e12, "cupy": 2e12}, by="backend", op="triad", device="gpu"),
+    case("bandwidth.rate", 3e12, op="triad", device="gpu", backend="best", detail="torch, footprint 537 MB"),
+    case("bandwidth.rate", {512 * MIB: 9e11, 128 * MIB: 1e13}, by="footprint", device="cpu", node="node-a"),
+    case("bandwidth.over_desktop", 50, op="triad", labels={"node": "node-a", "device": "cuda:0", "op": "triad",
+         "dtype": "float32", "baseline": "desktop"}),
+    case("transfer.rate", 75e9, direction="both", **_RATE),
+    case("transfer.rate", 8e9, host_memory="pageable"),
+    case("transfer.rate", 2e12, direction="device_to_device"),
+    case("transfer.memory_ratio", {"host_to_device": 20, "device_to_host": 25}, by="direction", rel=0.01, **_RATE),
+    case("transfer.latency", 20e-6, clock="host", labels={**_COPY, "size": 4, "clock": "host"}),
+    case("transfer.latency", 1e-6, clock="device"),
+    case("transfer.duplex_gain", 1.5, rel=0.01, **_RATE),
+    # 10 µs are 500 kB at 50 GB/s: there a copy takes twice as long as its bytes do.
+    case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB,
+         rel=0.35),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rates", "spread", "ends"),
+    [
+        # A size that is not surely below half the best rate is no end of where it lies.
+        ({65536: 1e9, MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(65536, 16 * MIB)]),
+        ({MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(NAN, 16 * MIB)]),
+        ({MIB: 5e9, 16 * MIB: 8e9}, 0, []),
+        ({MIB: 8e9, 16 * MIB: 1e9}, 0, []),
+    ],
+)
+def test_where_half_of_the_best_rate_is_passed(
+    synthetic: Factory, rates: dict[int, float], spread: float, ends: list[tuple[float, float]]
+) -> None:
+    node = synthetic("node-a", gpus=1)
+    for size, rate in rates.items():
+        copy(node, size / rate, size, spread=spread)
+    found = cells("transfer.half_rate_size", evidence(synthetic, node)).rows("low", "high")
+    assert found == [pytest.approx(one, nan_ok=True) for one in ends]
+
+
+PARAMETERS, KEPT = {"gpt2": 1e8, "mlp": 1e5}, 5e6
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_measured_peaks_correct_the_model_of_memory(synthetic: Factory, measured: bool) -> None:
+    node = synthetic("node-a")
+    for model, parameters in PARAMETERS.items():
+        counted(node, model, 3, parameters=parameters, activation_bytes=KEPT)
+    # Peaks over what is said of them; small ones do not count.
+    for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
+        peak(node, model, batch, over * (16 * PARAMETERS[model] + KEPT * batch), spread=1e-4)
+    found = cells("ladder.training_memory_bytes", evidence(synthetic, node))
+    (own,) = found.only(model="gpt2").rows("low", "estimate", "high")
+    said = 16 * PARAMETERS["gpt2"] + KEPT * 32
+    assert own == pytest.approx([said * ratio for ratio in ((0.9, 1.1, 1.2) if measured else (0.5, 1, 2))], rel=1e-3)
+    assert bool(found.only(model="gpt2").value("source_rows", 0)) == measured
+    assert found.only(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
+
+
+# ------------------------------------------------------------------ the roofline
+
+# FLOP/s, bytes/s: a balance of 16 FLOP/B.
+PEAK, MOVED = 1.6e11, 1e10
+CACHE = 2**25
+LIMITS = [2.0**power for power in range(-2, 13)]
+
+
+def machine(synthetic: Factory, name: str = "node-a", spread: float = 0.0) -> SyntheticNode:
+    """A node whose multiply-add kernel and whose passes over memory show its ceilings."""
+    node = synthetic(name, cache=CACHE).peak(PEAK, spread=spread)
+    return passes(node, 8 * CACHE, MOVED, backend="llvm", dtype="float64", spread=spread)
+
+
+def below(node: SyntheticNode, shares: dict[float, float], phase: str, spread: float = 0.0, **more: float) -> None:
+    """A step of which so much of the time lies in operators of these intensities."""
+    about: dict[str, Any] = {"params": {"model": "mlp", "batch": 8, "phase": phase}, "spread": spread}
+    for limit in LIMITS:
+        share = sum(part for intensity, part in shares.items() if intensity <= limit)
+        node.point("roofline", {f"time_below.{limit:g}_share": share}, **about)
+    node.point("roofline", more, unit="FLOP/B", **about)
+
+
+def roofline(synthetic: Factory) -> list[SyntheticNode]:
+    # The balance is 16 within some per cent: between the limits 8 and 32.
+    node = machine(synthetic, spread=0.01)
+    below(node, {0.25: 0.3, 8: 0.3, 64: 0.4}, "training", product_intensity=64.0, matmul_time_share=0.9)
+    below(node, {0.5: 1.0}, "decode", product_intensity=0.5, matmul_time_share=0.5)
+    below(node, {256: 1.0}, "prefill", matmul_time_share=0.8)
+    # Operators at 16 may lie on either side of a balance of about 16.
+    below(node, {1: 0.3, 16: 0.3, 64: 0.4}, "forward", spread=0.02)
+    # A product that is faster than the kernel is the peak; no ceilings at all.
+    faster = machine(synthetic, "node-b", spread=1e-3).gemm(64, clock=2.5e9, spread=1e-3)
+    bare = synthetic("node-c")
+    below(bare, {1: 1.0}, "training", product_intensity=1.0)
+    return [node, faster, bare]
+
+
+_ALL = {"sources": ("roofline", "peak", "bandwidth")}
+test_roofline = holding(
+    roofline,
+    case("roofline.balance", PEAK / MOVED, node="node-a", rel=0.02, detail="multiply-adds in registers",
+         sources=("peak", "bandwidth")),
+    case("roofline.balance", 2 * 64 * 2.5e9 / MOVED, node="node-b", rel=0.01, detail="torch, 512x512x512"),
+    case("roofline.intensity_over_balance", {"training": 4, "decode": 0.5 / 16}, by="phase", rel=0.05, **_ALL),
+    # Equal rounds of something timed are no knowledge of its spread.
+    case("roofline.memory_bound_share", 0.6, phase="training", width="unknown", **_ALL),
+    # That every operator lies below the balance, or none, is counted.
+    case("roofline.memory_bound_share", 1, phase="decode", width="exact", **_ALL),
+    case("roofline.memory_bound_share", 0, phase="prefill", width="exact", **_ALL),
+    case("roofline.memory_bound_share", 0.5, phase="forward", rel=0.25, **_ALL),
+    case("roofline.memory_bound_share", None, node="node-c"),
+    # Training has a quantity of its own.
+    case("inference.matmul_time_share", {"prefill": 0.8, "decode": 0.5}, by="phase", width="unknown"),
+    case("roofline.prediction_error", None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        # To the last limit that is surely below and the first that is surely above, with what rounds leave open there.
+        ((6.0, 3.0, 12.0), (0.5 + 0.2 * np.log(1.5) / np.log(2), 0.35, 0.8)),
+        ((4.0, 4.0, 8.0), (0.5, 0.45, 0.75)),
+        ((1.0, 0.5, 2.0), (0.2, 0.0, 0.45)),
+        ((64.0, 20.0, 80.0), (0.75, 0.7, 1.0)),
+        ((6.0, NAN, NAN), (0.5 + 0.2 * np.log(1.5) / np.log(2), NAN, NAN)),
+    ],
+)
+def test_the_share_below_a_balance_spans_its_interval(at: tuple[float, ...], expected: tuple[float, ...]) -> None:
+    shares = np.array([0.2, 0.4, 0.5, 0.7, 0.75])
+    part = {"limit": np.array([1.0, 2, 4, 8, 16]), "estimate": shares, "low": shares - 0.05, "high": shares + 0.05,
+            "n_rounds": np.full(5, 3)}  # fmt: skip
+    found = share_below(part, dict(zip(("estimate", "low", "high"), at, strict=True)))
+    assert list(found.values()) == pytest.approx(expected, nan_ok=True)
+
+
+def square(
+    node: SyntheticNode, m: int, n: int, reached: float = 1.0, launch: float = 0.0, spread: float = 0.0
+) -> None:
+    flop, moved = 2.0 * m * n * n, 4.0 * (2 * m * n + n * n)
+    seconds = max(flop / PEAK, moved / MOVED) / reached + launch
+    node.point("gemm", seconds, params={"m": m, "n": n, "k": n}, flop=flop, bytes=moved, spread=spread)
+
+
+def foretellable(
+    synthetic: Factory, launch: float = 0.0, cache: float = 1.0, reached: float = 1.0, spread: float = 0.0
+) -> SyntheticNode:
+    """A machine on which every kernel takes exactly what the given numbers say.
+
+    reached: share of both ceilings that kernels reach. cache: its bandwidth over that of memory.
+    """
+    node = machine(synthetic, spread=spread)
+    for n in (64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536):
+        for m in (1, n):
+            square(node, m, n, reached, launch, spread)
+    for size in (2**14, 2**16, 2**18, 2**20, 2**22, 2**24, CACHE * 16, CACHE * 24):
+        for op in ("copy", "add"):
+            seconds = size / (MOVED * (cache if size <= CACHE else 1.0) * reached) + launch
+            passes(node, size, size / seconds, op, backend="llvm", dtype="float64", spread=spread)
+    for batch in (1, 2, 4, 8, 16, 32, 64, 128):
+        # Half of the bytes in operators of 1/4, half in operators of 64 FLOP/B: 16 FLOP/B is the balance.
+        moved, kernels = 1e6 * batch, 50.0
+        seconds = (moved / 2 / MOVED + moved / 2 * 64 / PEAK) / reached + kernels * launch
+        params = {"model": "mlp", "batch": batch, "phase": "training"}
+        node.point("roofline", seconds, params=params, flop=moved / 2 * 64.25, bytes=moved, spread=spread)
+        metrics = {"kernels": kernels, "cached_bytes_share": 0.0}
+        for limit in LIMITS:
+            metrics[f"bytes_below.{limit:g}_share"] = 0.5 if limit < 64 else 1.0
+            metrics[f"flop_below.{limit:g}_share"] = 0.25 / 64.25 if limit < 64 else 1.0
+        node.point("roofline", metrics, unit="1", params=params, spread=0)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("about", "enough"),
+    [
+        ({}, 2), ({"reached": 0.7}, 2), ({"launch": 2e-4}, 3), ({"launch": 5e-6, "reached": 0.8}, 3),
+        ({"launch": 2e-4, "cache": 8.0, "reached": 0.8}, 4),
+    ],
+)  # fmt: skip
+def test_as_many_numbers_as_the_machine_has_foretell_it(
+    synthetic: Factory, about: dict[str, float], enough: int
+) -> None:
+    data = evidence(synthetic, foretellable(synthetic, **about))
+    found = cells("roofline.prediction_error", data)
+    errors = {(numbers, by): error for numbers, by, error in found.rows("numbers", "ceilings", "estimate")}
+    for numbers in (2, 3, 4):
+        least, most = (0, 0.01) if numbers >= enough else (2 * errors[enough, "fitted"] + 0.01, 1e9)
+        assert least <= errors[numbers, "fitted"] < most
+    # A measured ceiling is what kernels reach only if they reach it.
+    assert (errors[2, "measured"] < 0.01) == (about == {})
+    if enough == 4:
+        fits = {one.labels["numbers"]: one.fits for one in prediction.foretold(data)}
+        assert fits[4][0] == pytest.approx({"peak": 0.8, "bandwidth": 0.8, "launch": 2e-4, "cache": 8.0}, rel=0.03)
+
+
+def test_rounds_give_the_interval_and_kernels_are_no_sample(synthetic: Factory) -> None:
+    found = evidence(synthetic, foretellable(synthetic, reached=0.7, spread=0.03))
+    row = only("roofline.prediction_error", found, numbers=2, ceilings="measured")
+    assert row["low"] < 0.3 < row["high"] < row["low"] + 0.3 and row["n_rounds"] == 3
+
+
+def test_the_number_that_kernels_follow_misses_less(synthetic: Factory) -> None:
+    """Products of a matrix by a vector follow bandwidth, those of square matrices arithmetic; three are too few."""
+    nodes = {name: machine(synthetic, name, spread=0.01) for name in ("vectors", "squares", "few")}
+    for n in range(256, 2048, 64):
+        square(nodes["vectors"], 1 + n % 5, n, spread=0.01)
+        square(nodes["squares"], n, n, spread=0.01)
+    for n in (64, 128, 256):
+        square(nodes["few"], n, n)
+    data = evidence(synthetic, *nodes.values())
+    ratios = dict(cells("roofline.bandwidth_error_over_compute_error", data).rows("node", "estimate"))
+    assert ratios.keys() == {"vectors", "squares"} and ratios["vectors"] < 0.5 and ratios["squares"] > 2
+    assert not len(cells("roofline.prediction_error", data, node="few"))
+
+
+# ------------------------------------------------------------------ chains of steps and caches
+
+
+def chain(
+    node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4,
+    count: int = 1, device: str = "cpu", spread: float = 1e-4,
+) -> SyntheticNode:  # fmt: skip
+    """One chain, or `count` chains that fill the device."""
+    params = {"kernel": kernel, "chains": "one" if count == 1 else "full", "footprint": footprint, "data": kind}
+    about: dict[str, Any] = {"params": params, "dtype": "", "device": device, "threads": count}
+    node.point("sequential", seconds, metric="step_time", spread=spread, **about)
+    return node.point("sequential", float(count), metric="chains_in_flight", unit="1", spread=0, samples=1, **about)
+
+
+def chains(synthetic: Factory) -> SyntheticNode:
+    """Chains, branches of which every other guess is wrong, and a chase that no GPU ran."""
+    node = synthetic("node-a", gpus=1).clock(3e9, spread=1e-4)
+    chain(node, 1e-9)
+    chain(node, 8e-9, **ONE_GPU)
+    chain(node, 1.5e-9, count=2)
+    chain(node, 2e-9, count=4)
+    chain(node, 2e-8, count=1000, **ONE_GPU)
+    for device, predictable, random in (("cpu", 1e-9, 4e-9), ("cuda:0", 1e-8, 1.05e-8)):
+        for kind, seconds in (("predictable", predictable), ("random", random)):
+            chain(node, seconds, "branches", kind, 2**19, device=device, spread=0.01)
+    for footprint, seconds in ((2**14, 1e-9), (2**18, 4e-9)):
+        chain(node, seconds, "chase", "random", footprint)
+    return node
+
+
+_CHAIN = {"node": "node-a", "device": "cuda:0", "kernel": "chain", "data": "random", "footprint": 4}
+test_chains = holding(
+    chains,
+    case("sequential.step_time", 2e-9, device="cpu", chains="full", threads="all"),
+    case("sequential.step_time", 8e-9, device="gpu", chains="one", kernel="chain"),
+    case("sequential.chain_speed_ratio", 8, kernel=["chain", "chase"], labels=_CHAIN),
+    case("sequential.gpu_over_cpu_one_thread", 1 / 8, kernel="chain", labels=_CHAIN),
+    # 1000 chains at 20 ns a step, against four at 2 ns: those of two threads are not all.
+    case("sequential.gpu_over_cpu_full_chip", (1000 / 20) / (4 / 2), labels=_CHAIN),
+    case("sequential.prediction_gain", {"cpu": 4, "cuda:0": 1.05}, by="device", chains="one", rel=0.02),
+    # 3 ns more a step are 6 ns a wrong guess, 18 cycles at 3 GHz.
+    case("sequential.mispredict_cycles", 18, rel=0.02),
+    case("sequential.load_cycles", {2**14: 3, 2**18: 12}, by="footprint"),
+    case("sequential.cache_gain", None),
+)
+
+
+def test_the_cost_of_a_wrong_guess_is_no_surer_than_what_it_is_made_of(made: Made) -> None:
+    found = (only("sequential.mispredict_cycles", made(chains)),
+             only("sequential.step_time", made(chains), device="cpu", data="random", kernel="branches"))  # fmt: skip
+    cost, random = ((one["high"] - one["low"]) / one["estimate"] for one in found)
+    assert cost > random
+
+
+def caches(synthetic: Factory, level_2: int | None = MIB, flat: bool = False) -> Dataset:
+    """Caches of 32 KiB, 1 MiB and 16 MiB at 2, 6 and 24 ns, and memory at 150 ns."""
+    node = synthetic("node-a", cache=16 * MIB)
+    record = node.record()
+    if level_2 is not None:
+        record["hardware"]["cpu"]["caches"]["L2"] = {"bytes": 2 * level_2, "instances": 2}
+    node.record = lambda: record  # type: ignore[method-assign]
+    for size in (2**power for power in range(12, 28)):
+        nanoseconds = 2 if flat or size <= 2**15 else 6 if size <= MIB else 24 if size <= 16 * MIB else 150
+        chain(node, nanoseconds * 1e-9, "chase", footprint=size, spread=0.01)
+    return evidence(synthetic, node)
+
+
+def test_caches_are_found_from_the_curve(synthetic: Factory) -> None:
+    levels = cells("sequential.cache_level", caches(synthetic))
+    assert levels.rows("level", "low", "estimate", "high", "n_rounds") == [
+        (level, size, pytest.approx(size * 2**0.5), 2 * size, 3) for level, size in enumerate((2**15, MIB, 16 * MIB), 1)
+    ]
+    assert [float(text.split()[0]) for text in levels["detail"]] == pytest.approx([2, 6, 24], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("level_2", "flat", "gain", "near"),
+    [(MIB, False, 25, "262 kB"), (None, False, 25, "262 kB"), (2**15, False, 75, "32.8 kB"), (MIB, True, 1, "262 kB")],
+)
+def test_memory_is_compared_with_what_is_near_a_core(
+    synthetic: Factory, level_2: int | None, flat: bool, gain: float, near: str
+) -> None:
+    found = caches(synthetic, level_2, flat)
+    case("sequential.cache_gain", gain, rel=0.05, detail=f"134 MB over {near}").check(found)
+    assert bool(len(cells("sequential.cache_level", found))) == (not flat)
+
+
+# ------------------------------------------------------------------ a request to a GPU and back
+
+DENSE, TINY = {"op": "mlp", "m": 64, "n": 1024, "k": 1024}, {"op": "elementwise", "m": 8, "n": 1, "k": 1}
+
+
+def requests(synthetic: Factory) -> SyntheticNode:
+    node = synthetic("node-a", gpus=1)
+    on_cpu(node, 10e-3)
+    on_cpu(node, 8e-3, backend="onednn")
+    on_cpu(node, 5e-3, threads=2)
+    # What the experiment gemm measured counts too, in a number format that requests have.
+    product: dict[str, Any] = {"params": {"m": 500, "n": 500, "k": 500}, "spread": 1e-4, "backend": "numpy"}
+    node.point("gemm", 4e-3, **product)
+    node.point("gemm", 1e-6, dtype="int8", **ONE_GPU, **product)
+    to_gpu(node, 1e-3, (0.4e-3, 0.1e-3, 0.3e-3))
+    to_gpu(node, 0.5e-3, launch="graph", op="gemv")
+    to_gpu(node, 0.5e-3, launch="graph", dtype="bfloat16")  # no core has measured this format
+    to_gpu(node, 4e-3, host_memory="pageable")
+    to_gpu(node, 2e-3, m=500, n=500, k=500)
+    on_cpu(node, 1e-6, **TINY)
+    to_gpu(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
+    to_gpu(node, 100e-6, (20e-6, 10e-6, 30e-6), **DENSE)
+    to_gpu(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **DENSE)
+    # Noise makes the rest negative.
+    to_gpu(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**DENSE, "m": 65})
+    return node
+
+
+_SQUARE: dict[str, Any] = {"op": "gemm", "m": 1000, "dtype": "float32"}
+_EAGER = {**_SQUARE, "launch": "eager", "host_memory": "pinned"}
+_ONLY = {"sources": ("offload",)}
+test_requests = holding(
+    requests,
+    case("offload.request_time", 10e-3, device="cpu", backend="torch", threads=1, **_SQUARE),
+    case("offload.phase_share", {"h2d": 0.4, "compute": 0.1, "d2h": 0.3, offload.REST: 0.2}, by="phase", clock="device",
+         **_EAGER),
+    case("offload.phase_share", dict.fromkeys(ON_HOST["eager"], 0.25), by="phase", clock="host", **_EAGER),
+    case("offload.phase_share", dict.fromkeys(ON_HOST["graph"], 0.5), by="phase", clock="host", op="gemv"),
+    case("offload.phase_share", 0, phase=offload.REST, m=65, width="exact"),
+    case("offload.phase_share", None, clock="device", op="gemv"),
+    case("offload.transfer_share", {1: 0.5, 100: 0.05}, by="uses", op="mlp", batch=64),
+    case("offload.transfer_over_compute", 5, op="mlp", batch=64, uses=1),
+    case("offload.transfer_over_compute", 0.5, op="elementwise", labels={"node": "node-a", "device": "cuda:0",
+         "op": "elementwise", "size": 64, "uses": 1, "dtype": "float32", "host_memory": "pinned"}),
+    case("offload.speedup", 8, baseline="core", detail="over onednn, 1 thread", **_EAGER),
+    case("offload.speedup", 5, baseline="node", detail="over torch, 2 threads", **_EAGER),
+    case("offload.speedup", 2, baseline="core", host_memory="pageable"),
+    case("offload.speedup", 2, m=500, detail="over numpy, 1 thread", sources=("offload", "gemm")),
+    # One thread stands for a node only where all were tried as well.
+    case("offload.speedup", {"core": 0.1}, by="baseline", op="elementwise"),
+    case("offload.speedup_over_100_cores", 0.08, m=1000, transfers="included", **_ONLY,
+         detail="pinned, eager over onednn, 1 thread"),
+    case("offload.speedup_over_100_cores", 0.8, transfers="excluded", detail="pinned over onednn, 1 thread", **_ONLY),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "elements"),
+    [("elementwise", (9, 1, 1), 18), ("gemv", (9, 1, 3), 12), ("gemm", (2, 3, 4), 26), ("mlp", (2, 3, 4), 16)],
+)
+def test_the_size_of_a_request_is_what_travels(op: str, shape: tuple[int, int, int], elements: int) -> None:
+    assert offload.size(op, *shape, "float32") == 4 * elements == 2 * offload.size(op, *shape, "bfloat16")
+
+
+def test_the_sum_of_two_times_is_no_surer_than_they_are(made: Made) -> None:
+    data = made(requests)
+    parts = offload.on_device(data, "h2d"), offload.on_device(data, "d2h"), offload.transfers(data)
+    ends = [part.only(**SQUARE).rows("estimate", "low", "high")[0] for part in parts]
+    assert ends[2] == pytest.approx([one + other for one, other in zip(*ends[:2], strict=True)], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [
+        ({1000: 2e-5, 10_000: 2e-5, 100_000: 2e-5, 1_000_000: 2e-5}, (80_000, 160_000, 800_000)),
+        ({1000: 1e-7, 10_000: 1e-7}, (NAN, NAN, NAN)),
+        ({1000: 1e-3, 10_000: 1e-3}, (NAN, NAN, NAN)),
+        ({1000: 1e-8, 10_000: 1e-3}, (NAN, NAN, NAN)),
+    ],
+    ids=["overtakes", "always ahead", "never ahead", "falls behind"],
+)
+def test_where_the_gpu_overtakes(synthetic: Factory, gpu: dict[int, float], expected: tuple[float, ...]) -> None:
+    node = synthetic("node-a", gpus=1)
+    for m in (1000, 10_000, 100_000):
+        on_cpu(node, 1e-9 * m, **{**TINY, "m": m}, spread=0.01)
+    for m, seconds in gpu.items():
+        to_gpu(node, seconds, **{**TINY, "m": m}, spread=0.01)
+    found = only("offload.crossover", evidence(synthetic, node), baseline="core")
+    assert [found[end] for end in ("low", "estimate", "high")] == pytest.approx(expected, rel=0.1, nan_ok=True)
+    assert found["detail"]
+
+
+# ------------------------------------------------------------------ services, loops with data, tables
+
+
+def services(synthetic: Factory) -> SyntheticNode:
+    node = tails(synthetic("node-a", gpus=1), {100: 0.03, 5: 0.01, 300: 1.5})
+    under(node, 20, seconds=60, p99_latency=0.02)
+    tails(node, {5: 0.01, 20: 0.01}, service="embedding")
+    tails(node, {5: 1.0, 20: 2.0}, cores=1)
+    # A lower rate that fails is not made up for by a higher one that does not.
+    tails(node, {5: 0.01, 20: 0.5, 100: 0.02}, service="int8")
+    under(node, 5, cpu_per_request=0.004, failed_share=0.1)
+    return under(node, 5, device="cuda:0", cpu_per_request=0.002, gpu_busy_share=0.03)
+
+
+_TWO = {"cores": 2, "service": "classifier"}
+test_services = holding(
+    services,
+    case("serving.p99_latency_s", {5: 0.01, 20: 0.02, 100: 0.03, 300: 1.5}, by="requests_per_s", rel=0.01, **_TWO),
+    case("serving.capacity", 100, low=100, high=300, detail="offered: 5 to 300", **_TWO),
+    case("serving.capacity", 20, low=20, service="embedding"),
+    case("serving.capacity", 0, low=0, high=5, cores=1),
+    case("serving.capacity", 5, low=5, high=20, service="int8"),
+    case("serving.cpu_seconds_per_request", {"cpu": 0.004, "cuda:0": 0.002}, by="device", rel=0.01),
+    case("serving.failed_share", 0.1, rel=0.01),
+    case("serving.gpu_busy_share", 0.03, rel=0.01, device="gpu", requests_per_s=5),
+)
+
+
+def test_what_scatters_about_the_limit_widens_the_capacity(synthetic: Factory) -> None:
+    node = tails(tails(synthetic("node-a"), {5: 0.01, 1000: 3.0}), {20: 0.08, 100: 0.15}, spread=0.5)
+    found = only("serving.capacity", evidence(synthetic, node))
+    assert (found["low"], found["high"]) == (5, 1000) and 5 <= found["estimate"] <= 100
+
+
+def data_loops(synthetic: Factory) -> SyntheticNode:
+    node = loops(loops(synthetic("node-a", gpus=1)), "cuda:0")
+    # Faster with its data prepared; and no data in place to hold it against.
+    turn(node, "preloaded", 0, 1e-6, 10e-3, model="mlp")
+    turn(node, "memory", 1, 1e-5, 9.5e-3, model="mlp")
+    turn(node, "encoded", 0, 1e-3, 1e-3, model="gpt")
+    for batch, kernels in ((8, 0.2e-3), (512, 0.95e-3), (4096, 1.2e-3)):
+        step: dict[str, Any] = {"params": {"model": "mlp", "batch": batch}, "spread": 1e-3}
+        node.point("training", {"time": 1e-3, "kernel_time": kernels}, **ONE_GPU, **step)
+        node.point("training", {"time": 1e-3}, **step)
+    return node
+
+
+test_loops = holding(
+    data_loops,
+    case("orchestration.wait_share", {0: 1 / 2, 2: 1 / 6, 4: 1 / 5}, by="workers", source="encoded", device="cpu",
+         model="resnet", rel=0.01),
+    case("orchestration.time_lost", 1 - 10 / 12, device="cpu", model="resnet", detail="2 workers", rel=0.02,
+         labels={"node": "node-a", "device": "cpu", "model": "resnet", "batch": 32, "source": "encoded",
+                 "dtype": "float32", "threads": 1}),
+    case("orchestration.time_lost", 0, model="mlp", detail="1 worker", width="exact"),
+    case("orchestration.time_lost", None, model="gpt"),
+    # On a GPU the loop counts whose host runs ahead.
+    case("orchestration.gpu_time_lost_to_host", {"cuda:0": 0.2}, by="device", rel=0.02),
+    case("orchestration.decode_time", {0: 1e-4, 2: 1.1e-4, 4: 1.2e-4}, by="workers", device="cpu", rel=0.01),
+    case("orchestration.gpu_idle_share", {8: 0.8, 512: 0.05, 4096: 0}, by="batch", width="any", rel=0.05),
+)  # fmt: skip
+
+FEW, MANY = 1000, 1_000_000
+
+
+def tables(synthetic: Factory) -> list[SyntheticNode]:
+    """A GPU behind at a thousand rows, ahead at a million; the way there costs half. Another, faster host."""
+    node, *others = synthetic("node-a", gpus=1), synthetic("node-b"), synthetic("node-c")
+
+    def table(of: SyntheticNode, rate: float, rows: int, backend: str, transfers: str = "none", **more: Any) -> None:
+        params = {"op": more.pop("op", "sort"), "rows": rows, "transfers": transfers}
+        device = "cpu" if transfers == "none" else "cuda:0"
+        about: dict[str, Any] = {"backend": backend, "dtype": "", "params": params, "device": device}
+        of.point("tabular", rows / rate, spread=1e-4, **about, **more)
+
+    for rows in (FEW, MANY):
+        for backend, rate, threads in (("pandas", 1e7, 1), ("numpy", 2e7, 1), ("polars", 3e7, 2)):
+            table(node, rate, rows, backend, threads=threads)
+    table(node, 5e6, FEW, "pandas", op="parse_csv")
+    table(node, 2e6, FEW, "polars", op="parse_csv", threads=2)
+    for rows, rate in ((FEW, 6e6), (MANY, 6e8), (5000, 1e8)):
+        table(node, rate, rows, "torch", "excluded")
+        table(node, rate / 2, rows, "torch", "included")
+        table(node, rate / 4, rows, "cupy", "included")
+    table(others[0], 1e9, FEW, "polars", threads=2)
+    table(others[1], 1e7, FEW, "pandas")
+    table(others[1], 1e7, 2000, "numpy")
+    return [node, *others]
+
+
+_SORT = {"op": "sort", "node": "node-a", "device": "cpu"}
+test_tables = holding(
+    tables,
+    case("tabular.rate", {"pandas": 1e7, "numpy": 2e7, "polars": 3e7}, by="backend", rows=FEW, **_SORT),
+    case("tabular.rate", {FEW: 3e7, MANY: 3e7}, by="rows", backend="best", detail="polars, 2 threads", **_SORT),
+    case("tabular.library_gain", {("sort", FEW): 3, ("sort", MANY): 3, ("parse_csv", FEW): 0.4}, by=("op", "rows"),
+         detail="polars, 2 threads"),
+    case("tabular.gpu_gain", {(FEW, "excluded"): 0.2, (FEW, "included"): 0.1, (MANY, "excluded"): 20,
+         (MANY, "included"): 10}, by=("rows", "transfers"), detail="torch over polars, 2 threads"),
+)  # fmt: skip

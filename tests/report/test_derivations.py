@@ -1,0 +1,164 @@
+"""Formulas: units are checked at once, intervals follow from the inputs, every input can be moved, and all is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.errors import StudyError
+from report.data.dataset import Dataset
+from report.derivations import Formula, Input, assumed, documented, measured
+from report.derived_estimates import DerivedEstimates, Work, derive, join, quotient
+from report.estimates import Estimates
+from report.judging.judge import CLAIMS, judge
+from report.quantities import Quantity, quantities
+
+from .conftest import Factory
+from .evidence import data
+from .priced import REFERENCE, evidence, priced, trained
+
+DAYS = Formula("T = G / n", "d", {"G": ("GPU hours", "h"), "n": ("GPUs", "1")})
+RATE = Formula("r = F / t", "FLOP/s", {"F": ("operations", "FLOP"), "t": ("time", "s")})
+WITH = [quantity for quantity in quantities().values() if quantity.formulas]
+
+
+def entry(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": name, "subject": "S", "what": "Something", "value": value, "unit": unit, "date": "2024",
+        "source": {"title": "Table 4", "publisher": "P", "url": "https://example.org", "where": "p. 1"},
+        "status": "verified", **more,
+    }  # fmt: skip
+
+
+def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
+    return Dataset(data(synthetic, synthetic("node-a").clock()).nodes, {one["id"]: one for one in entries})
+
+
+def cells(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
+    row = {"estimate": value, "se": se, "df": df, "n_rounds": 3, "n_samples": 15, "source_rows": (4, 7), "detail": ""}
+    return Estimates.of([{**labels, **row}], log=True)
+
+
+def only(made: Estimates) -> dict[str, Any]:
+    (row,) = made.frame.to_dict("records")
+    return row
+
+
+@pytest.mark.parametrize("quantity", WITH, ids=lambda one: one.name)
+def test_every_formula_gives_its_quantity_in_its_unit(quantity: Quantity) -> None:
+    for formula in quantity.formulas:
+        formula.check()
+        assert Formula(formula.text, quantity.unit, formula.symbols).evaluate(dict.fromkeys(formula.symbols, 1.0))
+        assert all(symbol in formula.text for symbol in formula.symbols)
+
+
+@pytest.mark.parametrize(("hours", "unit", "gpus"), [(240.0, "h", 5.0), (2880.0, "min", 1.0)])
+def test_units_are_converted(hours: float, unit: str, gpus: float) -> None:
+    made = derive([Work({}, DAYS, {"G": assumed(hours, unit, "w"), "n": assumed(gpus, "1", "w")})])
+    assert only(made)["estimate"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "symbols"),
+    [
+        ("T = G * n", "s/d", DAYS.symbols),
+        ("T = G / n", "USD", DAYS.symbols),
+        ("T = G + n", "d", DAYS.symbols),
+        # Operations do not pass for a bare number.
+        ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")}),
+    ],
+)
+def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: dict[str, tuple[str, str]]) -> None:
+    with pytest.raises(StudyError, match=f"not in '{unit}'"):
+        Formula(text, unit, symbols).check()
+
+
+@pytest.mark.parametrize(("unit", "said"), [("USD", "cannot be made of 'USD'"), ("hrs/wek", "no unit 'hrs/wek'")])
+def test_an_entry_in_a_wrong_unit_is_named(synthetic: Factory, unit: str, said: str) -> None:
+    found = known(synthetic, entry("a.gpu_hours", 240.0, unit))
+    work = Work({}, DAYS, {"G": documented(found, "a.gpu_hours"), "n": assumed(5.0, "1", "w")})
+    with pytest.raises(StudyError, match=f"a.gpu_hours: its unit does not fit G .*{said}"):
+        derive([work])
+
+
+def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not(synthetic: Factory) -> None:
+    found = known(synthetic, entry("a.hours", 240.0, "h", low=120.0, high=480.0))
+    made = derive([Work({}, DAYS, {"G": documented(found, "a.hours"), "n": assumed(5.0, "1", "w", 1.0, 10.0)})])
+    assert [only(made)[end] for end in ("low", "estimate", "high")] == pytest.approx([1, 2, 4])
+    moved = [only(made.moved(0, "n", end))["estimate"] for end in ("low", "high")]
+    assert moved == pytest.approx([10, 1])
+    at = only(made.moved(0, "G", "high"))
+    assert at["low"] == at["estimate"] == at["high"] == pytest.approx(4)
+
+
+def test_entries_beside_bound_the_sensitivity_alone(synthetic: Factory) -> None:
+    others = [entry("b.usd", 30.0, "USD/h"), {**entry("c.usd", 99.0, "USD/h"), "status": "not verified"}]
+    found = known(synthetic, entry("a.usd", 50.0, "USD/h"), *others)
+    price = documented(found, "a.usd", ["b.usd", "c.usd", "d.usd"])
+    assert (price.low, price.high, price.spans) == (30, 50, False)
+    assert price.entries == ("a.usd", "b.usd") and found.used.entries == {"a.usd", "b.usd"}
+
+
+def test_an_interval_is_that_of_a_quotient_of_cells() -> None:
+    above, below = cells(8e9, unit="FLOP"), cells(2.0, se=0.03, df=5.0)
+    made = derive([Work({}, RATE, {"F": measured(above, 0, "FLOP", ""), "t": measured(below, 0, "s", "")})])
+    wanted = only(above.without("unit") / below)
+    for name in ("estimate", "low", "high", "se", "df"):
+        assert only(made)[name] == pytest.approx(wanted[name], rel=1e-6), name
+    assert made.log and only(made)["source_rows"] == (4, 7) and only(made)["n_samples"] == 30
+    unknown = measured(cells(2.0, math.nan, 0.0), 0, "s", "")
+    row = only(derive([Work({}, RATE, {"F": assumed(1.0, "FLOP", "w"), "t": unknown})]))
+    assert row["estimate"] == pytest.approx(0.5) and np.isnan(row["low"]) and np.isnan(row["high"])
+
+
+def test_what_cells_share_moves_in_all_of_them_and_what_is_their_own_does_not() -> None:
+    shared = assumed(10.0, "FLOP", "w", 5.0, 20.0)
+    made = derive([Work({"model": name}, RATE, {"F": shared, "t": measured(cells(seconds), 0, "s", "")})
+                   for name, seconds in (("a", 1.0), ("b", 2.0))])  # fmt: skip
+    assert list(made.moved(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
+    own = list(made.moved(1, "t", "low")["estimate"])
+    assert own[0] == pytest.approx(10) and own[1] > 5
+    assert made.find({"model": "b"}) == 1 and made.find({"model": "c"}) is None and made.find({}) is None
+
+
+def test_a_quotient_keeps_its_sides() -> None:
+    formula = Formula("S = g / c", "1", {"g": ("GPU", "FLOP/s"), "c": ("CPU", "FLOP/s")})
+    made = quotient(formula, cells(9e12, model="gpt", device="cuda:0"), cells(3e12, model="gpt", threads=2))
+    both = join([made.label(precision="equal"), derive([]), made.label(precision="best")])
+    assert isinstance(both, DerivedEstimates) and len(both) == 2
+    assert both.find({"model": "gpt", "device": "cuda:0", "threads": 2, "precision": "best"}) == 1
+    inputs = both.works[1].inputs
+    assert inputs["g"].value / inputs["c"].value == pytest.approx(both["estimate"][1])
+    assert inputs["c"].what == "gpt, 2 threads" and inputs["g"].source_rows == (4, 7)
+
+
+def test_counts_are_rounded_up() -> None:
+    formula = Formula("n = a / b", "1", {"a": ("needed", "B"), "b": ("one", "B")}, rounded_up=True)
+    inputs = {"a": Input(33.0, "GB", "assumed", "w"), "b": Input(16.0, "GB", "assumed", "w")}
+    assert only(derive([Work({}, formula, inputs)]))["estimate"] == 3
+
+
+def test_verdicts_tell_how_a_number_was_worked_out_and_what_each_input_would_turn(
+    synthetic: Factory, tmp_path: Path
+) -> None:
+    found = evidence(synthetic, trained(priced(synthetic), 400))
+    judge(found, tmp_path / "verdicts.json", CLAIMS, allow_synthetic=True)
+    verdicts = {one["id"]: one for one in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"]}
+    record = verdicts["W04"]["parts"][1]["arithmetic"]
+    values = {one["symbol"]: one["value"] for one in record["inputs"]}
+    seconds = values["w"] * values["N"] * values["D"] / (values["n"] * values["u"] * values["P"])
+    assert record["result"]["value"] == pytest.approx(seconds / 86400) and record["result"]["unit"] == "d"
+    assert all(name in REFERENCE for one in record["inputs"] for name in one["entries"])
+    assert {one["symbol"] for one in record["inputs"] if one["in_interval"]} == {"u"}
+    record = verdicts["W25"]["parts"][0]["arithmetic"]
+    for one in [record, *record["also"]]:
+        moved = {(turn["symbol"], turn["end"]): turn["value"] for turn in one["sensitivity"]}
+        for given in one["inputs"]:
+            ends = [end for end in ("low", "high") if given[end] is not None and given[end] != given["value"]]
+            assert all((given["symbol"], end) in moved for end in ends), given["symbol"]
+        assert all(value != pytest.approx(one["result"]["value"]) for value in moved.values())
