@@ -147,7 +147,10 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
 def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_away(tmp_path: Path) -> None:
     """Beside the published rounds one round of the same machine, and a friend's machine."""
     alone = taken(tmp_path / "published", NAME, 5)
-    mine, friend = taken(tmp_path / "mine", NAME, 1, "again", 1.04), taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
+    mine, friend = (
+        taken(tmp_path / "mine", NAME, 1, "again", 1.04),
+        taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97),
+    )
     before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
     verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
@@ -181,7 +184,9 @@ def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(tmp_
         wild = table["value"].where(table["unit"] != "s", table["value"] * (1 + table["sample"] % 7))
         write_samples(path, table.assign(value=wild), about)
     times = quantities()["convergence.time_to_target_s"]
-    one, both = (times.estimates(Dataset(read_nodes(folders, True), REFERENCE)) for folders in ([quiet], [quiet, noisy]))
+    one, both = (
+        times.estimates(Dataset(read_nodes(folders, True), REFERENCE)) for folders in ([quiet], [quiet, noisy])
+    )
     assert len(both) > len(one) > 0
     columns = ["estimate", "low", "high"]
     pd.testing.assert_frame_equal(both.only(node=NAME).frame[columns], one.frame[columns], check_dtype=False)

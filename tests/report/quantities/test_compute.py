@@ -9,7 +9,6 @@ import pytest
 
 from report.data.dataset import Dataset
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.deciding import decide
 from tests.report.priced import GIGA, evidence
 
 from .builders import ONE_GPU, ask, counted, host, layer, product, say, step, with_gpu, zoo
@@ -85,17 +84,6 @@ def test_a_clock_that_falls_with_the_rate_does_not_widen_their_ratio(synthetic: 
     assert per_cycle["high"] / per_cycle["low"] < 1.001 < 1.3 < rate["high"] / rate["low"]
 
 
-@pytest.mark.parametrize(("clocks", "expected"), [((2000.0, 2000.0, 1500.0), [1000.0]), ((float("nan"),) * 3, [])])
-def test_the_clock_counts_once_the_load_is_on(
-    synthetic: Factory, clocks: tuple[float, ...], expected: list[float]
-) -> None:
-    node = product(synthetic(gpus=1), 3e12)
-    for row in node.rows:
-        row.update(elapsed_s=float(row["sample"]), clock_mhz=clocks[min(row["sample"], 2)])
-    found = cells("gemm.mac_per_cycle", evidence(synthetic, node), backend="torch")
-    assert list(found["estimate"]) == pytest.approx(expected)
-
-
 # ------------------------------------------------------------------ training
 
 
@@ -148,12 +136,6 @@ def test_each_gpu_is_held_against_its_own_host_and_the_fleet_is_named(made: Made
     assert dict(alone.rows("node", "estimate")) == {"small": pytest.approx(50), "large": pytest.approx(12.5)}
     one = Factory(synthetic.root.parent / "one")
     assert "fleet" not in set(cells("training.speedup", evidence(one, with_gpu(one)))["baseline"])
-
-
-def test_a_speed_up_over_the_fleet_is_as_uncertain_as_both_sides(synthetic: Factory) -> None:
-    other = step(synthetic("node-b"), 500, threads=2, spread=0.2)
-    found = only("training.speedup", evidence(synthetic, with_gpu(synthetic), other), baseline="fleet", dtype="float32")
-    assert found["high"] / found["low"] > 1.1
 
 
 def test_a_default_that_is_the_best_is_exactly_one(synthetic: Factory) -> None:
@@ -430,13 +412,6 @@ def test_the_bracket_of_nine_tenths(
     assert found["estimate"] <= high and not found["estimate"] < low
 
 
-def test_threads_that_hinder_each_other_are_not_proportional(synthetic: Factory) -> None:
-    shares = cells("parallelism.linearity", evidence(synthetic, chip(synthetic, power=0.7)))
-    # The best rate is that of 1,951 free threads: 1,024 are more than half of them.
-    assert list(shares["estimate"]) == pytest.approx([32**-0.3], rel=0.02)
-    assert decide("at_least", shares, 0.9).outcome == "challenged"
-
-
 # ------------------------------------------------------------------ numerics, content, architecture
 
 METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat")
@@ -528,7 +503,3 @@ def test_the_recurrence_is_compared_with_the_step_of_like_arithmetic(synthetic: 
     place = {"baseline": "node", "precision": "equal"}
     sides = cells("training.speedup", found, **place, model=["lstm-128", "gpt-1m"], batch=16).numbers("se")
     assert only(name, found, **place)["se"] == pytest.approx((sides**2).sum() ** 0.5, rel=1e-6)
-
-
-def test_steps_of_unlike_arithmetic_are_not_compared(synthetic: Factory) -> None:
-    assert not len(cells("sequential.recurrent_over_transformer", recurrent(synthetic, 1e7)))

@@ -46,16 +46,6 @@ def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
     }  # fmt: skip
 
 
-def test_the_slope_is_that_of_a_line_over_doublings_for_each_series_apart(made: Made) -> None:
-    slopes = cells("convergence.accuracy_per_doubling", made(sweeps), learning_rate="tuned")
-    assert sorted(slopes.rows("node", "device", "data")) == [
-        ("node-a", "cpu", "digits"), ("node-a", "cpu", "mnist"), ("other", "cuda:0", "digits"),
-    ]  # fmt: skip
-    for estimate, low, high, detail in slopes.rows("estimate", "low", "high", "detail"):
-        assert estimate == pytest.approx(-0.01, abs=5e-4) and low < -0.01 < high < -0.008
-        assert detail == "batches of 8 to 128, 6 seeds"
-
-
 @pytest.mark.parametrize(
     ("batch", "tried", "expected"),
     [
@@ -83,16 +73,6 @@ def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_see
     means = cells("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
     expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
     assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
-
-
-@pytest.mark.parametrize(("batches", "seeds"), [((16, 64), 4), ((16, 64, 256), 2)])
-def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tuple[int, ...], seeds: int) -> None:
-    node = synthetic()
-    for batch in batches:
-        runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
-    found = evidence(synthetic, node)
-    assert not any(len(cells(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
-    assert (len(cells("convergence.spread", found)) > 0) == (seeds > 2)
 
 
 def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
@@ -151,17 +131,6 @@ def test_seeds_that_all_agree_have_no_interval() -> None:
     assert found.low[1] < found.estimate[1] < found.high[1]
     trend = module.slope_of_spreads(np.array([8.0, 64.0]), [np.full(10, 0.9), np.linspace(0.8, 0.9, 10)])
     assert trend["estimate"] > 0 and np.isnan(trend["low"])
-
-
-def test_a_spread_that_falls_is_found_through_the_data(synthetic: Factory) -> None:
-    node, random = synthetic(), np.random.default_rng(4)
-    for batch, spread in ((8, 0.02), (32, 0.01), (128, 0.005), (512, 0.0025)):
-        runs(node, batch, 1.0, 0.9 + spread * random.standard_normal(12))
-    found = evidence(synthetic, node)
-    row = only("convergence.spread_per_doubling", found, learning_rate="fixed")
-    assert row["low"] < row["estimate"] < row["high"] < 0
-    spreads = cells("convergence.spread", found, learning_rate="fixed").ascending("batch").numbers("estimate")
-    assert row["estimate"] == pytest.approx(float(module.weights(BATCHES) @ spreads.to_numpy()))
 
 
 def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factory) -> None:
