@@ -234,9 +234,3 @@ def test_the_citation_file_says_what_the_project_says() -> None:
     assert (cited["version"], cited["license"]) == (project["version"], project["license"])
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert licence.startswith(f"{cited['license']} License") and cited["authors"][0]["name"] in licence
-
-
-def test_a_citation_file_that_lacks_something_is_named(tmp_path: Path) -> None:
-    (tmp_path / "CITATION.cff").write_text("title: A study\n")
-    with pytest.raises(StudyError, match=r"CITATION\.cff: lacks 'version'"):
-        study(tmp_path / "CITATION.cff")

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from studies.bench.intervals import Estimate, Ratio
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
-POINTS = ("sort", "add")
 
 # ------------------------------------------------------------------ statistics
 
@@ -131,72 +129,6 @@ def test_a_busy_machine_is_refused_unless_told_and_a_short_burst_is_none(monkeyp
 
 
 # ------------------------------------------------------------------------ page
-
-
-def document(project: float) -> dict[str, Any]:
-    """A run in which the core's rate is `project` times the bare loop's, and the peers' processes disagree."""
-    random = np.random.default_rng(1)
-
-    def study() -> dict[str, Any]:
-        return {
-            label: {"median": 1 + random.normal(0, 0.01), "flagged": 0.0, "wall_s": 1.0, "measured_s": 0.6}
-            for label in POINTS
-        }
-
-    def peer(**told: Any) -> dict[str, Any]:
-        return {label: {"wall_s": 2.0, "measured_s": 0.5, **told} for label in POINTS}
-
-    def run() -> dict[str, Any]:
-        shift = 1 + random.normal(0, 0.04)
-        processes = [shift + random.normal(0, 0.01) for _ in range(5)]
-        return {
-            aa.STUDY: [study() for _ in range(3)],
-            "pyperf": peer(mean=shift, stdev=0.01, n=60, processes=processes),
-            "blocked_autorange": peer(median=shift, iqr=0.001, n=50),
-            "adaptive_autorange": peer(median=shift, iqr=0.001, n=50),
-            "pytest-benchmark": peer(mean=shift, stdev=0.001, n=50),
-        }
-
-    rates = [1e9, 1.01e9, 0.99e9, 1e9]
-    compared = [
-        {"group": "triad", "label": f"triad {place}", "unit": "B/s", "project": [project * rate for rate in rates],
-         "peer": [rate * (1 + random.normal(0, 1e-3)) for rate in rates]} for place in ("here", "there")
-    ]  # fmt: skip
-    return {
-        "smoke": False,
-        "anyway": False,
-        "started_utc": "then",
-        "ended_utc": "now",
-        "machine": {
-            "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2, "virtual": True}},
-            "study": {"commit": "abc"},
-        },
-        "versions": {"pyperf": "1"},
-        "preset": {"name": "quick", "rounds": 3, "point_s": 0.6},
-        "truth": {"peers": {"triad": "cc"}, "points": compared, "left_out": {}},
-        "aa": {
-            "points": list(POINTS),
-            "cheap": list(POINTS),
-            "left_out": {},
-            "experiments": dict.fromkeys(POINTS, "everyday"),
-            "runs": [run() for _ in range(8)],
-        },
-    }
-
-
-def test_the_page_says_in_words_what_was_missed() -> None:
-    assert "missed: below 0.98–1.02" in page.text(document(0.9))
-    good = page.text(document(1.0))
-    assert "Of 2 points: 2 met, 0 undecided, 0 missed." in good
-    assert "smoke" not in good
-
-
-def test_intervals_from_one_process_are_shown_to_be_too_narrow() -> None:
-    rows = {row.method: row for row in aa.rows(document(1.0)["aa"], POINTS)}
-    assert set(rows) == set(aa.NAMES)
-    assert rows[aa.STUDY].coverage.share > rows["pytest-benchmark"].coverage.share
-    assert rows["pytest-benchmark"].honest_s > 10 * rows["pytest-benchmark"].nominal_s
-    assert rows[aa.STUDY].duty == pytest.approx(0.6)
 
 
 def test_the_published_page_is_that_of_its_data() -> None:

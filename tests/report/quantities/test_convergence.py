@@ -141,6 +141,17 @@ def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factor
     assert 0.75 < row["low"] < 1 < row["high"] < 1.3
 
 
+def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
+    quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c")
+    for batch in (32, 64, 128):
+        runs(quiet, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 1.01, 0.99, 1.0])
+    found = [cells("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]
+    for batch in (32, 64, 128):
+        runs(noisy, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 9.0, 3.0, batch / 8])
+    both = cells("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
+    assert found == [both.only(node="node-a").rows("low", "high")] and len(both) > len(found[0]) > 0
+
+
 def test_the_noise_scale_is_a_ratio_of_means(synthetic: Factory) -> None:
     node = runs(synthetic(), 32, 1.0, [0.95] * 4, gradient_variance=[20.0, 30.0, 10.0, 20.0],
                 gradient_square=[0.2, 0.2, 0.1, 0.3])  # fmt: skip

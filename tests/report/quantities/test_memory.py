@@ -1,4 +1,4 @@
-"""Quantities of memory, rooflines, chains of steps, requests, services and tables give what the nodes were built for."""
+"""Quantities of memory, rooflines, chains of steps, requests, services and tables are as built."""
 
 from __future__ import annotations
 
