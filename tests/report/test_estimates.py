@@ -72,6 +72,19 @@ def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression() -> None
     assert (found["df"], found["high"] - found["low"]) == (2, pytest.approx(2 * half))
 
 
+def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+    about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
+    found = Estimates.of(
+        [{"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
+         {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about}]
+    )  # fmt: skip
+    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
+    unknown = found.unknown([True, False], "low", "se")
+    assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
+    assert not len(Estimates.empty().unknown([], "low"))
+
+
 @pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])
 def test_a_gpu_of_any_maker_is_a_gpu(name: str) -> None:
     both = exact([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.report.conftest import SyntheticNode
-from tests.report.convergence_runs import runs
+from tests.report.quantities.builders import runs
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.report.conftest import SyntheticNode
-from tests.report.test_equivalence_quantities import MODELS, point
+from tests.report.quantities.builders import CURVES as MODELS
+from tests.report.quantities.builders import curve as point
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from report.render.figures import keep
 from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_inference_quantities import MODELS, ask, count, say, zoo
+from tests.report.quantities.builders import MODELS, ask, say, zoo
 
 Show = Callable[..., list[Exhibit]]
 

@@ -10,7 +10,7 @@ import pytest
 from report.render.figures import keep
 from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_offload_quantities import on_cpu, to_gpu
+from tests.report.quantities.builders import on_cpu, to_gpu
 
 Show = Callable[..., list[Exhibit]]
 

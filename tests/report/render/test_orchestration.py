@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from report.render.dots import draw
-from tests.report.test_orchestration_quantities import loops
+from tests.report.quantities.builders import loops
 
 
 @pytest.fixture

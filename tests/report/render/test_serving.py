@@ -10,7 +10,7 @@ import pytest
 from report.render.figures import VERMILION, keep
 from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_serving_quantities import under
+from tests.report.quantities.builders import under
 
 Show = Callable[..., list[Exhibit]]
 

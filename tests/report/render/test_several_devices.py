@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from report.render.dots import draw
-from tests.report.test_several_devices_quantities import counted, peak, ranks
+from tests.report.quantities.builders import counted, peak, ranks
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_ranks_are_drawn_with_what_each_keeps_and_what_their_talk_costs(
 
 
 def test_foreseen_memory_is_drawn_against_the_measured_peak(show: Any, synthetic: Any) -> None:
-    node = counted(synthetic("node-a"), "gpt2", 1e6, 1e5)
+    node = counted(synthetic("node-a"), "gpt2", parameters=1e6, activation_bytes=1e5)
     peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), spread=0.002)
     peak(node, "gpt2", 100, 0.5 * (16e6 + 1e7), spread=0.002)
     peak(node, "gpt2", 100, 0.5 * (16e6 + 1e7), spread=0.002, dtype="bfloat16")

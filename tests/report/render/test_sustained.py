@@ -11,7 +11,8 @@ import pytest
 from report.render.figures import keep
 from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_sustained_quantities import COUNTED, idling, product, run, slowing
+from tests.report.quantities.builders import COUNTED, idling, run, slowing
+from tests.report.quantities.builders import paid as product
 
 Show = Callable[..., list[Exhibit]]
 

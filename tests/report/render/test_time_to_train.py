@@ -12,7 +12,8 @@ import pytest
 from report.render.figures import keep
 from report.render.measurements import Exhibit, time_to_train
 from tests.report.conftest import Factory
-from tests.report.test_time_to_train_quantities import PREDICTED, TASKS, job, listed, step
+from tests.report.priced import trained
+from tests.report.quantities.builders import PREDICTED, TASKS, job, listed
 
 Show = Callable[..., list[Exhibit]]
 
@@ -73,7 +74,7 @@ def test_the_ladder_goes_from_measured_jobs_to_derived_runs(show: Show, syntheti
 
 
 def test_a_gpu_has_its_own(show: Show, synthetic: Factory) -> None:
-    node = step(synthetic("node-a", gpus=1), "gpt", 9000, device="cuda:0")
+    node = trained(synthetic("node-a", gpus=1), 9000, dtype="bfloat16", device="cuda:0")
     job(node, "bytes-gpt", 0.8, flop=1e11, device="cuda:0", dtype="bfloat16")
     whole, ladder = show(node)
     assert [row["told"] for row in rows(whole)] == ["0.80 s / 2.3 s"]
@@ -84,7 +85,7 @@ def test_a_gpu_has_its_own(show: Show, synthetic: Factory) -> None:
 
 
 def test_without_jobs_the_ladder_stands_alone(show: Show, synthetic: Factory) -> None:
-    (ladder,) = show(step(synthetic("node-a"), "gpt", 200))
+    (ladder,) = show(trained(synthetic("node-a"), 200, dtype="bfloat16"))
     assert all(row["marks"][0]["hollow"] for row in rows(ladder))
     assert ladder.drawing is not None and [one["label"] for one in ladder.drawing.shows["legend"]] == ["derived"]
 

@@ -13,8 +13,7 @@ from report.render.figures import keep
 from report.render.measurements import Exhibit
 from report.render.measurements.training_ladder import MOST_DRAWN
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_sustained_quantities import COUNTED
-from tests.report.test_training_quantities import host, step, with_gpu
+from tests.report.quantities.builders import COUNTED, host, step, with_gpu
 
 Show = Callable[..., dict[str, list[Exhibit]]]
 

@@ -11,7 +11,7 @@ import pytest
 from report.render.figures import Drawing, keep
 from report.render.measurements import Exhibit
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_memory_quantities import MIB, copy, link
+from tests.report.quantities.builders import MIB, copy, link
 
 Show = Callable[..., dict[str, list[Exhibit]]]
 

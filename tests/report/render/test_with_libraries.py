@@ -8,7 +8,7 @@ import pytest
 
 from report.render.dots import draw
 from report.render.measurements import Exhibit
-from tests.report.test_libraries_quantities import installed, layer, switched
+from tests.report.quantities.builders import layer
 
 
 @pytest.fixture

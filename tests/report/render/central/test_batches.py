@@ -10,7 +10,7 @@ import pytest
 from report.render.central.batches import FIGURE, MOST_MODELS
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_training_quantities import step
+from tests.report.quantities.builders import step
 
 NOISE: dict[str, Any] = {"spread": 0.01}
 

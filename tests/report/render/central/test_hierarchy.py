@@ -15,7 +15,7 @@ from report.render.central.hierarchy import FIGURE
 from report.render.figures import keep
 from report.render.measurements.base import views
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_memory_quantities import MIB, link
+from tests.report.quantities.builders import MIB, link
 
 KIB = 2**10
 CACHES = {

@@ -13,7 +13,7 @@ from report.render.central.base import MOST_MACHINES
 from report.render.central.ladder import FIGURE, MOST_MODELS
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_training_quantities import host, step, with_gpu
+from tests.report.quantities.builders import host, step, with_gpu
 
 
 def noisy(synthetic: Factory, name: str = "node-a", gpus: int = 0, gain: float = 1.0) -> SyntheticNode:

@@ -12,7 +12,7 @@ from report.render.central.base import MOST_MACHINES
 from report.render.central.mac import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.test_gemm_quantities import product
+from tests.report.quantities.builders import product
 
 SERVER, MOST = 128.0, 1000
 CLAIM = {

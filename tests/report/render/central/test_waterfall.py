@@ -12,8 +12,8 @@ from report.render.central.requests import QUICKEST, REST
 from report.render.central.waterfall import FIGURE
 from report.render.figures import keep
 from tests.report.conftest import Factory, SyntheticNode
+from tests.report.quantities.builders import on_cpu, to_gpu
 from tests.report.render.test_offload import requests
-from tests.report.test_offload_quantities import on_cpu, to_gpu
 
 
 def lanes(shown: Any, group: int = 0) -> dict[str, dict[str, Any]]:
