@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from report.data.dataset import Dataset
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import GIGA, evidence
 
@@ -264,6 +265,36 @@ test_libraries = holding(
 )  # fmt: skip
 
 
+def vulkan(synthetic: Factory) -> SyntheticNode:
+    """A GPU that does through Vulkan 0.8 of what it does in CUDA, and half of that under WebGPU."""
+    node = synthetic("node-a", gpus=1)
+
+    def kernel(name: str, backend: str, seconds: float, n: int) -> None:
+        size = {"flop": 2.0 * n, "bytes": 12.0 * n} if name == "triad" else {"flop": 2.0 * n**3}
+        about: dict[str, Any] = {"params": {"kernel": name, "n": n}, **size}
+        node.point("without-cuda", seconds, backend=backend, spread=1e-3, **about, **ONE_GPU)
+
+    for name, n, seconds in (("naive", 2048, 4e-3), ("tiled", 2048, 3e-3), ("triad", 2**25, 2e-4)):
+        for backend, share in (("cuda", 1.0), ("vulkan", 0.8), ("webgpu", 0.4)):
+            kernel(name, backend, seconds / share, n)
+    kernel("tiled", "vulkan", 1.0, 4096)  # no CUDA beside it
+    # The library's product, and others: of another format, another shape and another device.
+    for seconds, more in ((4e-4, ONE_GPU), (1e-4, {"dtype": "bfloat16", **ONE_GPU}), (1.0, {"device": "cpu"})):
+        shape = {"m": 2048, "n": 2048, "k": 2048}
+        node.point("gemm", seconds, params=shape, flop=2.0 * 2048**3, spread=1e-4, **more)
+    return product(node, 1e18)
+
+
+test_without_cuda = holding(
+    vulkan,
+    *(case("without_cuda.rate_share", {"vulkan": 0.8, "webgpu": 0.4}, by="backend", kernel=name, rel=0.01)
+      for name in ("naive", "tiled", "triad")),
+    case("without_cuda.rate", 2 * 2048**3 / 3e-3, kernel="tiled", backend="cuda", rel=0.01),
+    case("without_cuda.rate", 2 * 2**25 / 2e-4, kernel="triad", backend="cuda", rel=0.01),
+    case("without_cuda.naive_over_library", 0.1, rel=0.01),
+)  # fmt: skip
+
+
 # ------------------------------------------------------------------ inference
 
 
@@ -450,3 +481,29 @@ test_numerics_content_and_counts = holding(
     case("sequential.dependent_levels", {"operators": 5, "operators, sums as trees": 29}, by="counted", **_WIDTH),
     case("models.flop_per_parameter_token", {"training": 6, "inference": 2}, by="of", **_WIDTH),
 )  # fmt: skip
+
+
+def recurrent(synthetic: Factory, flop: float) -> Dataset:
+    """A GPU that gains 2 with the LSTM and 20 with the transformer, at batch 16 of each."""
+    node = synthetic(gpus=1)
+    for model, batch, gain, work in (
+        ("lstm-128", 16, 2.0, flop), ("gpt-1m", 16, 20.0, 1.1e9), ("gpt-1m", 256, 100.0, 17.6e9), ("mlp", 32, 1.0, 1e9),
+    ):  # fmt: skip
+        for device, threads, seconds in (("cpu", 1, 2.0), ("cpu", 2, 1.0), ("cuda:0", 0, 1 / gain)):
+            about: dict[str, Any] = {"params": {"model": model, "batch": batch}, "flop": work, "spread": 1e-4}
+            node.point("training", seconds, device=device, threads=threads, **about)
+    return evidence(synthetic, node)
+
+
+def test_the_recurrence_is_compared_with_the_step_of_like_arithmetic(synthetic: Factory) -> None:
+    name, found = "sequential.recurrent_over_transformer", recurrent(synthetic, 1e9)
+    by = [(baseline, precision) for baseline in ("core", "node") for precision in ("best", "equal")]
+    case(name, dict.fromkeys(by, 0.1), by=("baseline", "precision"), model="lstm-128", batch=16, rel=0.01,
+         detail="over gpt-1m, batch 16").check(found)  # fmt: skip
+    place = {"baseline": "node", "precision": "equal"}
+    sides = cells("training.speedup", found, **place, model=["lstm-128", "gpt-1m"], batch=16).numbers("se")
+    assert only(name, found, **place)["se"] == pytest.approx((sides**2).sum() ** 0.5, rel=1e-6)
+
+
+def test_steps_of_unlike_arithmetic_are_not_compared(synthetic: Factory) -> None:
+    assert not len(cells("sequential.recurrent_over_transformer", recurrent(synthetic, 1e7)))

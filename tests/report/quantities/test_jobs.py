@@ -327,6 +327,23 @@ def test_a_gpu_is_found_by_its_name(name: str, machine: str) -> None:
     assert f"{machine}.gpus" in REFERENCE and f"{machine}.usd_per_hour" in REFERENCE
 
 
+def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -> None:
+    cards = {"rtx-3060-12gb": (300.0, 1.0, 3.0, 12.0), "rtx-4060-ti-8gb": (400.0, 8.0, 2.0, 8.0),
+             "rtx-4060-ti-16gb": (500.0, 5.0, 2.0, 16.0)}  # fmt: skip
+    changed = {
+        name: {"status": "verified", "value": number}
+        for card, numbers in cards.items()
+        for name, number in zip(
+            [f"{card.removesuffix('-12gb')}.usd",
+             *(f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))], numbers, strict=True
+        )
+    }  # fmt: skip
+    found = cells("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
+    ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
+    assert [ranks["rtx-3060-12gb", one] for one in ("arithmetic", "bandwidth", "capacity")] == [3, 1, 1]
+    assert ranks["rtx-4060-ti-8gb", "capacity"] == 3
+
+
 def test_hours_until_buying_costs_the_same_as_hiring(synthetic: Factory) -> None:
     bought = {"dgx-a100.usd": {"status": "verified", "value": 199000.0}}
     power = figure("a100-sxm-40gb.power_w") / 1000 * 2 * figure("electricity-virginia-commercial.usd_per_kwh")
