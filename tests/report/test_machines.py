@@ -70,7 +70,8 @@ def weighed(name: str, found: Dataset) -> list[str]:
         # With DDR4 or DDR5; four and more channels; servers.
         *(("", name) for name in (
             "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
-            "AMD Ryzen Threadripper 7970X 32-Cores", "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480CL",
+            "AMD Ryzen Threadripper 7970X 32-Cores",
+            "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480CL",
         )),
     ],
 )  # fmt: skip

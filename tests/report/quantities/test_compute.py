@@ -412,6 +412,12 @@ def test_the_bracket_of_nine_tenths(
     assert found["estimate"] <= high and not found["estimate"] < low
 
 
+def test_threads_that_hinder_each_other_are_not_proportional(synthetic: Factory) -> None:
+    shares = cells("parallelism.linearity", evidence(synthetic, chip(synthetic, power=0.7)))
+    # The best rate is that of 1,951 free threads: 1,024 are more than half of them.
+    assert list(shares["estimate"]) == pytest.approx([32**-0.3], rel=0.02)
+
+
 # ------------------------------------------------------------------ numerics, content, architecture
 
 METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat")

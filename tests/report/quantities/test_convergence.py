@@ -75,6 +75,16 @@ def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_see
     assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
 
 
+@pytest.mark.parametrize(("batches", "seeds"), [((16, 64), 4), ((16, 64, 256), 2)])
+def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tuple[int, ...], seeds: int) -> None:
+    node = synthetic()
+    for batch in batches:
+        runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
+    found = evidence(synthetic, node)
+    assert not any(len(cells(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
+    assert (len(cells("convergence.spread", found)) > 0) == (seeds > 2)
+
+
 def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
     node = synthetic()
     # At equal epochs accuracy falls with the batch, at equal updates it rises by 0.01 with every doubling.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,9 @@ def test_how_far_gpus_differ_follows_from_what_limits_the_model(synthetic: Facto
     ratings = {"computes": "bf16_flops", "moves": "memory_bytes_per_s"}
     numbers = [chip.figures[ratings[limit]] if limit in ratings else 1 for chip in rated(found)]
     spread = only("roofline.spread_over_gpus", found, model=limit)["estimate"]
+    counted(node, "large", 3, step_flop=1e12, parameters=4e9, activation_bytes=1, levels=10)
+    large = only("roofline.spread_over_gpus", evidence(synthetic, node), model="large")
+    assert large["estimate"] == math.inf and "NVIDIA L4" in large["detail"]  # which cannot hold it
     assert len(numbers) >= 5 and spread == pytest.approx(max(numbers) / min(numbers), rel=1e-2)
 
 

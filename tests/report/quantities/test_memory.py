@@ -453,6 +453,12 @@ test_services = holding(
 )
 
 
+def test_what_scatters_about_the_limit_widens_the_capacity(synthetic: Factory) -> None:
+    node = tails(tails(synthetic("node-a"), {5: 0.01, 1000: 3.0}), {20: 0.08, 100: 0.15}, spread=0.5)
+    found = only("serving.capacity", evidence(synthetic, node))
+    assert (found["low"], found["high"]) == (5, 1000) and 5 <= found["estimate"] <= 100
+
+
 def data_loops(synthetic: Factory) -> SyntheticNode:
     node = loops(loops(synthetic("node-a", gpus=1)), "cuda:0")
     # Faster with its data prepared; and no data in place to hold it against.
