@@ -46,7 +46,7 @@ def cells(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Est
 
 def only(made: Estimates) -> dict[str, Any]:
     (row,) = made.frame.to_dict("records")
-    return row
+    return {str(name): value for name, value in row.items()}
 
 
 @pytest.mark.parametrize("quantity", WITH, ids=lambda one: one.name)

@@ -56,7 +56,7 @@ def alone(both: Path) -> pd.DataFrame:
 def outcome(both: Path, alone: pd.DataFrame) -> None:
     """Read both folders: the honest node is as it is alone; the other is used, or named among what was refused."""
     records, refused = find_nodes([both])
-    nodes = {}
+    nodes: dict[str, Any] = {}
     for node, left_out in read_folders(records):
         nodes |= {node.id: node} if node else {}
         refused += left_out

@@ -108,7 +108,7 @@ def passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", 
     return node.point("bandwidth", footprint / rate, params=params, bytes=footprint, **{"spread": 1e-4, **more})
 
 
-SQUARE = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000, "uses": 1}
+SQUARE: dict[str, Any] = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000, "uses": 1}
 ON_HOST = {"eager": ["enqueue_h2d", "enqueue_compute", "enqueue_d2h", "synchronise"],
            "graph": ["launch", "synchronise"]}  # fmt: skip
 

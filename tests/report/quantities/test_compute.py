@@ -425,7 +425,8 @@ METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "librari
 
 def odd(synthetic: Factory) -> SyntheticNode:
     """Results that differ, contents that are quicker or take less power, and counts of models."""
-    node, once = synthetic("node-a", gpus=1), {"unit": "1", "samples": 1}
+    node = synthetic("node-a", gpus=1)
+    once: dict[str, Any] = {"unit": "1", "samples": 1}
 
     def spreads(method: str, ulp: float, **more: Any) -> None:
         params, values = {"method": method, "m": 64, "n": 48, "k": 768}, {"spread_ulp": ulp, "error_ulp": 2 * ulp}

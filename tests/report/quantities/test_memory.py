@@ -342,7 +342,8 @@ def test_memory_is_compared_with_what_is_near_a_core(
 
 # ------------------------------------------------------------------ a request to a GPU and back
 
-DENSE, TINY = {"op": "mlp", "m": 64, "n": 1024, "k": 1024}, {"op": "elementwise", "m": 8, "n": 1, "k": 1}
+DENSE: dict[str, Any] = {"op": "mlp", "m": 64, "n": 1024, "k": 1024}
+TINY: dict[str, Any] = {"op": "elementwise", "m": 8, "n": 1, "k": 1}
 
 
 def requests(synthetic: Factory) -> SyntheticNode:
