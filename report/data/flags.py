@@ -76,9 +76,9 @@ def of_series(samples: pl.DataFrame) -> dict[int, list[Seen]]:
     of = dict(samples.group_by("series").len().iter_rows())
     found: dict[int, list[tuple[Flag, int]]] = {}
     borne = samples.filter(pl.col("flags") != "").group_by("series", "flags")
-    for row in borne.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES)).iter_rows(
-        named=True
-    ):
+    counted = borne.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
+    # Which of equally bad ones is told first must not change from run to run.
+    for row in counted.sort("series", "flags").iter_rows(named=True):
         found.setdefault(row["series"], []).extend((_with_figure(flag, row), row["n"]) for flag in parse(row["flags"]))
     return {
         series: [

@@ -101,7 +101,8 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
             dtype=pl.String,
         ),
     )
-    return table.select(columns).with_columns(pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
+    whole = pl.col("n_rounds", "n_samples").cast(pl.Int64)
+    return table.select(columns).with_columns(whole, pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 
 def _rows(samples: pd.DataFrame) -> pl.DataFrame:

@@ -214,7 +214,7 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     2008, Stat. Med. 27(10):1693 (the method of variance estimates recovery). In simulations with ten seeds
     and spreads that differ up to tenfold, it held the truth in 94 to 97% of cases with normal values, and
     in 90 to 95% with skewed ones and Student's t of 4 df; a t interval of the seeds' own slopes in 87 to
-    95%, a jackknife of standard deviations in 80 to 97%. `tests/report/test_convergence_quantities.py` repeats some.
+    95%, a jackknife of standard deviations in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some.
     """
     (slope,) = slopes_of_spreads([batches], [values])
     return slope

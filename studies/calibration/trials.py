@@ -18,7 +18,9 @@ from report.data.dataset import Dataset
 from report.data.nodes import Nodes
 from report.data.summary import summarise
 from report.estimates import Estimates
+from report.judging.claims import Part
 from report.judging.rules import decide
+from report.model import Threshold
 from studies.calibration.machines import EXPERIMENT, Machines, Noise, disturbance, samples
 from studies.calibration.questions import QUESTIONS, Question
 
@@ -111,7 +113,7 @@ def _cells(setting: Setting, machines: Machines, random: np.random.Generator) ->
     truth = np.broadcast_to(setting.question.truth(machines), (len(machines.devices), machines.points))
     values = truth[..., None, None] * disturbance(setting.noise, machines, random)
     data = Dataset(Nodes([], []), {}, summarise(samples(values, machines)))
-    return setting.question.estimates(data.summary(EXPERIMENT))
+    return setting.question.cells(data.summary(EXPERIMENT))
 
 
 def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter[str]], list[float]]:
@@ -121,9 +123,11 @@ def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter
     answers: dict[str, Counter[str]] = {str(node): Counter() for node in sorted(places)}
     widths: list[float] = []
     # The boundary is words for people, and takes longer than the deciding.
-    with patch("report.judging.rules.boundary", return_value=""):
+    threshold = Threshold.of(question.threshold(off))
+    part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
+    with patch("report.judging.rules.find_boundary", return_value=None):
         for one in sets:
-            ruling = decide(question.rule, one, question.threshold(off), "s", question.options)
+            ruling = decide(part, one, "s")
             frame = ruling.estimates.frame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths += (high - low if question.rule == "trend" else np.log(high / low)).tolist()

@@ -37,6 +37,13 @@ def test_off_the_log_scale_the_ends_are_divided_crosswise() -> None:
     assert (above / below).rows("low", "estimate", "high") == [(pytest.approx(8 / 6), 2.0, 3.0)]
 
 
+def test_an_interval_without_a_standard_error_widens_by_its_degrees_of_freedom_and_what_is_given_stays() -> None:
+    known = {"estimate": 2.0, "low": 1.5, "high": 3.0, "se": np.nan, "n_rounds": 3, "n_samples": 9, "detail": ""}
+    low, high = Estimates.of([{**known, "df": 4.0}, {**known, "df": np.inf}]).ends(0.999)
+    grown = float(statistics.half_width(1.0, 4.0, 0.999) / statistics.half_width(1.0, 4.0))
+    assert list(low) == pytest.approx([2 - 0.5 * grown, 1.5]) and list(high) == pytest.approx([2 + grown, 3])
+
+
 def test_rows_take_the_estimates_that_were_made_of_them() -> None:
     points = statistics.on_log_scale([[1.0, 1.1], [2.0, 2.2]], np.arange(2))
     made = Estimates.from_points([{"model": "a"}, {"model": "b"}], points, log=True)
@@ -70,6 +77,19 @@ def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression() -> None
     assert (found["estimate"], found["se"]) == (pytest.approx(plain.slope), pytest.approx(plain.stderr))
     half = float(statistics.half_width(plain.stderr, 2.0))
     assert (found["df"], found["high"] - found["low"]) == (2, pytest.approx(2 * half))
+
+
+def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+    about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
+    found = Estimates.of(
+        [{"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
+         {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about}]
+    )  # fmt: skip
+    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
+    unknown = found.unknown([True, False], "low", "se")
+    assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
+    assert not len(Estimates.empty().unknown([], "low"))
 
 
 @pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])

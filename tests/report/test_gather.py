@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as parquet
@@ -16,7 +17,6 @@ from report.data.gather import gather
 from report.data.nodes import Node, read_nodes
 from report.data.summary import COLUMNS, POINT, summarise
 from report.render.measurements import left_out_points
-from report.render.nodes import describe
 
 from .conftest import Factory
 
@@ -40,15 +40,6 @@ def test_every_table_is_written_and_described(synthetic: Factory, tmp_path: Path
     assert set(summary.columns) <= described
     node = json.loads((tmp_path / "out" / "nodes.json").read_text())[0]
     assert node["id"] == "node-a" and node["rounds"][0]["wall_s"] == 10
-
-
-def test_a_point_is_estimated_from_its_rounds(synthetic: Factory) -> None:
-    synthetic("node-a").gemm(20, spread=0.02, rounds=5).gemm(10, n=256, rounds=5).write()
-    row = summarise(read_nodes([synthetic.root], True).samples()).iloc[0]
-    true = row["flop"] / (2 * 10 * 3e9)
-    assert row["low"] < row["estimate"] < row["high"]
-    assert row["estimate"] == pytest.approx(true, rel=0.05)
-    assert row["flop_per_s"] == pytest.approx(row["flop"] / row["estimate"])
 
 
 def test_failures_are_rows_and_a_partly_failed_point_says_so(synthetic: Factory) -> None:
@@ -87,40 +78,6 @@ def test_a_node_that_was_cut_off_counts_and_says_what_is_missing(
     assert len(pd.read_parquet(tmp_path / "out" / "summary.parquet")) == 3
     (row,) = (row for row in left_out_points(tmp_path / "out") if row["experiment"] == "serving")
     assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
-    (node,) = read_nodes([synthetic.root], True).nodes
-    said = describe({**node.record, "missing": node.missing(), "hosts": 2})
-    assert said["missing"] == "Measuring was cut off. Missing: gemm on cpu (round 4); training on cuda:0 (round 1)."
-    assert "2 hosts of this kind" in said["when"]
-
-
-def test_one_round_has_an_estimate_and_no_interval(synthetic: Factory) -> None:
-    synthetic("node-a").gemm(20, rounds=1).write()
-    row = summarise(read_nodes([synthetic.root], True).samples()).iloc[0]
-    assert row["estimate"] > 0 and pd.isna(row["low"]) and pd.isna(row["high"])
-
-
-def test_counted_shares_that_agree_are_exact_and_say_so(synthetic: Factory) -> None:
-    node = synthetic("node-a")
-    node.point("training", {"repeat_share": 1.0, "matmul_time_share": 0.5}, params={"model": "mlp"}, spread=0)
-    node.write()
-    table = summarise(read_nodes([synthetic.root], True).samples()).set_index("metric")
-    counted, timed = table.loc["repeat_share"], table.loc["matmul_time_share"]
-    assert counted["low"] == counted["high"] == 1 and counted["flags"] == "exact"
-    assert pd.isna(timed["low"]) and timed["flags"] == ""
-
-
-def test_a_truncated_file_is_refused_and_the_rest_is_used(
-    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = filled(synthetic)
-    victim = folder / "gemm.cpu.1.parquet"
-    victim.write_bytes(victim.read_bytes()[:100])
-    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
-    refused = json.loads((tmp_path / "out" / "refused.json").read_text())
-    assert [one["file"] for one in refused] == [str(victim)]
-    assert "Parquet" in refused[0]["reason"]
-    assert str(victim) in capsys.readouterr().err
-    assert pd.read_csv(tmp_path / "out" / "summary.csv").query("experiment == 'gemm'")["n_rounds"].tolist() == [2, 2]
 
 
 def rewrite(path: Path, **changes: object) -> None:
@@ -134,6 +91,9 @@ def rewrite(path: Path, **changes: object) -> None:
     parquet.write_table(table, path)
 
 
+CUT = b"PAR1"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -142,23 +102,24 @@ def rewrite(path: Path, **changes: object) -> None:
         ({"origin": "measured"}, "column 'origin', row 0: 'measured', but this folder's node.json says 'synthetic'"),
         ({"value": -1.0}, "not a time"),
         ({"value": "fast"}, "value"),
+        (CUT, "Parquet"),
+        # The same round twice.
+        (1, "round 1 of gemm on cpu was already read"),
     ],
 )
-def test_a_file_that_breaks_the_dictionary_is_refused_with_its_reason(
-    synthetic: Factory, change: dict[str, object], said: str
+def test_a_file_that_cannot_be_used_is_refused_with_its_reason_and_the_rest_counts(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
 ) -> None:
-    folder = filled(synthetic)
-    rewrite(folder / "gemm.cpu.2.parquet", **change)
-    found = read_nodes([synthetic.root], True)
-    assert len(found.refused) == 1 and said in found.refused[0]["reason"]
-    assert found.nodes[0].samples.query("experiment == 'gemm'")["round"].unique().tolist() == [1, 3]
-
-
-def test_the_same_round_twice_is_refused(synthetic: Factory) -> None:
-    folder = filled(synthetic)
-    (folder / "gemm.cpu.1.copy.parquet").write_bytes((folder / "gemm.cpu.1.parquet").read_bytes())
-    refused = read_nodes([synthetic.root], True).refused
-    assert len(refused) == 1 and "round 1 of gemm on cpu was already read" in refused[0]["reason"]
+    victim = filled(synthetic) / "gemm.cpu.2.parquet"
+    if isinstance(change, dict):
+        rewrite(victim, **change)
+    else:
+        victim.write_bytes(CUT if change == CUT else (victim.parent / "gemm.cpu.1.parquet").read_bytes())
+    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
+    (refused,) = json.loads((tmp_path / "out" / "refused.json").read_text())
+    assert refused["file"] == str(victim) and said in refused["reason"] and str(victim) in capsys.readouterr().err
+    samples = pd.read_parquet(tmp_path / "out" / "samples.parquet").query("experiment == 'gemm'")
+    assert samples["round"].unique().tolist() == [1, 3]
 
 
 def values(node: Node) -> list[tuple[object, ...]]:
@@ -167,34 +128,22 @@ def values(node: Node) -> list[tuple[object, ...]]:
     return sorted(node.samples[columns].itertuples(index=False, name=None))
 
 
-def test_a_copy_of_a_node_counts_once_and_that_is_said(synthetic: Factory, tmp_path: Path) -> None:
-    first = filled(synthetic)
-    copy = shutil.copytree(first, tmp_path / "mine" / "node-a")
-    found = read_nodes([first, copy.parent], True)
-    assert [node.id for node in found.nodes] == ["node-a"] and found.nodes[0].source == str(synthetic.root)
-    assert values(found.nodes[0]) == values(read_nodes([first], True).nodes[0])
-    (said,) = found.refused
-    assert said["file"] == str(copy) and said["reason"].endswith(f"were already read from {first}: they count once")
-
-
-@pytest.mark.parametrize("whole_first", [True, False])
-def test_an_earlier_state_of_a_node_and_a_later_one_are_one(
-    synthetic: Factory, tmp_path: Path, whole_first: bool
+@pytest.mark.parametrize(
+    ("gone", "copy_first"), [("", False), ("*.3.parquet", False), ("*.3.parquet", True), ("broken", False)]
+)
+def test_a_copy_or_an_earlier_state_of_a_node_counts_once_and_that_is_said(
+    synthetic: Factory, tmp_path: Path, gone: str, copy_first: bool
 ) -> None:
     whole = filled(synthetic)
-    part = shutil.copytree(whole, tmp_path / "earlier" / "node-a", ignore=shutil.ignore_patterns("*.3.parquet"))
-    found = read_nodes([whole, part] if whole_first else [part, whole], True)
-    assert [node.id for node in found.nodes] == ["node-a"] and len(found.refused) == 1
+    copy = shutil.copytree(whole, tmp_path / "mine" / "node-a", ignore=shutil.ignore_patterns(gone))
+    if gone == "broken":
+        (copy / "gemm.cpu.1.parquet").write_bytes(CUT)
+    found = read_nodes([copy, whole] if copy_first else [whole, copy], True)
+    assert [node.id for node in found.nodes] == ["node-a"]
     assert values(found.nodes[0]) == values(read_nodes([whole], True).nodes[0])
-
-
-def test_a_broken_copy_costs_only_itself(synthetic: Factory, tmp_path: Path) -> None:
-    whole = filled(synthetic)
-    copy = shutil.copytree(whole, tmp_path / "mine" / "node-a")
-    (copy / "gemm.cpu.1.parquet").write_bytes(b"PAR1")
-    found = read_nodes([whole, copy], True)
-    assert values(found.nodes[0]) == values(read_nodes([whole], True).nodes[0]) and len(found.nodes) == 1
-    assert {Path(one["file"]).name for one in found.refused} == {"node-a", "gemm.cpu.1.parquet"}
+    names = {Path(one["file"]).name for one in found.refused}
+    assert names == {"node-a", "gemm.cpu.1.parquet"} if gone == "broken" else {"node-a"}
+    assert any("rounds that were already read from" in one["reason"] for one in found.refused)
 
 
 def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory, tmp_path: Path) -> None:
@@ -216,44 +165,31 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
 
 
-def test_a_broken_node_record_costs_only_its_node(synthetic: Factory) -> None:
-    filled(synthetic)
-    (filled(synthetic, "node-b") / "node.json").write_text("{")
-    found = read_nodes([synthetic.root], True)
-    assert [node.id for node in found.nodes] == ["node-a"] and "not JSON" in found.refused[0]["reason"]
-
-
-def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:
+def test_no_usable_node_or_a_synthetic_one_is_one_clear_message(synthetic: Factory, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("no nodes yet")
     with pytest.raises(StudyError, match="no usable node under"):
         read_nodes([tmp_path])
-
-
-def test_synthetic_data_is_refused_outside_tests(synthetic: Factory) -> None:
     filled(synthetic)
     with pytest.raises(StudyError, match="synthetic data is for tests only"):
         read_nodes([synthetic.root])
 
 
-@pytest.mark.parametrize("at_once", [1, 40, 10**6])
-def test_an_experiment_has_groups_of_rows_of_its_own(
-    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+@pytest.mark.parametrize("together", [1, 8])
+def test_gathered_tables_hold_all_nodes_each_experiment_in_groups_of_rows_of_its_own(
+    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr("report.data.gather.AT_ONCE", at_once)
-    monkeypatch.setattr("report.data.gather.TOGETHER", 1)
+    monkeypatch.setattr("report.data.gather.TOGETHER", together)
     for name in ("node-a", "node-b", "node-c"):
         filled(synthetic, name)
-    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
-    with parquet.ParquetFile(tmp_path / "out" / "samples.parquet") as file:
+    gather([synthetic.root], tmp_path, allow_synthetic=True)
+    with parquet.ParquetFile(tmp_path / "samples.parquet") as file:
         groups = [set(file.read_row_group(at)["experiment"].to_pylist()) for at in range(file.num_row_groups)]
-    assert all(len(experiments) == 1 for experiments in groups)
-    assert len(groups) == {1: 6, 40: 6, 10**6: 2}[at_once]
+    assert all(len(experiments) == 1 for experiments in groups) and len(groups) == {1: 6, 8: 2}[together]
     columns = ["node", "experiment", "params", "metric", "round", "sample"]
     whole = read_nodes([synthetic.root], True).samples().sort_values(columns, ignore_index=True)
-    for table in (pd.read_parquet(tmp_path / "out" / "samples.parquet"), pd.read_csv(tmp_path / "out" / "samples.csv")):
+    for table in (pd.read_parquet(tmp_path / "samples.parquet"), pd.read_csv(tmp_path / "samples.csv")):
         found = table.sort_values(columns, ignore_index=True)
         assert found["node"].tolist() == whole["node"].tolist()
         assert found["value"].to_numpy() == pytest.approx(whole["value"].to_numpy())
-    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
-    assert summary["row"].tolist() == list(range(len(summary)))
-    assert summary["node"].is_monotonic_increasing
+    summary = pd.read_parquet(tmp_path / "summary.parquet")
+    assert summary["row"].tolist() == list(range(len(summary))) and summary["node"].is_monotonic_increasing

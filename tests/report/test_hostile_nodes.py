@@ -1,6 +1,6 @@
 """A node that somebody hands in may hold anything: it is used, or left out by name, and costs the others nothing.
 
-A thousand cases of each kind, with what became of them: `HOSTILE=1000 pytest -s tests/report/test_hostile_nodes.py`.
+A thousand cases of each kind: `HOSTILE=1000 pytest tests/report/test_hostile_nodes.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import copy
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from tests.report.liars import copied, record
 # What fails is not made smaller: it is read in seconds as it is, and each try takes a tenth of one.
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
-OUTCOMES: Counter[str] = Counter()
 HOSTILE = settings(
     max_examples=CASES,
     deadline=None,
@@ -39,12 +37,6 @@ HOSTILE = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def counted() -> Iterator[None]:
-    yield
-    print("".join(f"\n{count:6,} {what}" for what, count in sorted(OUTCOMES.items())))
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +53,10 @@ def alone(both: Path) -> pd.DataFrame:
     return read_nodes([both / "honest"]).nodes[0].samples
 
 
-def outcome(kind: str, both: Path, alone: pd.DataFrame) -> None:
+def outcome(both: Path, alone: pd.DataFrame) -> None:
     """Read both folders: the honest node is as it is alone; the other is used, or named among what was refused."""
     records, refused = find_nodes([both])
-    nodes = {}
+    nodes: dict[str, Any] = {}
     for node, left_out in read_folders(records):
         nodes |= {node.id: node} if node else {}
         refused += left_out
@@ -77,9 +69,7 @@ def outcome(kind: str, both: Path, alone: pd.DataFrame) -> None:
         # What the report makes of a record that was let in.
         assert node_label(node.record) and node.kinds()
         json.dumps(node.record, allow_nan=False).encode()
-    used = "used" if nodes and not refused else "used in part" if nodes else "left out"
     assert nodes or refused
-    OUTCOMES[f"{kind}: {used}"] += 1
 
 
 def places(value: Any, steps: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -127,7 +117,7 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
     text = json.dumps(replaced(GOOD, steps, value))
     (both / "victim" / "node.json").write_text(text)
     try:
-        outcome("JSON in node.json", both, alone)
+        outcome(both, alone)
     finally:
         (both / "victim" / "node.json").write_text(json.dumps(GOOD))
 
@@ -141,7 +131,7 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
         ('{"schema": ' + "9" * 5000 + "}", "too large a whole number"),
         ('{"schema": "\\udc00"}', "lone surrogate"),
         ("x" * 2**21, "2,097,152 bytes"),
-        ("\xff", "missing"),
+        ("{}", "missing"),
         ("null", "not of type object"),
         (
             json.dumps({**GOOD, "hardware": {**GOOD["hardware"], "cpu": {"model": "\x1b[2J", "usable_cores": 1}}}),
@@ -153,8 +143,6 @@ def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str
     copied(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "node.json").write_text(text)
-    if text == "\xff":
-        (tmp_path / "victim" / "node.json").write_text("{}")
     found = read_nodes([tmp_path])
     assert [node.id for node in found.nodes] == ["honest"]
     (refusal,) = found.refused
@@ -181,7 +169,7 @@ def test_any_bytes_of_a_round(
         bad[first + int(where * (len(bad) - first))] = byte
     path.write_bytes(bad[: None if cut is None else int(cut * len(bad))])
     try:
-        outcome("bytes of a round", both, alone)
+        outcome(both, alone)
     finally:
         path.write_bytes(good)
 
@@ -190,16 +178,15 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "is not a plain file"),
     "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
     "a loop of links": (lambda path: path.symlink_to(path), "is not a plain file that can be read (a link)"),
-    "a link to nothing": (lambda path: path.symlink_to("nowhere"), "is not a plain file that can be read (a link)"),
     "a folder": (lambda path: path.mkdir(), "is not a plain file"),
-    "very many bytes": (lambda path: path.write_bytes(b"PAR1" + bytes(2**24)), "bytes, and 16,777,216 are the limit"),
+    "very many bytes": (lambda path: path.write_bytes(b"PAR1" + bytes(2**24)), "are the limit"),
     "nothing": (lambda path: path.write_bytes(b""), ""),
 }
 
 
 @pytest.mark.parametrize("name", ["node.json", f"{ROUNDS[0]}.parquet"])
 @pytest.mark.parametrize("what", SPOILT)
-def test_only_plain_files_are_read(tmp_path: Path, name: str, what: str) -> None:
+def test_only_plain_files_of_bounded_size_are_read(tmp_path: Path, name: str, what: str) -> None:
     copied(tmp_path / "honest", ROUNDS[:1])
     copied(tmp_path / "victim", ROUNDS)
     make, why = SPOILT[what]
@@ -208,8 +195,7 @@ def test_only_plain_files_are_read(tmp_path: Path, name: str, what: str) -> None
     found = read_nodes([tmp_path])
     assert [node.id for node in found.nodes] == (["honest"] if name == "node.json" else ["honest", "victim"])
     (refusal,) = found.refused
-    assert refusal["file"] == str(tmp_path / "victim" / name)
-    assert (why if name != "node.json" else why.replace("16,777,216", "1,048,576")) in refusal["reason"]
+    assert refusal["file"] == str(tmp_path / "victim" / name) and why in refusal["reason"]
 
 
 @pytest.mark.parametrize(
@@ -230,27 +216,17 @@ def test_what_would_fill_the_memory_is_not_read(
     assert why in str(refusal.value)
 
 
-def test_a_folder_may_be_a_link_and_have_any_name(tmp_path: Path) -> None:
-    node = copied(tmp_path / "elsewhere" / "honest", ROUNDS)
-    (tmp_path / "nodes").mkdir()
-    (tmp_path / "nodes" / "linked").symlink_to(node)
-    odd = tmp_path / "nodes" / "a\nb \udcff"
-    odd.mkdir()
-    (odd / "node.json").write_text("{}")
-    gather([tmp_path / "nodes"], tmp_path / "out")
+def test_a_folder_may_be_a_link_and_have_any_name_and_a_record_any_words(both: Path, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes"
+    shutil.copytree(both / "victim", nodes / "victim")
+    (nodes / "linked").symlink_to(both / "honest")
+    odd = GOOD
+    for steps in (("hardware", "cpu", "model"), ("devices", 0, "name"), ("software", "os"), ("options", "preset")):
+        odd = replaced(odd, steps, "<b>@x $\\ {{< >}} \u202e % */ 'x' \"y\"")
+    (nodes / "victim" / "node.json").write_text(json.dumps(odd))
+    (nodes / "a\nb \udcff").mkdir()
+    (nodes / "a\nb \udcff" / "node.json").write_text("{}")
+    gather([nodes], tmp_path / "out")
     (refusal,) = json.loads((tmp_path / "out" / "refused.json").read_text())
     assert refusal["file"] == f"{tmp_path}/nodes/a\\x0ab \\udcff/node.json"
-
-
-@pytest.mark.parametrize(
-    "field", ["hardware.cpu.model", "devices.0.name", "software.os", "options.preset", "left_out.0"]
-)
-def test_an_odd_record_that_is_let_in_is_judged(both: Path, tmp_path: Path, field: str) -> None:
-    steps = [int(step) if step.isdigit() else step for step in field.split(".")]
-    shutil.copytree(both, tmp_path / "nodes")
-    odd = replaced(GOOD, tuple(steps), "<b>@x $\\ {{< >}} \u202e % */ 'x' \"y\"")
-    (tmp_path / "nodes" / "victim" / "node.json").write_text(json.dumps(odd))
-    assert [node.id for node in read_nodes([tmp_path / "nodes"]).nodes] == ["honest", "victim"]
-    gather([tmp_path / "nodes"], tmp_path / "data")
-    data = read_dataset(tmp_path / "data")
-    assert {node.id for node in data.nodes.nodes} == {"honest", "victim"}
+    assert {node.id for node in read_dataset(tmp_path / "out").nodes.nodes} == {"honest", "victim"}

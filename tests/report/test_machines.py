@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,8 +69,9 @@ def weighed(name: str, found: Dataset) -> list[str]:
         )),
         # With DDR4 or DDR5; four and more channels; servers.
         *(("", name) for name in (
-            "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD Ryzen Threadripper 7970X 32-Cores",
-            "AMD EPYC", "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480CL",
+            "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
+            "AMD Ryzen Threadripper 7970X 32-Cores",
+            "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480CL",
         )),
     ],
 )  # fmt: skip
@@ -117,16 +116,14 @@ NAME = PUBLISHED.name
 EXPERIMENTS, JUDGED = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13", "W14", "W15")
 
 
-def taken(
-    to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0, experiments: Sequence[str] = EXPERIMENTS
-) -> Path:
+def taken(to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
     """Some rounds of the published node, marked as made up: as it is, or as another run of such a machine."""
     record = read_node(PUBLISHED / "node.json")
     identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
     write_node(to / "node.json", {**record, **identity, "origin": "synthetic"})
     for path in sorted(PUBLISHED.glob("*.parquet")):
         experiment, _, number, _ = path.name.split(".")
-        if experiment in experiments and int(number) <= rounds:
+        if experiment in EXPERIMENTS and int(number) <= rounds:
             table, about = read_samples(path)
             value = table["value"].where(table["unit"] != "s", table["value"] * factor)
             more = {"node": name, "run": table["run"] + run, "value": value, "origin": "synthetic"}
@@ -147,7 +144,10 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
 def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_away(tmp_path: Path) -> None:
     """Beside the published rounds one round of the same machine, and a friend's machine."""
     alone = taken(tmp_path / "published", NAME, 5)
-    mine, friend = taken(tmp_path / "mine", NAME, 1, "again", 1.04), taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
+    mine, friend = (
+        taken(tmp_path / "mine", NAME, 1, "again", 1.04),
+        taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97),
+    )
     before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
     verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
@@ -171,20 +171,6 @@ def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_
     assert set(cells(after, f"{NAME}.0a1b2c")) == set(cells(before, NAME))
     # One round has no interval: it decides nothing where another of its kind does.
     assert all(low is not None for _, low, *_ in cells(after, f"{NAME}.2").values())
-
-
-def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(tmp_path: Path) -> None:
-    quiet = taken(tmp_path / "quiet", NAME, 1, experiments=["convergence"])
-    noisy = taken(tmp_path / "noisy", f"{NAME}.0a1b2c", 1, "noisy", experiments=["convergence"])
-    for path in noisy.glob("convergence.*.parquet"):
-        table, about = read_samples(path)
-        wild = table["value"].where(table["unit"] != "s", table["value"] * (1 + table["sample"] % 7))
-        write_samples(path, table.assign(value=wild), about)
-    times = quantities()["convergence.time_to_target_s"]
-    one, both = (times.estimates(Dataset(read_nodes(folders, True), REFERENCE)) for folders in ([quiet], [quiet, noisy]))
-    assert len(both) > len(one) > 0
-    columns = ["estimate", "low", "high"]
-    pd.testing.assert_frame_equal(both.only(node=NAME).frame[columns], one.frame[columns], check_dtype=False)
 
 
 def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:

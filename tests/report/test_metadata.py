@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
-import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +14,16 @@ import pyarrow.parquet as parquet
 import pytest
 from bs4 import BeautifulSoup
 from jsonschema import Draft202012Validator
-from report.verdicts import VERDICTS
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
-from contract.tables import SAMPLES
 from report.cli import main
 from report.data.dataset import Dataset
 from report.data.gather import gather
 from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
+from report.model import Verdict
 from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
 from report.publish.study import CITATION, study
@@ -77,7 +73,7 @@ def test_every_verdict_has_a_review_of_the_vocabularys_shape(document: dict[str,
 
 def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) -> None:
     one = verdict(document, "W15")
-    for name in VERDICTS:
+    for name in Verdict:
         (review,) = claim_reviews({**document, "verdicts": [{**one, "verdict": name}]}, "", MEANING)["@graph"]
         rating = review["reviewRating"]
         assert rating["alternateName"].lower() == name and rating["ratingExplanation"] == MEANING[name]
@@ -87,27 +83,17 @@ def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) 
     assert not {"undecided", "not testable", "awaiting hardware"} & set(RATINGS)
 
 
-def test_author_and_day_of_an_article_are_told_only_where_it_tells_them(document: dict[str, Any]) -> None:
-    works = {
-        one["article"]: review["itemReviewed"]["appearance"]
-        for one, review in zip(document["verdicts"], claim_reviews(document)["@graph"], strict=True)
-    }
+def test_articles_and_sources_are_cited_with_what_they_tell_of_themselves(document: dict[str, Any]) -> None:
+    reviews = claim_reviews(document)["@graph"]
+    works = {one["article"]: review["itemReviewed"]["appearance"]
+             for one, review in zip(document["verdicts"], reviews, strict=True)}  # fmt: skip
     assert works["nuface"]["author"]["@type"] == "Person" and works["nuface"]["datePublished"] == "2026-01-08"
     for article in ("gpuserver", "whygpu"):
         assert set(works[article]) == {"@type", "name"}
-
-
-def test_sources_are_cited(document: dict[str, Any]) -> None:
-    cited = {one["id"]: one["sources"] for one in document["verdicts"] if one["sources"]}
-    assert cited
-    for review in claim_reviews(document)["@graph"]:
-        urls = [source["url"] for source in review.get("citation", [])]
-        assert urls == [source["url"] for source in cited.get(review["identifier"], [])]
-
-
-def test_reviews_of_synthetic_verdicts_say_so(document: dict[str, Any]) -> None:
-    assert document["origin"] == "synthetic"
-    assert all("Synthetic" in review["creativeWorkStatus"] for review in claim_reviews(document)["@graph"])
+    assert any(one["sources"] for one in document["verdicts"])
+    for one, review in zip(document["verdicts"], reviews, strict=True):
+        assert [source["url"] for source in review.get("citation", [])] == [source["url"] for source in one["sources"]]
+    assert all("Synthetic" in review["creativeWorkStatus"] for review in reviews)
     measured = claim_reviews({**document, "origin": "measured"})["@graph"]
     assert not any("creativeWorkStatus" in review for review in measured)
 
@@ -116,22 +102,16 @@ def test_reviews_of_synthetic_verdicts_say_so(document: dict[str, Any]) -> None:
     ("path", "value"),
     [
         (["@type"], "Review"),
-        (["url"], "W15"),
         (["url"], 15),
         (["claimReviewed"], ""),
-        (["reviewBody"], None),
         (["author"], "The authors"),
-        (["author", "@type"], "Person"),
         (["datePublished"], "2026"),
-        (["reviewRating"], 5),
         (["reviewRating", "ratingValue"], "five"),
-        (["reviewRating", "alternateName"], None),
         (["reviewRating", "rating"], 5),
-        (["itemReviewed", "appearance"], "Why Does AI Need a GPU?"),
-        (["itemReviewed", "appearances"], []),
+        (["reviewRating", "bestRating"], None),
         (["itemReviewed", "appearance", "author"], "Rico"),
     ],
-)  # fmt: skip
+)
 def test_the_shapes_refuse_what_the_vocabulary_does_not_have(
     document: dict[str, Any], path: list[str], value: Any
 ) -> None:
@@ -140,12 +120,8 @@ def test_the_shapes_refuse_what_the_vocabulary_does_not_have(
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    assert faults(reviews)
-
-
-def test_a_number_without_its_scale_is_refused(document: dict[str, Any]) -> None:
-    reviews = claim_reviews({**document, "verdicts": [verdict(document, "W15")]})
-    del reviews["@graph"][0]["reviewRating"]["bestRating"]
+    if value is None:
+        del place[path[-1]]
     assert faults(reviews)
 
 
@@ -157,143 +133,49 @@ def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
     assert json.loads(page.script.get_text()) == reviews
 
 
-def test_the_page_carries_its_reviews_and_a_file_beside_it(
-    make_few: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    told = make_few(HOSTILE)
+def test_the_page_carries_its_reviews_and_a_file_beside_it(document: dict[str, Any], tmp_path: Path) -> None:
+    few = [{**one, "see_also": []} for one in copy.deepcopy(document["verdicts"][:2])]
+    few[0]["reason"] = HOSTILE
+    told = {**document, "verdicts": few, "contradictions": []}
     (tmp_path / "verdicts.json").write_text(json.dumps(told), encoding="utf-8")
-    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc", url="https://example.org/")
+    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
     page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
     (script,) = page.find_all("script", type="application/ld+json")
     embedded, beside = json.loads(script.get_text()), read_json(tmp_path / "out" / "claims.jsonld")
-    assert embedded == beside == claim_reviews(told, "https://example.org/", MEANING) and faults(beside) == []
-    assert embedded["@graph"][0]["reviewBody"] == HOSTILE
-    assert "claims.jsonld" in read_json(tmp_path / "out" / "render.json")["files"]
-    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
+    assert faults(beside) == [] and beside["@graph"][0]["reviewBody"] == HOSTILE
     # Each address leads to the claim from where it stands.
-    page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
-    inside = json.loads(page.find("script", type="application/ld+json").get_text())["@graph"][0]["url"]
-    assert page.find(id=inside.removeprefix("#"))
-    assert read_json(tmp_path / "out" / "claims.jsonld")["@graph"][0]["url"] == f"index.html{inside}"
-
-
-@pytest.fixture
-def make_few(document: dict[str, Any]) -> Callable[..., dict[str, Any]]:
-    """The first verdicts only, the first of them with this reason: quick to render."""
-
-    def few(reason: str) -> dict[str, Any]:
-        first, second = copy.deepcopy(document["verdicts"][:2])
-        shown = [{**first, "reason": reason, "see_also": []}, {**second, "see_also": []}]
-        # What leads to claims that are not among them is left out.
-        return {**document, "verdicts": shown, "contradictions": []}
-
-    return few
+    inside = embedded["@graph"][0]["url"]
+    assert page.find(id=inside.removeprefix("#")) and beside["@graph"][0]["url"] == f"index.html{inside}"
 
 
 # ------------------------------------------------------------------ tables
 
 
 def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_path: Path) -> None:
-    claims_path, cells_path = write_tables(document, tmp_path / "verdicts.json")
-    assert (claims_path.name, cells_path.name) == ("verdicts.parquet", "verdict_cells.parquet")
-    claims = pd.read_parquet(claims_path).set_index("id")
-    assert list(claims.index) == [one["id"] for one in document["verdicts"]]
-    told = verdict(document, "W15")
-    row = claims.loc["W15"]
+    claims, cells = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
+    assert list(claims["id"]) == [one["id"] for one in document["verdicts"]]
+    told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
     for name in ("verdict", "reason", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
     assert list(row["threshold"]) == [told["threshold"]] and list(row["flips"]) == told["flips"]
-    ranges = next(one for one in document["verdicts"] if isinstance(one["threshold"], list))
-    assert list(claims.loc[ranges["id"], "threshold"]) == ranges["threshold"]
-    waiting = next(one for one in document["verdicts"] if one["estimate"] is None)
-    assert math.isnan(claims.loc[waiting["id"], "estimate"]) and claims.loc[waiting["id"], "cells"] == 0
-
-    cells = pd.read_parquet(cells_path)
-    assert len(cells) == sum(len(one["cells"]) for one in document["verdicts"]) > 0
-    assert cells.groupby("claim").size().to_dict() == claims["cells"][claims["cells"] > 0].to_dict()
+    assert cells.groupby("claim").size().to_dict() == {
+        one["id"]: len(one["cells"]) for one in document["verdicts"] if one["cells"]
+    }
     (one,) = cells[cells["claim"] == "W15"].to_dict("records")
     (cell,) = told["cells"]
-    for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome", "behind"):
+    for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome"):
         assert one[name] == cell[name], name
     labels = json.loads(one["labels"])
     assert labels["dtype"] == cell["dtype"] == "float32" and not set(labels) & set(cells.columns)
-    assert (one["quantity"], one["unit"]) == (told["quantity"], told["unit"])
-
-
-def test_the_tables_columns_are_typed_and_explained(document: dict[str, Any], tmp_path: Path) -> None:
     # Even where nothing was compared: the types do not come from the values.
     none = [{**one, "cells": []} for one in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
         schema = parquet.read_schema(path)
-        types = {field.name: str(field.type) for field in schema}
-        assert types["estimate"] == types["low"] == "double"
-        assert types.get("threshold", "list<element: double>") == "list<element: double>"
-        assert types.get("version", "int64") == types.get("n_rounds", "int64") == "int64"
+        assert str(schema.field("estimate").type) == "double"
         assert all(field.metadata[b"description"] for field in schema)
-        about = json.loads(schema.metadata[b"study"])
-        assert about["commit"] == document["commit"] and about["origin"] == "synthetic"
-
-
-def test_no_label_can_take_a_columns_place(document: dict[str, Any]) -> None:
-    for one in document["verdicts"]:
-        parts = {part["name"] for part in one["parts"]}
-        assert {cell["part"] for cell in one["cells"]} <= parts, one["id"]
 
 
 # ------------------------------------------------------------------ data packages
-
-# The part of the standard's profile that is used: https://datapackage.org/profiles/2.0/datapackage.json
-_NAME = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*$"}
-_PATH = {"type": "string", "pattern": r"^(?![/~])(?!.*\.\.)[^*?\\]+$"}
-_FIELD = {
-    "type": "object",
-    "required": ["name", "type"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1},
-        "type": {"enum": ["string", "number", "integer", "boolean"]},
-        "description": {"type": "string", "minLength": 1},
-        "unit": {"type": "string", "minLength": 1},
-        "missingValues": {"type": "array", "items": {"type": "string"}},
-        "constraints": {"type": "object", "properties": {"required": {"type": "boolean"}}},
-    },
-    "additionalProperties": False,
-}
-_TABLE = {
-    "type": "object",
-    "required": ["fields"],
-    "properties": {
-        "fields": {"type": "array", "minItems": 1, "items": _FIELD},
-        "primaryKey": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-    },
-}
-PROFILE = Draft202012Validator(
-    {
-        "type": "object",
-        "required": ["$schema", "name", "resources", "licenses", "version"],
-        "properties": {
-            "$schema": {"const": "https://datapackage.org/profiles/2.0/datapackage.json"},
-            "name": _NAME,
-            "licenses": {"type": "array", "minItems": 1, "items": {"anyOf": [{"required": ["name"]}]}},
-            "contributors": {"type": "array", "items": {"required": ["title"]}},
-            "resources": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "object",
-                    "required": ["name", "path", "format", "mediatype"],
-                    "properties": {
-                        "name": _NAME,
-                        "path": {"anyOf": [_PATH, {"type": "array", "minItems": 1, "items": _PATH}]},
-                        "type": {"const": "table"},
-                        "bytes": {"type": "integer", "minimum": 0},
-                        "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
-                        "schema": {"anyOf": [_PATH, _TABLE]},
-                    },
-                },
-            },
-        },
-    }
-)
 
 
 @pytest.fixture
@@ -306,7 +188,7 @@ def gathered(synthetic: Factory, tmp_path: Path) -> Path:
 
 def test_every_gathered_file_is_described_with_its_size_and_hash(gathered: Path) -> None:
     package = read_json(write_datapackage(gathered))
-    assert [fault.message for fault in PROFILE.iter_errors(package)] == []
+    assert package["$schema"] == "https://datapackage.org/profiles/2.0/datapackage.json" and package["licenses"]
     listed = {resource["path"]: resource for resource in package["resources"]}
     assert set(listed) == {path.name for path in gathered.iterdir()} - {"datapackage.json"}
     assert len({resource["name"] for resource in package["resources"]}) == len(listed)
@@ -314,29 +196,6 @@ def test_every_gathered_file_is_described_with_its_size_and_hash(gathered: Path)
         content = (gathered / name).read_bytes()
         assert resource["bytes"] == len(content)
         assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-@pytest.mark.parametrize("table", ["samples", "summary"])
-def test_the_columns_are_as_described(gathered: Path, table: str) -> None:
-    package = read_json(write_datapackage(gathered))
-    schemas = [one["schema"] for one in package["resources"] if one["path"].startswith(f"{table}.")]
-    assert len(schemas) == 2 and schemas[0] == schemas[1]
-    fields = {field["name"]: field for field in schemas[0]["fields"]}
-    read = pd.read_csv(gathered / f"{table}.csv", dtype=str, keep_default_na=False)
-    assert list(fields) == list(read.columns) == list(pd.read_parquet(gathered / f"{table}.parquet").columns)
-    assert all(field["description"] for field in fields.values())
-    for name, field in fields.items():
-        gaps = read[name].isin(field.get("missingValues", [""]))
-        if field.get("constraints", {}).get("required"):
-            assert not gaps.any(), name
-        if field["type"] == "integer":
-            assert read[name][~gaps].map(lambda text: int(text) == float(text)).all(), name
-        if field["type"] == "number":
-            assert read[name][~gaps].map(float).notna().all(), name
-    assert not read.duplicated(schemas[0]["primaryKey"]).any()
-    assert fields["flop"]["unit"] == "FLOP" and fields["threads"]["type"] == "integer"
-    # A row that failed has no value: the column may not be called complete.
-    assert "constraints" not in fields["value" if table == "samples" else "estimate"]
 
 
 def test_a_folder_that_gather_did_not_write_is_refused(tmp_path: Path) -> None:
@@ -353,17 +212,6 @@ def test_the_published_package_is_that_of_the_published_nodes(tmp_path: Path) ->
         assert (tmp_path / name).read_text() == (ROOT / "data" / name).read_text(), "write it again: report datapackage"
 
 
-def test_every_published_file_is_listed_once() -> None:
-    package = read_json(ROOT / "data" / "datapackage.json")
-    assert [fault.message for fault in PROFILE.iter_errors(package)] == []
-    listed = [path for one in package["resources"] for path in (one["path"] if "schema" in one else [one["path"]])]
-    there = [path.relative_to(ROOT / "data").as_posix() for path in (ROOT / "data" / "nodes").glob("*/*")]
-    assert sorted(listed) == sorted(path for path in there if path.endswith((".json", ".parquet")))
-    schema = read_json(ROOT / "data" / "samples.schema.json")
-    assert [field["name"] for field in schema["fields"]] == list(SAMPLES.columns)
-    assert {one["schema"] for one in package["resources"] if "schema" in one} == {"samples.schema.json"}
-
-
 def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,42 +226,11 @@ def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
 
 # ------------------------------------------------------------------ citation
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# The keys of Citation File Format 1.2.0 that are used, and those that it requires.
-_CFF = {
-    "abstract", "authors", "cff-version", "keywords", "license", "message", "references", "title", "type", "version",
-}  # fmt: skip
-_CFF_REFERENCE = {
-    "authors", "conference", "doi", "end", "issue", "journal", "start", "title", "type", "volume", "year",
-}  # fmt: skip
-
 
 def test_the_citation_file_says_what_the_project_says() -> None:
     cited = read_yaml(CITATION)
-    assert cited["cff-version"] == "1.2.0" and cited["type"] == "software"
-    assert {"authors", "cff-version", "message", "title"} <= set(cited) <= _CFF
-    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert cited["cff-version"] == "1.2.0" and {"authors", "message", "title"} <= set(cited)
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert licence.startswith(f"{cited['license']} License")
-    (author,) = cited["authors"]
-    assert set(author) == {"name"} and author["name"] in licence
-
-
-def test_every_method_paper_of_the_report_is_cited() -> None:
-    cited = read_yaml(CITATION)["references"]
-    method = (ROOT / "report" / "templates" / "parts" / "method.qmd").read_text(encoding="utf-8")
-    listed = method.split("{#references}")[1].split("\n## ")[0]
-    dois = set(re.findall(r"\[doi\.org/([^\]]+)\]", listed))
-    assert dois and dois == {one["doi"] for one in cited if "doi" in one}
-    assert len(re.findall(r"^- ", listed, flags=re.MULTILINE)) == len(cited)
-    for one in cited:
-        assert {"type", "title", "authors"} <= set(one) <= _CFF_REFERENCE
-        assert one["title"].lower() in listed.lower() and f"({one['year']})" in listed
-        assert all(set(author) == {"family-names", "given-names"} for author in one["authors"])
-        assert re.fullmatch(r"10\.\d{4,9}/\S+", one.get("doi", "10.1234/none"))
-
-
-def test_a_citation_file_that_lacks_something_is_named(tmp_path: Path) -> None:
-    (tmp_path / "CITATION.cff").write_text("title: A study\n")
-    with pytest.raises(StudyError, match=r"CITATION\.cff: lacks 'version'"):
-        study(tmp_path / "CITATION.cff")
+    assert licence.startswith(f"{cited['license']} License") and cited["authors"][0]["name"] in licence

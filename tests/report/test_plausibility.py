@@ -77,8 +77,6 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
         (["content.cpu.4"], times("flop", 0.1), ["FLOP a call, and", "are declared"]),
         (["content.cpu.4"], setting(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
         (["content.cpu.4"], setting(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
-        (["content.cpu.4"], setting(unit="B"), ["column 'unit', row 0: 'B' is not the unit of this metric"]),
-        (["content.cpu.4"], setting(other_load=float("inf")), ["column 'other_load', row 0: inf is not finite"]),
         (["content.cpu.4"], setting(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
         (["content.cpu.1"], times("value", 3.0, "unit == '1'"), ["is more than the whole, for a share"]),
         (["content.cpu.4"], setting(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
@@ -115,6 +113,45 @@ def test_each_untruth_is_named_with_its_figure(
 def test_what_a_file_says_of_its_round_is_checked(tmp_path: Path, about: dict[str, Any], words: str) -> None:
     (refusal,) = read(copied(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
     assert words in refusal["reason"] and len(refusal["reason"]) < 1000
+
+
+def one_core(rows: pd.DataFrame) -> None:
+    """What one core did, at twice the speed."""
+    rows.drop(rows.index[rows["threads"] != 1], inplace=True)
+    quicker(2, True)(rows)
+
+
+def all_cores(rows: pd.DataFrame) -> None:
+    one_core(rows)
+    rows["threads"] = 2
+
+
+@pytest.mark.parametrize(("change", "faults"), [(one_core, 1), (all_cores, 0)])
+def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: Path, change: Rows, faults: int) -> None:
+    clock = copied(tmp_path / "of" / "liar", ["clock.cpu.2"]) / "clock.cpu.2.parquet"
+    node = copied(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change)
+    clock.rename(node / clock.name)
+    assert [Path(one["file"]).name for one in read(node).refused] == ["peak.cpu.1.parquet"] * faults
+
+
+@pytest.mark.parametrize(
+    ("untrue", "out"),
+    [
+        (["tabular"], ["liar/tabular.cpu.4.parquet"]),
+        (["tabular", "gemm"], ["nodes/liar"]),
+    ],
+)
+def test_two_untrue_experiments_cost_the_whole_node_and_one_only_its_file(
+    tmp_path: Path, untrue: list[str], out: list[str]
+) -> None:
+    def change(rows: pd.DataFrame) -> None:
+        if rows["experiment"].iloc[0] in untrue:
+            quicker(1e4)(rows)
+
+    found = read(copied(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
+    assert ["/".join(Path(one["file"]).parts[-2:]) for one in found.refused] == out
+    kept = {name for node in found.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
+    assert kept == ({"clock", "gemm"} if len(untrue) == 1 else set())
 
 
 def test_a_round_may_say_other_operations_only_where_all_its_rounds_do(tmp_path: Path) -> None:

@@ -93,29 +93,12 @@ def test_small_groups_are_not_over_confident(points: int, effects: Effects, spre
     assert 0.93 <= ratios <= 0.985  # conservative in groups of two: said in the docstring
 
 
-def test_moderation_narrows_the_intervals_of_three_rounds() -> None:
-    y = round_medians(3, 1, POINTS, 3, normal, 1.0)[0]
-    found = statistics.on_log_scale(list(np.exp(y)))
-    plain = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(axis=1, ddof=1) / np.sqrt(3)
-    assert statistics.half_width(found.se, found.df).mean() < 0.7 * plain.mean()
-
-
 # ------------------------------------------------------------------ known values
 
 
 @given(st.floats(1e-3, 1e4))
 def test_trigamma_inverse_inverts(x: float) -> None:
     assert special.polygamma(1, statistics.trigamma_inverse(x)) == pytest.approx(x, rel=1e-6)
-
-
-def test_the_prior_is_recovered_from_many_variances() -> None:
-    random = np.random.default_rng(2)
-    d0, s0, d = 6.0, 4e-4, 4
-    true = d0 * s0 / random.chisquare(d0, 20_000)
-    seen = true * random.chisquare(d, 20_000) / d
-    prior = statistics.fit_prior(seen, np.full(20_000, d))
-    assert prior.df == pytest.approx(d0, rel=0.1)
-    assert prior.variance == pytest.approx(s0, rel=0.05)
 
 
 def test_few_points_of_unequal_variances_pool_less_than_the_fit_says() -> None:

@@ -1,4 +1,4 @@
-"""The summary is what its definitions say: held against them, written out one series at a time."""
+"""The summary is what its definitions say, written out one series at a time; flagged points are kept and told."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ import numpy as np
 import pandas as pd
 import pyarrow as arrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.flags import Flag, parse, worst
+from contract.flags import FLAGS, Flag, parse, worst
 from contract.tables import SAMPLES, validate
 from report import statistics
+from report.data import flags
 from report.data.flags import CONTENT, Seen
 from report.data.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
+
+from .conftest import Factory
 
 UNITS = {
     "time": "s", "time.forward": "s", "energy": "J", "repeat_share": "1", "matmul_time_share": "1", "spread_ulp": "1",
     "loss": "1",
 }  # fmt: skip
 TEXT = [name for name, column in SAMPLES.columns.items() if str(column.dtype) == "str"]
-FLAGS = [
+WORDS = [
     "busy: 12% other load", "busy: 31% other load", "busy: 9% other load; steal: 3%", "busy", "busy steal", "steal",
     "throttled: heat", "throttled: power cap", "throttled", "queued: waited for a core 5% of the time",
     "clock: 8% lower", "memory: 1,200 pages a second; busy: 2% other load",
@@ -76,7 +81,7 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
                         "elapsed_s": 1.0, "clock_mhz": math.nan, "memory_clock_mhz": math.nan,
                         "temperature_c": math.nan, "power_w": math.nan, "utilisation": math.nan,
                         "other_load": some(0.02, 0.4, math.nan), "steal": some(0.0, 0.07, math.nan),
-                        "flags": some(*FLAGS) if flagged and random.random() < 0.5 else "", "origin": "synthetic",
+                        "flags": some(*WORDS) if flagged and random.random() < 0.5 else "", "origin": "synthetic",
                     }
                 )  # fmt: skip
     made = pd.DataFrame(rows)
@@ -114,7 +119,7 @@ def flags_of_samples(used: pd.DataFrame) -> list[str]:
 
 
 def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
-    if len(medians) < 2 or (medians <= 0).any() or (ok["unit"] == "1").any():
+    if len(medians) < 2 or (medians <= 0).any() or commonest(ok["unit"]) == "1":
         return []
     spread = medians.max() / medians.min() - 1
     widths = ok.groupby("round")["value"].agg(lambda values: relative_half_width(list(values)))
@@ -219,7 +224,7 @@ def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12, atol=1e-15)
 
 
-TABLES = [(seed, (0.0, 0.2, 0.5)[seed % 3]) for seed in range(9)]
+TABLES = [(seed, (0.0, 0.2, 0.5)[seed % 3]) for seed in range(6)]
 
 
 @pytest.mark.parametrize(("seed", "faults"), TABLES)
@@ -229,56 +234,33 @@ def test_every_column_is_what_its_definition_says(seed: int, faults: float) -> N
 
 
 def test_the_tables_above_hold_every_case() -> None:
-    tables = [summarise(table(seed, faults)) for seed, faults in TABLES]
-    assert max(one.groupby(GROUP).size().max() for one in tables) >= 8
-    made = pd.concat(tables)
+    made = pd.concat([summarise(table(seed, faults)) for seed, faults in TABLES])
     said = made["flags"]
     for words in ("unstable", "exact", "busy in", "(most: 40% other load)", "heat and power cap", "; unstable"):
         assert said.str.contains(words, regex=False).any(), words
-    assert (said == "").any()
-    assert made["reason"].str.contains(" rounds ").any()
-    assert set(made["status"]) > {"ok", "oom"}
-    for name in ("flop", "low"):
-        known = made.loc[made["status"] == "ok", name].notna()
-        assert known.any() and not known.all(), name
-    assert made["estimate"].eq(0).any()
+    assert made["reason"].str.contains(" rounds ").any() and set(made["status"]) > {"ok", "oom"}
     linear = np.isclose(made["high"] + made["low"], 2 * made["estimate"], rtol=1e-9) & (made["low"] < made["high"])
     energy = made["metric"].eq("energy") & made["estimate"].gt(0)
     assert (energy & linear).any() and (energy & made["low"].notna() & ~linear).any(), "one scale only"
     assert made.loc[made["metric"].str.endswith("_share"), "high"].eq(1).any()
-    assert made.loc[made["metric"].eq("spread_ulp"), "high"].gt(1).any()
-
-
-def dictionary_encoded(column: pd.Series) -> pd.Series:
-    encoded = arrow.array(column.astype(object)).dictionary_encode()
-    return pd.Series(pd.arrays.ArrowExtensionArray(encoded), index=column.index)
-
-
-def with_unused_categories(column: pd.Series) -> pd.Series:
-    words = column.unique().tolist()
-    return column.astype(pd.CategoricalDtype(["zz", *sorted({*words, ""}, reverse=True), "aa"]))
 
 
 @pytest.mark.parametrize(
     "kind",
     [
         lambda column: column.astype(object),
-        lambda column: column.astype("category"),
         lambda column: column.astype(pd.ArrowDtype(arrow.string())),
-        with_unused_categories,
-        dictionary_encoded,
+        lambda column: column.astype(pd.CategoricalDtype(["zz", *sorted({*column, ""}, reverse=True), "aa"])),
+        lambda column: pd.Series(
+            pd.arrays.ArrowExtensionArray(arrow.array(column.astype(object)).dictionary_encode()), index=column.index
+        ),
     ],
 )
-def test_text_may_come_in_any_kind_of_column(kind: Callable[[pd.Series], pd.Series]) -> None:
+def test_text_may_come_in_any_kind_of_column_and_rows_in_any_order(kind: Callable[[pd.Series], pd.Series]) -> None:
     samples = table(3)
     other = samples.assign(**{name: kind(samples[name]) for name in TEXT})
     assert (other.dtypes[TEXT] != samples.dtypes[TEXT]).all()
-    pd.testing.assert_frame_equal(summarise(other), summarise(samples), check_exact=True)
-
-
-def test_the_order_of_the_rows_says_nothing() -> None:
-    samples = table(4)
-    turned = samples.sample(frac=1, random_state=5).reset_index(drop=True)
+    turned = other.sample(frac=1, random_state=5).reset_index(drop=True)
     pd.testing.assert_frame_equal(summarise(turned), summarise(samples), check_exact=True)
 
 
@@ -288,14 +270,23 @@ def test_nodes_are_summarised_alike_alone_and_together() -> None:
     pd.testing.assert_frame_equal(pd.concat(alone, ignore_index=True), summarise(samples), check_exact=True)
 
 
-def test_a_table_without_a_round_that_is_ok_has_rows_and_no_estimates() -> None:
+def test_a_noisy_device_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    for n in (64, 128, 256):
+        node.gemm(100, n=n, spread=1e-4, device="cuda:0")
+    alone = summarise(pd.DataFrame(node.rows))
+    for n in (64, 128, 256):
+        node.gemm(1, n=n, spread=0.5)
+    both = summarise(pd.DataFrame(node.rows))
+    both = both[both["device"] == "cuda:0"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(both, alone, check_exact=True)
+
+
+def test_without_a_round_that_is_ok_there_are_rows_and_no_estimates_and_without_rows_columns() -> None:
     samples = table(7).assign(status="failed", reason="no such library", value=math.nan, flop=math.nan)
     found = summarise(samples)
     assert_same(found, plainly(samples))
     assert len(found) and found["estimate"].isna().all() and (found["reason"] == "no such library").all()
-
-
-def test_a_table_without_rows_has_the_columns() -> None:
     assert list(summarise(table(0).head(0)).columns) == [*POINT, *COLUMNS]
 
 
@@ -305,3 +296,43 @@ def test_a_missing_text_is_refused_with_its_column_and_row(kind: str) -> None:
     samples.iloc[4, samples.columns.get_loc("unit")] = None
     with pytest.raises(StudyError, match=r"column 'unit', row 4: there is no text"):
         summarise(samples)
+
+
+# ------------------------------------------------------------------ flags
+
+
+@pytest.mark.parametrize(
+    ("texts", "columns", "expected"),
+    [
+        (["busy: 12% other load", "", "busy: 31% other load"], {}, "busy in 2 of 15 samples (most: 31% other load)"),
+        (["throttled: power cap", "throttled: heat"], {}, "throttled in 2 of 15 samples (heat and power cap)"),
+        # Bare names, of earlier data, get their figures from the columns.
+        (["busy steal", "busy", "throttled"], {"other_load": 0.31, "steal": 0.05}, "busy in 2 of 15 samples (most: 31% "
+         "other load); steal in 1 of 15 samples (most: 5%); throttled in 1 of 15 samples"),
+    ],
+)  # fmt: skip
+def test_a_point_says_in_how_many_samples_and_how_bad(
+    synthetic: Factory, texts: list[str], columns: dict[str, float], expected: str
+) -> None:
+    node = synthetic().gemm(20)
+    for row, words in zip(node.rows, texts, strict=False):
+        row.update(flags=words, **columns)
+    assert summarise(pd.DataFrame(node.rows))["flags"].tolist() == [expected]
+
+
+details = st.from_regex(r"[a-z0-9][a-z0-9 %,.]{0,20}", fullmatch=True).map(str.strip)
+counted = st.tuples(st.integers(0, 99), st.integers(1, 99))
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda name, n, most: Seen(name, *n, most), st.sampled_from(sorted(FLAGS)), counted, st.just("") | details
+        )
+        | st.builds(lambda name, most: Seen(name, most=most), st.sampled_from(["unstable", "exact"]), details),
+        max_size=4,
+    )
+)
+def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
+    assert flags.read(flags.text(seen)) == seen
+    assert flags.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,43 +16,38 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from studies.bench import __main__ as command
-from studies.bench import aa, bare, draw, intervals, page
-from studies.bench.intervals import Coverage, Estimate, Ratio
+from studies.bench import aa, bare, intervals, page
+from studies.bench.intervals import Estimate, Ratio
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
-POINTS = ("sort", "add")
 
 # ------------------------------------------------------------------ statistics
 
 
-@pytest.mark.parametrize("how", ["mean", "median"])
-def test_intervals_of_independent_values_cover_what_they_say(how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "unseen", "share", "factor"),
+    [
+        ("mean", 0.0, (0.93, 0.97), (0.9, 1.1)),
+        ("median", 0.0, (0.93, 0.97), (0.9, 1.1)),
+        # One process is one shift: what its values agree on says nothing about the next process.
+        ("mean", 0.05, (0.0, 0.25), (5, 99)),
+    ],
+)
+def test_intervals_cover_what_they_say_of_values_that_share_nothing(
+    how: str, unseen: float, share: tuple[float, float], factor: tuple[float, float]
+) -> None:
     random = np.random.default_rng(1)
 
-    def run() -> Estimate:
-        values = random.normal(1, 0.02, 40)
+    def once() -> Estimate:
+        values = random.normal(1, unseen) + random.normal(0, 0.02, 40)
         if how == "mean":
             return intervals.of_mean(values.mean(), values.std(ddof=1), len(values))
         low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
         return intervals.of_median(middle, high - low, len(values))
 
-    found = intervals.coverage(intervals.ratio(run(), run(), moderated=False) for _ in range(1500))
-    assert 0.93 < found.share < 0.97
-    assert found.factor == pytest.approx(1, abs=0.1)
-
-
-def test_values_that_share_an_unseen_shift_are_not_covered() -> None:
-    """One process is one shift: what its values agree on says nothing about the next process."""
-    random = np.random.default_rng(1)
-
-    def run() -> Estimate:
-        values = random.normal(1, 0.02) + random.normal(0, 0.005, 30)
-        return intervals.of_mean(values.mean(), values.std(ddof=1), len(values))
-
-    found = intervals.coverage(intervals.ratio(run(), run(), moderated=False) for _ in range(300))
-    assert found.share < 0.25
-    assert found.factor > 5
+    found = intervals.coverage(intervals.ratio(once(), once(), moderated=False) for _ in range(1500))
+    assert share[0] < found.share < share[1] and factor[0] < found.factor < factor[1]
 
 
 def test_one_value_has_no_interval_and_is_counted_apart() -> None:
@@ -71,12 +65,7 @@ def test_intervals_scaled_by_the_factor_cover_95_percent(every: list[Ratio]) -> 
     factor = intervals.coverage(every).factor
     scaled = intervals.coverage([Ratio(each.log, each.half * factor * (1 + 1e-12)) for each in every])
     assert scaled.share >= 0.95
-
-
-@given(ratios)
-def test_the_binomial_interval_holds_the_share(every: list[Ratio]) -> None:
-    found = intervals.coverage(every)
-    assert 0 <= found.low <= found.share <= found.high <= 1
+    assert 0 <= scaled.low <= scaled.share <= scaled.high <= 1
 
 
 estimates = st.builds(Estimate, st.floats(-1, 1), st.floats(1e-4, 0.1), st.floats(1, 50))
@@ -90,26 +79,11 @@ def test_a_ratio_and_its_inverse_agree(a: Estimate, b: Estimate, moderated: bool
     assert one.holds_one == other.holds_one
 
 
-@given(st.floats(0.001, 0.5), st.floats(0.1, 100))
-def test_half_the_width_costs_four_times_the_seconds_but_a_run_is_the_least(half: float, seconds: float) -> None:
-    target = half / 3
-    assert intervals.seconds_to(target, half, seconds) == pytest.approx(9 * seconds)
-    assert intervals.seconds_to(target / 2, half, seconds) == pytest.approx(36 * seconds)
-    assert intervals.seconds_to(2 * half, half, seconds) == seconds
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [
-        (0.99, 1.01, "met"),
-        (0.98, 1.02, "met"),
-        (0.9, 0.97, "missed: below 0.98–1.02"),
-        (1.03, 1.2, "missed: above 0.98–1.02"),
-        (0.97, 1.01, "undecided: the interval reaches out of 0.98–1.02"),
-    ],
-)
-def test_an_interval_against_its_target_in_words(low: float, high: float, outcome: str) -> None:
-    assert intervals.against_band(low, high, (0.98, 1.02)) == outcome
+@pytest.mark.parametrize(("low", "high", "outcome"), [
+    (0.98, 1.02, "met"), (0.9, 0.97, "missed"), (1.03, 1.2, "missed"), (0.97, 1.01, "undecided"),
+])  # fmt: skip
+def test_an_interval_against_its_target(low: float, high: float, outcome: str) -> None:
+    assert intervals.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -117,15 +91,13 @@ def test_an_interval_against_its_target_in_words(low: float, high: float, outcom
     [
         (95, 100, "met"),
         (100, 100, "missed: above 93%–97%, within what chance does"),
-        (90, 100, "missed: below 93%–97%, within what chance does"),
         (50, 100, "missed: below 93%–97%"),
         (0, 0, "missed: no intervals"),
     ],
 )
-def test_a_share_against_its_target_in_words(covered: int, pairs: int, outcome: str) -> None:
+def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
     every = [Ratio(0.0, 1.0)] * covered + [Ratio(1.0, 0.5)] * (pairs - covered)
-    found: Coverage = intervals.coverage(every)
-    assert intervals.share_against_band(found, (0.93, 0.97)) == outcome
+    assert intervals.share_against_band(intervals.coverage(every), (0.93, 0.97)) == outcome
 
 
 # ----------------------------------------------------------------------- peers
@@ -142,131 +114,21 @@ def test_the_bare_triad_computes_what_it_should(tmp_path: Path, compiler: str, t
     assert once() > 0
 
 
-@pytest.mark.parametrize(
-    ("library", "dtype"),
-    [("numpy", "float32"), ("numpy", "float64"), ("torch", "float32"), ("torch", "float64"), ("onednn", "float32")],
-)
-def test_the_bare_products_are_right(library: str, dtype: str) -> None:
-    once, amount = bare.gemm(library, 48, dtype, 1)
-    assert amount == 2 * 48**3
-    assert len(bare.timed(once, 0.01)) >= bare.LEAST_TIMED
-
-
-def test_a_wrong_product_of_a_peer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bare, "_mkl", lambda a, b, threads: lambda: a @ b * 1.001)
-    order = {"kind": "gemm", "library": "torch", "n": 48, "dtype": "float32", "threads": 1, "seconds": 0.01}
-    assert "wrong" in bare.answer(order)["reason"]
-
-
 # --------------------------------------------------------------------- command
 
 
-def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_refused_unless_told_and_a_short_burst_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(command.ANYWAY, raising=False)
     with pytest.raises(StudyError, match="busy: others take 50% of it"):
         command.idle(lambda seconds: 50.0)
-    asked: list[float] = []
-
-    def busy(seconds: float) -> float:
-        asked.append(seconds)
-        return 50.0
-
-    monkeypatch.setenv(command.ANYWAY, "1")
-    command.idle(busy)
-    assert asked == []
-
-
-def test_a_short_burst_of_load_is_no_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(command.ANYWAY, raising=False)
     seen = iter([0.0, 90.0, 1.0, 0.0, 2.0])
     command.idle(lambda seconds: next(seen))
     assert next(seen, None) is None
+    monkeypatch.setenv(command.ANYWAY, "1")
+    command.idle(lambda seconds: pytest.fail("asked"))
 
 
 # ------------------------------------------------------------------------ page
-
-
-def document(project: float) -> dict[str, Any]:
-    """A run in which the core's rate is `project` times the bare loop's, and the peers' processes disagree."""
-    random = np.random.default_rng(1)
-
-    def study() -> dict[str, Any]:
-        return {
-            label: {"median": 1 + random.normal(0, 0.01), "flagged": 0.0, "wall_s": 1.0, "measured_s": 0.6}
-            for label in POINTS
-        }
-
-    def peer(**told: Any) -> dict[str, Any]:
-        return {label: {"wall_s": 2.0, "measured_s": 0.5, **told} for label in POINTS}
-
-    def run() -> dict[str, Any]:
-        shift = 1 + random.normal(0, 0.04)
-        processes = [shift + random.normal(0, 0.01) for _ in range(5)]
-        return {
-            aa.STUDY: [study() for _ in range(3)],
-            "pyperf": peer(mean=shift, stdev=0.01, n=60, processes=processes),
-            "blocked_autorange": peer(median=shift, iqr=0.001, n=50),
-            "adaptive_autorange": peer(median=shift, iqr=0.001, n=50),
-            "pytest-benchmark": peer(mean=shift, stdev=0.001, n=50),
-        }
-
-    rates = [1e9, 1.01e9, 0.99e9, 1e9]
-    compared = [
-        {"group": "triad", "label": f"triad {place}", "unit": "B/s", "project": [project * rate for rate in rates],
-         "peer": [rate * (1 + random.normal(0, 1e-3)) for rate in rates]} for place in ("here", "there")
-    ]  # fmt: skip
-    return {
-        "smoke": False,
-        "anyway": False,
-        "started_utc": "then",
-        "ended_utc": "now",
-        "machine": {
-            "hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2, "virtual": True}},
-            "study": {"commit": "abc"},
-        },
-        "versions": {"pyperf": "1"},
-        "preset": {"name": "quick", "rounds": 3, "point_s": 0.6},
-        "truth": {"peers": {"triad": "cc"}, "points": compared, "left_out": {}},
-        "aa": {
-            "points": list(POINTS),
-            "cheap": list(POINTS),
-            "left_out": {},
-            "experiments": dict.fromkeys(POINTS, "everyday"),
-            "runs": [run() for _ in range(8)],
-        },
-    }
-
-
-def test_the_page_says_in_words_what_was_missed() -> None:
-    assert "missed: below 0.98–1.02" in page.text(document(0.9))
-    good = page.text(document(1.0))
-    assert "Of 2 points: 2 met, 0 undecided, 0 missed." in good
-    assert "smoke" not in good
-
-
-def test_intervals_from_one_process_are_shown_to_be_too_narrow() -> None:
-    rows = {row.method: row for row in aa.rows(document(1.0)["aa"], POINTS)}
-    assert set(rows) == set(aa.NAMES)
-    assert rows[aa.STUDY].coverage.share > rows["pytest-benchmark"].coverage.share
-    assert rows["pytest-benchmark"].honest_s > 10 * rows["pytest-benchmark"].nominal_s
-    assert rows[aa.STUDY].duty == pytest.approx(0.6)
-
-
-def test_a_round_that_was_lost_costs_its_point_one_round() -> None:
-    raw = document(1.0)["aa"]
-    whole = aa.estimates(raw, aa.STUDY, raw["runs"][0])["sort"]
-    del raw["runs"][0][aa.STUDY][1]["sort"]
-    left = aa.estimates(raw, aa.STUDY, raw["runs"][0])["sort"]
-    assert left.df < whole.df
-    assert aa.row(raw, aa.STUDY, POINTS) is not None
-
-
-def test_the_figure_shows_every_method_and_point(tmp_path: Path) -> None:
-    draw.write(tmp_path, document(1.0))
-    svg = (tmp_path / "bench.svg").read_text(encoding="utf-8")
-    for text in [*aa.NAMES.values(), "triad here", "triad there"]:
-        assert text in svg
-    assert (tmp_path / "bench.png").stat().st_size > 1000
 
 
 def test_the_published_page_is_that_of_its_data() -> None:

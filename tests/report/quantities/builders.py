@@ -108,7 +108,7 @@ def passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", 
     return node.point("bandwidth", footprint / rate, params=params, bytes=footprint, **{"spread": 1e-4, **more})
 
 
-SQUARE = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000, "uses": 1}
+SQUARE: dict[str, Any] = {"op": "gemm", "m": 1000, "n": 1000, "k": 1000, "uses": 1}
 ON_HOST = {"eager": ["enqueue_h2d", "enqueue_compute", "enqueue_d2h", "synchronise"],
            "graph": ["launch", "synchronise"]}  # fmt: skip
 
@@ -320,7 +320,13 @@ CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
 
 
 def curve(
-    node: SyntheticNode, model: str, agrees: Sequence[float] = AGREE, status: str = "ok", steps: int = 20, **more: Any
+    node: SyntheticNode,
+    model: str,
+    agrees: Sequence[float] = AGREE,
+    status: str = "ok",
+    steps: int = 20,
+    apart: float = 1e-4,
+    **more: Any,
 ) -> None:
     """A model's curve of losses on a device: whether it agrees in each round."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
@@ -333,4 +339,4 @@ def curve(
     for row in node.rows[begun:]:
         row["value"] = agrees[row["round"] - 1]
     node.point("equivalence", 2.0, metric="loss", samples=steps, **about)
-    node.point("equivalence", 1e-4, metric="loss_deviation", samples=1, **about)
+    node.point("equivalence", apart, metric="loss_deviation", samples=1, **about)

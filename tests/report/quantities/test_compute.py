@@ -9,7 +9,6 @@ import pytest
 
 from report.data.dataset import Dataset
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.deciding import decide
 from tests.report.priced import GIGA, evidence
 
 from .builders import ONE_GPU, ask, counted, host, layer, product, say, step, with_gpu, zoo
@@ -85,17 +84,6 @@ def test_a_clock_that_falls_with_the_rate_does_not_widen_their_ratio(synthetic: 
     assert per_cycle["high"] / per_cycle["low"] < 1.001 < 1.3 < rate["high"] / rate["low"]
 
 
-@pytest.mark.parametrize(("clocks", "expected"), [((2000.0, 2000.0, 1500.0), [1000.0]), ((float("nan"),) * 3, [])])
-def test_the_clock_counts_once_the_load_is_on(
-    synthetic: Factory, clocks: tuple[float, ...], expected: list[float]
-) -> None:
-    node = product(synthetic(gpus=1), 3e12)
-    for row in node.rows:
-        row.update(elapsed_s=float(row["sample"]), clock_mhz=clocks[min(row["sample"], 2)])
-    found = cells("gemm.mac_per_cycle", evidence(synthetic, node), backend="torch")
-    assert list(found["estimate"]) == pytest.approx(expected)
-
-
 # ------------------------------------------------------------------ training
 
 
@@ -148,12 +136,6 @@ def test_each_gpu_is_held_against_its_own_host_and_the_fleet_is_named(made: Made
     assert dict(alone.rows("node", "estimate")) == {"small": pytest.approx(50), "large": pytest.approx(12.5)}
     one = Factory(synthetic.root.parent / "one")
     assert "fleet" not in set(cells("training.speedup", evidence(one, with_gpu(one)))["baseline"])
-
-
-def test_a_speed_up_over_the_fleet_is_as_uncertain_as_both_sides(synthetic: Factory) -> None:
-    other = step(synthetic("node-b"), 500, threads=2, spread=0.2)
-    found = only("training.speedup", evidence(synthetic, with_gpu(synthetic), other), baseline="fleet", dtype="float32")
-    assert found["high"] / found["low"] > 1.1
 
 
 def test_a_default_that_is_the_best_is_exactly_one(synthetic: Factory) -> None:
@@ -434,7 +416,6 @@ def test_threads_that_hinder_each_other_are_not_proportional(synthetic: Factory)
     shares = cells("parallelism.linearity", evidence(synthetic, chip(synthetic, power=0.7)))
     # The best rate is that of 1,951 free threads: 1,024 are more than half of them.
     assert list(shares["estimate"]) == pytest.approx([32**-0.3], rel=0.02)
-    assert decide("at_least", shares, 0.9).outcome == "challenged"
 
 
 # ------------------------------------------------------------------ numerics, content, architecture
@@ -444,7 +425,8 @@ METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "librari
 
 def odd(synthetic: Factory) -> SyntheticNode:
     """Results that differ, contents that are quicker or take less power, and counts of models."""
-    node, once = synthetic("node-a", gpus=1), {"unit": "1", "samples": 1}
+    node = synthetic("node-a", gpus=1)
+    once: dict[str, Any] = {"unit": "1", "samples": 1}
 
     def spreads(method: str, ulp: float, **more: Any) -> None:
         params, values = {"method": method, "m": 64, "n": 48, "k": 768}, {"spread_ulp": ulp, "error_ulp": 2 * ulp}

@@ -1,0 +1,112 @@
+"""Two runs of one machine: they agree as often as their intervals say, and a drift is seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contract.errors import StudyError
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.render.repeated import LEVEL, by_chance, repeated
+from report.statistics import DECIDING
+from studies import repeatability as repeat
+from tests.report.conftest import Factory
+
+
+def run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
+    """A run of the same node: each point's rounds about the same value, or about `factor` times it."""
+    node = Factory(root / str(seed))(name, seed=seed)
+    for n in range(points):
+        node.point("gemm", factor * 1e-3 * (n + 1), params={"m": n, "n": 8, "k": 8}, spread=0.03, rounds=4)
+    node.point("numerics", {"repeat_share": 1.0}, params={"m": 1}, spread=0.0)
+    return node.write()
+
+
+def table_of(folder: Path) -> pd.DataFrame:
+    return Dataset(read_nodes([folder], True)).table
+
+
+def products(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    points = repeat.compared(first, second)
+    return points[points["experiment"] == "gemm"]
+
+
+@pytest.fixture
+def of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command reads measured data alone; these are not, and pass for once."""
+    monkeypatch.setattr(repeat, "read_nodes", lambda folders: read_nodes(folders, True))
+
+
+def test_runs_that_differ_by_chance_agree_as_often_as_their_intervals_say(tmp_path: Path) -> None:
+    found = products(table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2)))
+    # 400 points at 95%: the share lies within 92% and 98% in all but one case of a thousand.
+    assert 0.92 <= found["agrees"].mean() <= 0.98 and LEVEL < DECIDING
+    assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
+
+
+def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tmp_path: Path) -> None:
+    first, second = table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2, factor=1.5))
+    alone = second["params"].str.contains('"m": 7,')
+    second.loc[alone, ["estimate", "low", "high"]] *= 3
+    found = products(first, second)
+    assert found["agrees"].mean() < 0.05 and 0.92 <= found["agrees_beside"].mean() <= 0.98
+    assert not found.loc[found["params"].str.contains('"m": 7,'), "agrees_beside"].any() and alone.sum() == 1
+    assert found["ratio"].median() == pytest.approx(1.5, rel=0.02)
+
+
+def test_the_clocks_of_both_runs_are_told(tmp_path: Path, of_tests: None) -> None:
+    runs = [Factory(tmp_path / name)("node-a").clock(hertz, spread=0.001).write()
+            for name, hertz in (("one", 3.0e9), ("two", 3.3e9))]  # fmt: skip
+    assert repeat.compare_runs(*runs)["clock"] == pytest.approx(1.1, rel=1e-3)
+
+
+def test_how_often_chance_makes_so_few_agree() -> None:
+    shares = [by_chance({"agree": agree, "points": 100}) for agree in (100, 95, 80)]
+    assert shares == pytest.approx([1, 0.564, 0], abs=1e-3)
+
+
+def test_numbers_are_compared_by_what_they_were_and_shares_by_their_difference(tmp_path: Path) -> None:
+    def counted(seed: int, **values: float) -> pd.DataFrame:
+        node = Factory(tmp_path / str(seed))("node-a", seed=seed)
+        return table_of(node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write())
+
+    found = repeat.compared(counted(1, steps=60.0, repeat_share=0.5), counted(2, steps=90.0, repeat_share=0.75))
+    ratios = found.set_index("metric")["ratio"].to_dict()
+    assert ratios == {"repeat_share": pytest.approx(1.25, abs=0.03), "steps": pytest.approx(1.5, abs=0.05)}
+
+
+@pytest.mark.parametrize(("value", "agrees"), [(1.0, True), (0.5, False)])
+def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path, value: float, agrees: bool) -> None:
+    first = table_of(run(tmp_path, 1, points=1))
+    second = first.copy()
+    second.loc[second["experiment"] == "numerics", ["estimate", "low", "high"]] = value
+    found = repeat.compared(first, second)
+    assert found.loc[found["experiment"] == "numerics", "agrees"].tolist() == [agrees]
+
+
+def test_the_table_is_written_and_printed_and_the_report_reads_it(
+    tmp_path: Path, of_tests: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "repeat.json"
+    repeat.main([str(run(tmp_path, 1)), str(run(tmp_path, 2)), "--out", str(out)])
+    assert "gemm" in (printed := capsys.readouterr().out) and printed.endswith("below 90%: none\n")
+    told = repeated(out)
+    assert told is not None and {row["experiment"] for row in told["rows"]} == {"gemm", "numerics"}
+    assert repeated(tmp_path / "none.json") is None
+    out.write_text(json.dumps({"origin": "synthetic"}), encoding="utf-8")
+    with pytest.raises(StudyError, match=r"repeat\.json"):
+        repeated(out)
+
+
+def test_synthetic_data_and_other_machines_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    one, other = run(tmp_path, 1, points=2), run(tmp_path, 2, points=2, name="node-b")
+    with pytest.raises(StudyError, match="synthetic"):
+        repeat.compare_runs(one, one)
+    request.getfixturevalue("of_tests")
+    with pytest.raises(StudyError, match=r"node-a.*node-b.*the same machine"):
+        repeat.compare_runs(one, other)

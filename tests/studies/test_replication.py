@@ -1,0 +1,85 @@
+"""What is measured again is the cell that is meant, and lies beside the first result on its side or the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.errors import StudyError
+from contract.files import read_json, write_json
+from studies.replication import __main__ as command
+from studies.replication import measure
+
+AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
+
+
+def cell(part: str, dtype: str, estimate: float) -> dict[str, Any]:
+    ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
+    return {"part": part, "node": "a", "label": dtype, "dtype": dtype, "estimate": estimate, **ends}
+
+
+CELLS = [cell("one core", "float32", 30.0), cell("one core", "float64", 15.0), cell("all cores", "float32", 30.0)]
+
+
+@pytest.fixture
+def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The table that the command writes of one result, with what is given of it and of the cells changed."""
+
+    def run(cells: list[dict[str, Any]] = CELLS, **changed: Any) -> dict[str, Any]:
+        monkeypatch.setattr(command, "AGAIN", [dataclasses.replace(AGAIN, **changed)])
+        part = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
+        write_json(tmp_path / "verdicts.json", {"commit": "c", "verdicts": [
+            {"id": "N03", "parts": [part], "cells": cells}]})  # fmt: skip
+        code = command.main(["--verdicts", str(tmp_path / "verdicts.json"), "--out", str(tmp_path / "out.json")])
+        (row,) = read_json(tmp_path / "out.json")["rows"]
+        assert (code == 0) == row["agrees"]
+        return dict(row)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("changed", "labels", "agrees"),
+    [
+        ({}, "float32", True),
+        ({"labels": {"dtype": "float64"}}, "float64", True),
+        # The middle of the second decides on which side it lies.
+        ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False),
+    ],
+)
+def test_the_cell_that_is_meant_is_measured_again(
+    again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
+) -> None:
+    row = again(**changed)
+    assert (row["labels"], row["agrees"]) == (labels, agrees)
+    assert row["second"]["low"] < row["second"]["median"] < row["second"]["high"]
+    assert ("DISAGREES" in capsys.readouterr().out) is not agrees
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"labels": {"dtype": "int8"}}, "0 cells are what is measured again"),
+        ({"cells": [*CELLS, CELLS[0]]}, "2 cells are what is measured again"),
+        ({"part": "none"}, "has no part 'none'"),
+    ],
+)
+def test_what_is_no_single_cell_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        again(**changed)
+
+
+def test_five_results_of_five_claims_are_measured_again() -> None:
+    assert len({one.claim for one in command.AGAIN}) == len(command.AGAIN) == 5
+
+
+def test_the_load_counts_requests_and_refuses_wrong_answers() -> None:
+    queries = np.arange(2, dtype=np.float32)[:, None]
+    with measure.served(lambda body: int(np.frombuffer(body, dtype=np.float32)[0])) as port:
+        assert measure._open_loop(port, queries, 0, rate=100.0, requests=20) > 0
+    with measure.served(lambda _: 7) as port, pytest.raises(RuntimeError, match="not rightly"):
+        measure._open_loop(port, queries, 0, rate=100.0, requests=4)
