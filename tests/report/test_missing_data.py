@@ -17,25 +17,18 @@ MEASURED = {name: one for name, one in quantities().items() if one.experiments}
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Of an experiment that nobody knows."""
-    synthetic = Factory(tmp_path_factory.mktemp("bare"))
-    return evidence(synthetic, synthetic("node-a").point("unknown", 1.0))
-
-
-@pytest.fixture(scope="module")
-def gpu_alone(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Training on a GPU, and nothing on its host."""
-    synthetic = Factory(tmp_path_factory.mktemp("gpu"))
-    node = trained(priced(synthetic, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
-    return evidence(synthetic, node)
+def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
+    """Of an experiment that nobody knows; and training on a GPU, with nothing on its host."""
+    one, other = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
+    node = trained(priced(other, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
+    return evidence(one, one("node-a").point("unknown", 1.0)), evidence(other, node)
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machine(
-    bare: Dataset, gpu_alone: Dataset, name: str
+    others: tuple[Dataset, Dataset], name: str
 ) -> None:
-    known = MEASURED[name]
+    (bare, gpu_alone), known = others, MEASURED[name]
     try:
         found = known.estimates(bare)
     except MissingSourceError as lacking:
