@@ -144,20 +144,15 @@ SCALING = {
 }
 
 
-@pytest.mark.parametrize(
-    ("mac", "gain", "verdict"), [(27.9, 1.8, "challenged"), (3, 0.6, "supported"), (27.9, 0.6, "depends")]
-)
-def test_parts_are_combined(court: Court, synthetic: Factory, mac: float, gain: float, verdict: str) -> None:
+def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:
     court.claim(all_of=[CORE, SCALING])
-    one = court.verdict(avx512(synthetic, mac).gemm(mac * gain, threads=2))
-    assert one["verdict"] == verdict
-    assert one["boundary"] == ("challenged: one core; supported: all cores" if verdict == "depends" else None)
-    assert bool(one["reason_of_whole"]) == (verdict == "depends"), "where all agree each part speaks for itself"
-    # The number of a claim is that of the first part that came out as the whole did.
+    one = court.verdict(avx512(synthetic).gemm(27.9 * 0.6, threads=2))
+    assert (one["verdict"], one["boundary"]) == ("depends", "challenged: one core; supported: all cores")
+    assert one["reason_of_whole"] == "Its parts differ. Challenged: one core; supported: all cores."
+    # No part came out as the whole did: the first with a number tells it.
     assert one["estimate"] == one["parts"][0]["estimate"]
-    for part in one["parts"]:
-        assert {cell["part"] for cell in one["cells"]} == {"one core", "all cores"}
-        assert part["robustness"]["decides"], "either alone may turn it"
+    assert {cell["part"] for cell in one["cells"]} == {"one core", "all cores"}
+    assert all(part["robustness"]["decides"] for part in one["parts"]), "either alone may turn it"
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -236,13 +231,6 @@ def test_what_is_missing_is_named(
     assert one["cells"] == [] and one["estimate"] is None and one["evidence_tier"] == "none"
 
 
-def test_a_ratio_over_devices_needs_both(court: Court, synthetic: Factory) -> None:
-    court.claim(**RATIO)
-    one = court.verdict(synthetic("node-b", gpus=1).gemm(27).gemm(900, device="cuda:0"))
-    assert one["verdict"] == "supported" and one["reason"].startswith("On Synthetic, 2 cores + Synthetic GPU")
-    assert one["unit"] == "1" and one["estimate"] == pytest.approx(900 / 27, rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [({"awaits": {"experiment": "gemm", "why": "?"}}, r"W01\.yaml: awaits: remove it"),
@@ -254,26 +242,6 @@ def test_a_claim_that_does_not_fit_what_is_there_names_its_file(
     court.claim(**{**W15, **change})
     with pytest.raises(StudyError, match=said):
         court.verdict(avx512(synthetic))
-
-
-# ------------------------------------------------------------------ what was not measured here
-
-
-def test_published_figures_are_documented_evidence(court: Court, synthetic: Factory) -> None:
-    references(court.reference, entry())
-    court.claim(**CORES, sources=["chip.cores"])
-    one = court.verdict(avx512(synthetic))
-    assert (one["verdict"], one["evidence_tier"]) == ("challenged", "documented")
-    assert one["reason"] == "A chip, cores of one: 192, above the threshold of 128."
-    (source,) = one["sources"]
-    assert source["status"] == "verified" and source["date"] == "2024"
-
-
-def test_a_judgement_is_shown_with_what_bears_on_it(court: Court, synthetic: Factory) -> None:
-    court.claim(**W15)
-    court.claim(kind="judgement", bears_on=["W01"])
-    one = court.verdict(avx512(synthetic))
-    assert one["verdict"] == "not testable" and "W01 challenged" in one["reason"]
 
 
 # ------------------------------------------------------------------ the document
