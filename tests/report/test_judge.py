@@ -109,15 +109,6 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     )
 
 
-def test_two_nodes_that_differ_name_the_boundary_and_the_cell_it_hangs_on(court: Court, synthetic: Factory) -> None:
-    court.claim(**W15)
-    one = court.verdict(avx512(synthetic), synthetic("node-b", cores=1).gemm(4).gemm(2, n=256).clock())
-    assert one["verdict"] == "depends"
-    assert one["boundary"] == "holds on Synthetic, 1 core, fails on Synthetic, 2 cores"
-    assert any(flip.startswith("Without the cell (Synthetic, 1 core; ") for flip in one["flips"])
-    assert {cell["node"]: cell["outcome"] for cell in one["cells"]} == {"node-a": "challenges", "node-b": "supports"}
-
-
 @pytest.mark.parametrize(
     ("threshold", "node", "said"),
     [(1000, {"rounds": 1}, "One round gives no interval: measure at least three."),

@@ -15,7 +15,7 @@ from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates, exact
 from report.judging import rules
 from report.judging.claims import Claim
-from report.judging.client_evaluation import MOST_NAMED, client_evaluation
+from report.judging.client_evaluation import client_evaluation
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.overrides import overrides
 from report.model import JUDGED, Side, Threshold
@@ -95,17 +95,6 @@ def test_a_cell_without_an_interval_is_settled_and_an_infinite_end_is_a_word() -
     told = record(exact(rows), "at_least", 1.0)
     assert told["settled"] == [0, 0, 1] and [cell[:2] for cell in told["cells"]] == [["-Infinity", "Infinity"]]
     json.dumps(told, allow_nan=False)
-
-
-def test_cells_are_named_where_somebody_would_read_it(judged: Bench) -> None:
-    for n, names in ((2, {"batch 0", "batch 1"}), (1, {""}), (MOST_NAMED + 1, {""})):
-        rows = [{"estimate": 1.0, "batch": batch} for batch in range(n)]
-        assert {cell[2] for cell in record(exact(rows), "at_least", 1.0)["cells"]} == names
-    # Those of several nodes bear these too.
-    labels = {node["label"] for node in judged.document["nodes"]}
-    parts = [one for verdict in judged.document["verdicts"] for one in verdict["parts"]]
-    cells = [cell for one in parts if one["quantity"] == "training.speedup" for cell in one["rejudge"]["cells"]]
-    assert {cell[2].split("; ")[0] for cell in cells if cell[2]} == {one for one in labels if "GPU" in one}
 
 
 def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:

@@ -19,7 +19,7 @@ from report import statistics
 from report.estimates import Estimates
 from report.judging import describe, rules
 from report.judging.filters import select
-from report.model import Threshold, Tier, combined
+from report.model import Threshold, combined
 
 from .deciding import cells, decide, log_cells
 
@@ -102,6 +102,7 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
         # 3 of 10 are a share of 0.3, which no binary fraction is.
         ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.3}, "supported"),
         ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.31}, "challenged"),
+        ("for_share_of", [(1, 9)] * 3 + [(1, 2)] * 7, 4, {"share": 0.3}, "undecided"),
     ],
 )
 def test_one_outcome_of_all(
@@ -149,12 +150,6 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
 )
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
     assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
-
-
-def test_what_rests_on_several_tiers_bears_the_weakest() -> None:
-    assert Tier.weakest(["measured", "derived", "measured"]) == "derived"
-    assert Tier.weakest(["documented", "derived"]) == "documented"
-    assert Tier.weakest([]) == "none"
 
 
 # ------------------------------------------------------------------ how sure each must be
@@ -255,6 +250,7 @@ ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
         ("fh", {"node": ["x1", "x2"]}, "holds on New CPU, fails on Old CPU"),
         ("fhhhff", {"model": [*"aabbcc"], "batch": [8, 64] * 3},
          "a: holds at batch 64, fails at batch 8; b: holds throughout; c: fails throughout"),
+        ("ffh", {"batch": [8, 16, 16]}, "holds in 1 and fails in 2 of 3 cells, which no one or two labels tell apart"),
         ("fhfh", {"batch": [1] * 4}, "holds in 2 and fails in 2 of 4 cells, which no one or two labels tell apart"),
     ],
 )  # fmt: skip

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import exactly, interval, label_value, number, threshold_text, thresholds_text, with_unit, within
@@ -62,11 +60,6 @@ def test_one_is_singular(value: float, unit: str, told: str) -> None:
 )  # fmt: skip
 def test_an_ordinary_word_is_small_within_a_sentence_and_a_name_keeps_its_letters(text: str, told: str) -> None:
     assert within(text) == told
-
-
-@given(st.text())
-def test_nothing_but_the_first_letter_changes(text: str) -> None:
-    assert within(text)[1:] == text[1:] and within(text)[:1].lower() == text[:1].lower()
 
 
 def test_no_published_figure_loses_a_name() -> None:
