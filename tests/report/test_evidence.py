@@ -58,14 +58,6 @@ def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factor
     assert len(tries) == 2
 
 
-def test_text_of_the_summary_and_of_samples_is_coded(synthetic: Factory) -> None:
-    found = two_nodes(synthetic)
-    for table in (found.table, found.samples("gemm"), found.samples("gemm", columns=["node", "value"])):
-        assert str(table["node"].dtype) == "category"
-        assert list(table["node"].cat.categories) == ["node-a", "node-b"]
-    assert list(found.samples("gemm", columns=["value", "node"]).columns) == ["value", "node"]
-
-
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
 def test_a_percentile_is_that_of_every_round_by_nearest_rank(synthetic: Factory, share: float) -> None:
     node = synthetic("node-a")

@@ -19,7 +19,7 @@ from report import statistics
 from report.estimates import Estimates
 from report.judging import describe, rules
 from report.judging.filters import select
-from report.model import Threshold, combined
+from report.model import Threshold, combined, number_of
 
 from .deciding import cells, decide, log_cells
 
@@ -150,6 +150,14 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
 )
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
     assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
+
+
+def test_a_claim_is_told_with_the_number_of_a_part_that_came_out_as_the_whole_did() -> None:
+    parts = [{"outcome": one, "estimate": value} for one, value in (("awaiting source", None), ("supported", 1.0))]
+    parts.append({"outcome": "undecided", "estimate": 2.0})
+    told = {verdict: number_of(parts, verdict)["estimate"] for verdict in ("supported", "undecided", "awaiting source")}
+    assert told == {"supported": 1.0, "undecided": 2.0, "awaiting source": 1.0}
+    assert number_of(parts[:1], "awaiting source") == parts[0] and number_of([], "supported") == {}
 
 
 # ------------------------------------------------------------------ how sure each must be
