@@ -29,7 +29,7 @@ FLAT: dict[str, Any] = {
     "version": 1,
 }
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
-BARE = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
+BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
 def entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:

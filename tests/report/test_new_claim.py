@@ -161,7 +161,7 @@ def test_one_new_file_is_judged_and_shown(synthetic: Factory, tmp_path: Path) ->
     assert len(verdicts) == len(before) + 1
     assert one["verdict"] == "supported" and one["low"] > one["threshold"] == 1e9
     render(tmp_path / "verdicts.json", tmp_path / "report", renderer="pandoc")
-    page = BeautifulSoup((tmp_path / "report" / "index.html").read_text(encoding="utf-8"), "html.parser")
+    page: Any = BeautifulSoup((tmp_path / "report" / "index.html").read_text(encoding="utf-8"), "html.parser")
     card = page.find(id="W99")
     row = next(row for row in page.select("table.claims tbody tr") if row.td.get_text(strip=True) == "W99")
     assert card.select_one(".badge").get_text() == "supported"

@@ -225,7 +225,7 @@ def test_a_single_round_goes_where_a_machine_of_its_kind_has_an_interval_for_the
     nodes: tuple[str, str], dtypes: tuple[str, str], left: list[str]
 ) -> None:
     for order in (slice(None), slice(None, None, -1)):
-        intervals = ((1.0, 2.0), (math.nan, math.nan))[order]
+        intervals = [(1.0, 2.0), (math.nan, math.nan)][order]
         found = select(cells(*intervals, node=nodes[order], dtype=dtypes[order]), {})
         assert sorted(found["node"]) == left
     # Where none is sure, all stay.
@@ -258,7 +258,7 @@ ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
         ("fh", {"node": ["x1", "x2"]}, "holds on New CPU, fails on Old CPU"),
         ("fhhhff", {"model": [*"aabbcc"], "batch": [8, 64] * 3},
          "a: holds at batch 64, fails at batch 8; b: holds throughout; c: fails throughout"),
-        ("ffh", {"batch": [8, 16, 16]}, "holds in 1 and fails in 2 of 3 cells, which no one or two labels tell apart"),
+        ("hhf", {"batch": [8, 16, 16]}, "holds in 2 and fails in 1 of 3 cells, which no one or two labels tell apart"),
         ("fhfh", {"batch": [1] * 4}, "holds in 2 and fails in 2 of 4 cells, which no one or two labels tell apart"),
     ],
 )  # fmt: skip

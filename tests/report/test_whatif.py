@@ -202,7 +202,7 @@ def test_a_part_that_moves_is_told_though_the_whole_stays(study: Study) -> None:
 )
 def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
     kind, _, asked = given.partition(": ")
-    more = {"price": {"prices": [asked]}, "dtype": {"swaps": {"dtype": asked}}}.get(kind)
+    more: Any = {"price": {"prices": [asked]}, "dtype": {"swaps": {"dtype": asked}}}.get(kind)
     with pytest.raises(StudyError) as fault:
         study.ask(**more) if more else study.ask(given)
     assert said in str(fault.value)
