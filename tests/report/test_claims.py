@@ -29,17 +29,15 @@ FLAT: dict[str, Any] = {
     "version": 1,
 }
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
-BARE = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
-ENTRY: dict[str, Any] = {
-    "id": "chip.cores",
-    "subject": "A chip",
-    "what": "Cores",
-    "value": 192,
-    "unit": "1",
-    "date": "2024-10",
-    "source": {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"},
-    "status": "verified",
-}
+BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
+
+
+def entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
+    """An entry of the reference; what has no value was not verified."""
+    source = {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"}
+    about = {"id": name, "subject": "A chip", "what": "Cores of one", "date": "2024", "source": source}
+    status = "not verified" if value is None else "verified"
+    return {**about, "status": status, "value": value, "unit": unit, **more}
 
 
 def write(folder: Path, name: str = "W15", **changes: Any) -> Path:
@@ -165,7 +163,7 @@ def test_a_mistake_in_a_claim_file_is_told_with_file_line_and_what_is_allowed(tm
     changes, line, said = MISTAKES[mistake]
     path = write(tmp_path, **changes)
     with pytest.raises(StudyError) as caught:
-        read_claims(tmp_path, {"chip.cores": ENTRY})
+        read_claims(tmp_path, {"chip.cores": entry()})
     place, _, told = str(caught.value).partition(": ")
     name, _, number = place.partition(", line ")
     assert name == str(path)
@@ -199,7 +197,7 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
         ({"high": 100}, "does not lie between low and high"),
         ({"value": ...}, "missing: value"),
         ({"status": "verifed"}, "Did you mean 'verified'?"),
-        ({"value": math.inf}, "line 4: 0.value: not a finite number"),
+        ({"value": math.inf}, "0.value: not a finite number"),
         ({"value": -1}, "-1 is less than the minimum of 0"),
         ({"high": 1e31}, "greater than the maximum"),
         ({"unit": "GB/s"}, "'GB/s' is not a unit that is known here"),
@@ -210,13 +208,13 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
     ],
 )
 def test_mistakes_in_reference_data_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    entry = {key: value for key, value in {**ENTRY, **changes}.items() if value is not ...}
+    changed = {key: value for key, value in {**entry(), **changes}.items() if value is not ...}
     with pytest.raises(StudyError) as caught:
-        read_reference(references(tmp_path, entry))
+        read_reference(references(tmp_path, changed))
     assert said in str(caught.value) and "chips.yaml, line " in str(caught.value)
 
 
 def test_an_id_that_is_used_twice_is_named_with_both_places(tmp_path: Path) -> None:
-    (references(tmp_path, ENTRY) / "chips.yaml").rename(tmp_path / "a.yaml")
+    (references(tmp_path, entry()) / "chips.yaml").rename(tmp_path / "a.yaml")
     with pytest.raises(StudyError, match=r"chips.yaml: the id 'chip.cores' is used twice, first in .*a.yaml"):
-        read_reference(references(tmp_path, ENTRY))
+        read_reference(references(tmp_path, entry()))

@@ -16,9 +16,7 @@ from contract.files import read_yaml
 from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import (
-    OUTCOMES,
     SCHEMA,
-    STANDINGS,
     Contradiction,
     conflicts,
     contradicting,
@@ -31,6 +29,7 @@ from report.judging.contradictions import (
 from report.judging.judge import CLAIMS
 
 from .test_claim_files import copied
+from .test_claims import entry
 
 DECLARED = CLAIMS.parent / "contradictions.yaml"
 
@@ -73,10 +72,7 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
     }
     apart = {frozenset(two) for two in combinations(rules, 2) if conflicts([rules[name] for name in two])}
     assert noted and apart and noted | apart <= pairs
-
-
-def test_no_sentence_is_copied_from_the_articles() -> None:
-    assert copied(read_yaml(DECLARED, SCHEMA)) == []
+    assert copied(read_yaml(DECLARED, SCHEMA)) == [], "no sentence is copied from the articles"
 
 
 # ------------------------------------------------------------------ mistakes
@@ -109,6 +105,9 @@ def by_figures(*entries: str, at_least: float = 1) -> dict[str, Any]:
     return {"conflict": "by figures", "figures": {"entries": list(entries), "at_least": at_least, "why": "?"}}
 
 
+PART = {"claim": "G03", "part": "numbers of cores"}
+
+
 @pytest.mark.parametrize(
     ("change", "line", "says"),
     [
@@ -116,9 +115,9 @@ def by_figures(*entries: str, at_least: float = 1) -> dict[str, Any]:
         ({"sides": sides(["N12"], ["W66"])}, "- W66", "there is no claim 'W66'. Did you mean 'W"),
         ({"sides": sides(["N12", "N11"], ["N11"])}, "- N11", "claim N11 stands twice"),
         (
-            {"sides": sides(["N11"], [{"claim": "G03", "part": "numbers of cores"}])},
-            "part: numbers of cores",
-            "claim G03 has no part 'numbers of cores'. Did you mean 'number of cores'?",
+            {"sides": sides(["N11"], [PART])},
+            "part: numbers of",
+            "claim G03 has no part 'numbers of cores'. Did you mean",
         ),
         ({"sides": sides(["N11"], ["N12"], ["G09"]), "stands": "opposites"}, "stands: opposites", "for two sides"),
         ({"stands": "eech"}, "stands: eech", "Did you mean 'each'?"),
@@ -136,42 +135,33 @@ def test_a_mistake_is_reported_where_it_stands(
 ) -> None:
     with pytest.raises(StudyError) as caught:
         declared(tmp_path, claims, reference, {**ONE, "id": "other"}, {**ONE, **change})
-    place, number, said = re.fullmatch(r"(.*), line (\d+): (.*)", str(caught.value), re.DOTALL).groups()
+    place, _, told = str(caught.value).partition(", line ")
+    number, _, said = told.partition(": ")
     path = tmp_path / "contradictions.yaml"
     assert place == str(path) and says in said
     assert line in path.read_text().splitlines()[int(number) - 1]
-
-
-def test_a_folder_of_claims_without_contradictions_has_none(tmp_path: Path) -> None:
-    assert read_contradictions(tmp_path / "contradictions.yaml", [], {}) == []
 
 
 # ------------------------------------------------------------------ standing
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "expected"),
+    ("expected", "sides"),
     [
-        ("supported", "holds"),
-        ("supported, supported, not testable", "holds"),
-        ("challenged", "fails"),
-        ("challenged, challenged", "fails"),
-        ("supported, challenged", "in part"),
-        ("depends", "in part"),
+        ("holds", ["supported", "supported, supported, not testable"]),
+        ("fails", ["challenged", "challenged, challenged"]),
         # What is awaited cannot make a side whole again.
-        ("depends, awaiting hardware", "in part"),
-        ("supported, challenged, awaiting source", "in part"),
-        ("supported, awaiting hardware", "open"),
-        ("challenged, awaiting experiment", "open"),
-        ("supported, undecided", "undecided"),
-        ("undecided, awaiting source", "open"),
-        ("not testable", "opinion"),
+        ("in part", ["supported, challenged", "depends", "depends, awaiting hardware",
+                     "supported, challenged, awaiting source"]),
+        ("open", ["supported, awaiting hardware", "challenged, awaiting experiment", "undecided, awaiting source"]),
+        ("undecided", ["supported, undecided"]),
+        ("opinion", ["not testable"]),
     ],
-)
-def test_where_a_side_stands(verdicts: str, expected: str) -> None:
-    some = verdicts.split(", ")
-    assert standing(some) == standing(some[::-1]) == expected
-    assert expected in STANDINGS
+)  # fmt: skip
+def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
+    for verdicts in sides:
+        some = verdicts.split(", ")
+        assert standing(some) == standing(some[::-1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -207,7 +197,6 @@ def test_opposites_decide_for_each_other(own: list[str], expected: list[str]) ->
 )
 def test_what_becomes_of_a_contradiction(standings: str, expected: str) -> None:
     assert outcome(standings.split(", ")) == expected
-    assert expected in OUTCOMES
 
 
 # ------------------------------------------------------------------ decided
@@ -250,21 +239,16 @@ def test_the_side_whose_claim_is_supported_stands(decided: Any) -> None:
         "Side B stands and side A does not stand. A: N12 is challenged (measured). B: N11 is supported (measured)."
     )
     assert one["sides"][1]["claims"][0]["evidence"] == "The cells of N11 say so."
-    # The same with the sides exchanged, and for whom it is listed.
-    turned = decided(record("N12", "supported"), record("N11", "challenged"))
-    assert turned["sentence"].startswith("Side A stands and side B does not stand.")
     (line,) = contradicting({"contradictions": [one]}, "N12")
     assert line == f"N11 (Speed; this claim is on side A): {one['sentence']}"
     assert contradicting({"contradictions": [one]}, "W02") == contradicting({}, "N12") == []
-
-
-def test_what_is_still_missing_is_said(decided: Any) -> None:
-    one = decided(record("N12", "awaiting hardware"), record("N11", "depends"))
-    assert one["outcome"] == "open"
-    assert one["sentence"] == (
+    # What is still missing is said too.
+    waits = decided(record("N12", "awaiting hardware"), record("N11", "depends"))
+    assert waits["outcome"] == "open"
+    assert waits["sentence"] == (
         "Side B stands in part and side A is still open. A: N12 awaits hardware. B: N11 holds in part (measured)."
     )
-    assert [side["claims"][0]["evidence"] for side in one["sides"]] == ["no node with a GPU", "from batch 64 on"]
+    assert [side["claims"][0]["evidence"] for side in waits["sides"]] == ["no node with a GPU", "from batch 64 on"]
 
 
 def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
@@ -288,19 +272,6 @@ def test_what_refutes_one_of_two_opposites_carries_the_other(decided: Any) -> No
     assert alone["outcome"] == "none stands"
 
 
-def test_articles_are_told_apart_from_one_article_with_itself(decided: Any) -> None:
-    inner = decided(record("N12", "supported"), record("N11", "supported"))
-    assert (inner["articles"], inner["inside"]) == (["First"], ["First"])
-    both = decided(record("N12", "supported"), record("W02", "supported"), sides=sides(["N12"], ["W02"]))
-    assert (both["articles"], both["inside"]) == (["First", "Third"], [])
-
-
-def test_a_real_conflict_in_which_all_stand_is_owned_up_to(decided: Any) -> None:
-    some = record("N12", "supported"), record("N11", "supported")
-    assert "they do not collide" in decided(*some)["sentence"]
-    assert "they do not collide" not in decided(*some, conflict="in part")["sentence"]
-
-
 @pytest.mark.parametrize(
     ("cards", "conflict", "counted"),
     [
@@ -314,16 +285,11 @@ def test_a_real_conflict_in_which_all_stand_is_owned_up_to(decided: Any) -> None
 def test_published_figures_decide_whether_the_conflict_is_real(
     tmp_path: Path, claims: list[Claim], cards: dict[str, float | None], conflict: str, counted: str
 ) -> None:
-    source = {"title": "Datasheet", "publisher": "Maker", "url": "https://example.org", "where": "page 1"}
-    known = {
-        name: {"id": name, "subject": name, "what": "Memory", "unit": "B", "date": "2020", "source": source,
-               "value": value, "status": "verified" if value else "not verified"}
-        for name, value in cards.items()
-    }  # fmt: skip
+    known = {name: entry(name, value, "B") for name, value in cards.items()}
     some = declared(tmp_path, claims, known, {**ONE, **by_figures(*cards, at_least=16e9)})
     (one,) = decide({name: record(name, "supported") for name in ("N12", "N11")}, some)
     assert one["conflict"] == conflict and counted in one["sentence"]
-    assert [entry["source"]["url"] for entry in one["figures"]["entries"]] == ["https://example.org"] * len(cards)
+    assert [entry["source"]["url"] for entry in one["figures"]["entries"]] == ["https://example.org/"] * len(cards)
 
 
 # ------------------------------------------------------------------ rules that exclude each other
@@ -333,15 +299,18 @@ def rule(how: str, threshold: Any, quantity: str = "q.rate", scale: float = 1.0,
     return {"quantity": quantity, "unit": "1", "rule": how, "threshold": threshold, "scale": scale, "scope": scope}
 
 
+LEAST = rule("at_least", 0.5)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "apart"),
     [
-        (rule("at_most", 0.3), rule("at_least", 0.5), True),
-        (rule("at_most", 0.5), rule("at_least", 0.5), False),
+        (rule("at_most", 0.3), LEAST, True),
+        (rule("at_most", 0.5), LEAST, False),
         (rule("at_most", 64), rule("at_most", 128), False),
         (rule("within", [10, 60]), rule("at_least", 100), True),
         (rule("within", [10, 100]), rule("within", [20, 100]), False),
-        (rule("at_most", 0.3, quantity="q.share"), rule("at_least", 0.5), False),
+        (rule("at_most", 0.3, quantity="q.share"), LEAST, False),
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, phase="decode"), False),
         (rule("at_most", 0.3, phase=["training", "decode"]), rule("at_least", 0.5, phase="decode"), True),
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, device="gpu"), True),
@@ -354,12 +323,3 @@ def rule(how: str, threshold: Any, quantity: str = "q.rate", scale: float = 1.0,
 def test_rules_that_no_measurement_satisfies_together(a: dict[str, Any], b: dict[str, Any], apart: bool) -> None:
     assert bool(conflicts([[("N01", a)], [("N02", b)]])) is apart
     assert bool(conflicts([[("N02", b)], [("N01", a)]])) is apart
-
-
-def test_what_excludes_what_is_said_with_scopes_and_thresholds() -> None:
-    ours = [("N01", rule("at_most", 0.3, phase=phase)) for phase in ("training", "decode")]
-    theirs = [("N02", rule("at_least", 0.5, phase=phase)) for phase in ("training", "prefill", "decode")]
-    assert conflicts([ours, theirs]) == [
-        "Of q.rate (phase training; phase decode), N01 asks for at most 0.3 and N02 for at least 0.5: "
-        "no measurement satisfies both."
-    ]

@@ -1,4 +1,4 @@
-"""What quantities draw on: computed once, counted by rank, and traced to the rows that were read."""
+"""What quantities draw on: computed once, counted by rank, traced to the rows that were read, and not always there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.data.dataset import Dataset, Used, once
+from report.data.dataset import Dataset, MissingSourceError, Used, once
 from report.estimates import Estimates
+from report.judging.filters import missing
+from report.quantities import quantities
 
 from .conftest import Factory
+from .deciding import part
 from .evidence import data
+from .priced import evidence, priced, trained
 
 
 def two_nodes(synthetic: Factory) -> Dataset:
@@ -52,14 +56,6 @@ def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factor
             broken(found)
         assert found.used.rows == {("clock", "time")}
     assert len(tries) == 2
-
-
-def test_text_of_the_summary_and_of_samples_is_coded(synthetic: Factory) -> None:
-    found = two_nodes(synthetic)
-    for table in (found.table, found.samples("gemm"), found.samples("gemm", columns=["node", "value"])):
-        assert str(table["node"].dtype) == "category"
-        assert list(table["node"].cat.categories) == ["node-a", "node-b"]
-    assert list(found.samples("gemm", columns=["value", "node"]).columns) == ["value", "node"]
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
@@ -104,8 +100,47 @@ def test_source_rows_of_points_are_those_of_the_summary_whatever_the_metric(synt
     assert found.source_rows(points.assign(backend="another")) == [(), ()]
 
 
-def test_nodes_that_share_a_label_are_told_apart(synthetic: Factory) -> None:
-    found = two_nodes(synthetic)
-    assert found.label("node-a") != found.label("node-b")
-    assert "(node-a)" in found.label("node-a")
-    assert found.label("unheard of") == "unheard of"
+# ------------------------------------------------------------------ what was not measured
+
+MEASURED = {name: one for name, one in quantities().items() if one.experiments}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
+    """Of an experiment that nobody knows; and training on a GPU, with nothing on its host."""
+    one, other = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
+    node = trained(priced(other, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
+    return evidence(one, one("node-a").point("unknown", 1.0)), evidence(other, node)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machine(
+    others: tuple[Dataset, Dataset], name: str
+) -> None:
+    (bare, gpu_alone), known = others, MEASURED[name]
+    try:
+        found = known.estimates(bare)
+    except MissingSourceError as lacking:
+        assert lacking.what and known.tier == "derived"
+        return
+    assert not len(found) or known.tier == "derived"
+    if "gpu" in known.kinds and not len(found):
+        need = missing(part("at_least", 1, quantity=name), known, found, bare)
+        assert (need.verdict, need.device) == ("awaiting hardware", "gpu")
+    if "cpu" in known.kinds and known.tier == "measured":
+        assert not len(known.estimates(gpu_alone))
+
+
+def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+    about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
+    found = Estimates.of(
+        [
+            {"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
+            {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about},
+        ]
+    )
+    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
+    unknown = found.unknown([True, False], "low", "se")
+    assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
+    assert not len(Estimates.empty().unknown([], "low"))

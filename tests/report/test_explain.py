@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,14 @@ import pytest
 
 from contract.errors import StudyError
 from report.commands.explain import ROWS, WIDTH, Sources, explain, find, sources_of
-from report.data.dataset import Dataset, MissingSourceError, Used
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.data.nodes import read_nodes
 from report.data.ranges import format_ranges, parse_ranges
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
 from report.model import read_verdicts
-from report.quantities import quantities
 
-from .conftest import ROOT, Factory
+from .conftest import Factory
 from .test_cli import typed
 
 
@@ -105,11 +101,6 @@ def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
         assert all(f"{name} = " in flat for name in entries) and (not entries or "verified) https://" in flat)
 
 
-def test_an_unknown_claim_gets_a_suggestion(document: dict[str, Any]) -> None:
-    with pytest.raises(StudyError, match=r"there is no claim 'W155'\. Did you mean 'W15'"):
-        explain(document, "W155")
-
-
 def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
     study: Path, document: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -130,39 +121,11 @@ def test_the_command_needs_no_more_than_the_claim(study: Path, tmp_path: Path) -
     assert told.returncode == 0 and "made of 2 rows" in told.stdout and "row " in told.stdout
     for words, said in (
         (("W15", "--verdicts", verdicts, "--data", "nowhere"), "nowhere: holds no summary.parquet"),
-        (("X15", "--verdicts", verdicts), "there is no claim 'X15'"),
+        (("W155", "--verdicts", verdicts), "there is no claim 'W155'. Did you mean 'W15'"),
         (("W15", "--rows", "many"), "argument --rows"),
     ):
         wrong = typed("explain", *words)
         assert wrong.returncode == 2 and wrong.stdout == "" and said in wrong.stderr.splitlines()[-1]
-
-
-# ------------------------------------------------------------------ where cells come from
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Dataset:
-    """The published nodes."""
-    return Dataset(read_nodes([ROOT / "data" / "nodes"]), read_reference(REFERENCE))
-
-
-@pytest.mark.parametrize("name", sorted(quantities()))
-def test_every_cell_of_the_published_nodes_is_followed_to_rows_or_figures(nodes: Dataset, name: str) -> None:
-    quantity, nodes.used = quantities()[name], Used()
-    try:
-        cells = quantity.estimates(nodes)
-    except MissingSourceError:
-        assert quantity.tier != "measured"
-        return
-    measured = quantity.tier == "measured" and "node" in cells.labels
-    for row, source_rows in enumerate(cells["source_rows"]):
-        rows = nodes.table.loc[list(source_rows)]
-        if measured:
-            assert cells.value("node", row) in set(rows["node"])
-            assert set(rows["experiment"]) & set(quantity.experiments)
-        else:
-            # What published figures make has no row; something must have been asked for.
-            assert len(rows) or nodes.used.entries or quantity.tier == "documented" or not quantity.experiments
 
 
 @pytest.mark.parametrize(("numbers", "text"), [((), ""), ((3,), "3"), ((5, 3, 4, 9, 4), "3-5 9"), ((0, 1), "0-1")])

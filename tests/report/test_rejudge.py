@@ -15,11 +15,11 @@ from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates, exact
 from report.judging import rules
 from report.judging.claims import Claim
-from report.judging.client_evaluation import MOST_NAMED, client_evaluation
+from report.judging.client_evaluation import client_evaluation
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.overrides import overrides
 from report.model import JUDGED, Side, Threshold
-from report.render.rejudged import as_script, can_be_tried, rejudged
+from report.render.rejudged import as_script, can_be_tried
 
 from .deciding import NO_DATA, log_cells, part
 from .rejudging import BASELINES, Bench, bench, judged_fleet
@@ -32,13 +32,6 @@ CLAIM = Claim("W01", "whygpu", "A section", "Something.", "measured", 1, Path("W
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Every claim, on three nodes of which two have a GPU."""
     return bench(once(tmp_path_factory, "fleet", judged_fleet))
-
-
-@pytest.fixture
-def verdicts(judged: Bench) -> list[dict[str, Any]]:
-    """The verdicts, to be changed."""
-    found: list[dict[str, Any]] = json.loads(json.dumps(judged.document["verdicts"]))
-    return found
 
 
 def record(estimates: Estimates, rule: str, threshold: Any, **options: Any) -> dict[str, Any]:
@@ -104,17 +97,6 @@ def test_a_cell_without_an_interval_is_settled_and_an_infinite_end_is_a_word() -
     json.dumps(told, allow_nan=False)
 
 
-def test_cells_are_named_where_somebody_would_read_it(judged: Bench) -> None:
-    for n, names in ((2, {"batch 0", "batch 1"}), (1, {""}), (MOST_NAMED + 1, {""})):
-        rows = [{"estimate": 1.0, "batch": batch} for batch in range(n)]
-        assert {cell[2] for cell in record(exact(rows), "at_least", 1.0)["cells"]} == names
-    # Those of several nodes bear these too.
-    labels = {node["label"] for node in judged.document["nodes"]}
-    parts = [one for verdict in judged.document["verdicts"] for one in verdict["parts"]]
-    cells = [cell for one in parts if one["quantity"] == "training.speedup" for cell in one["rejudge"]["cells"]]
-    assert {cell[2].split("; ")[0] for cell in cells if cell[2]} == {one for one in labels if "GPU" in one}
-
-
 def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:
     by_id = {verdict["id"]: verdict for verdict in judged.document["verdicts"]}
     offered = set()
@@ -139,50 +121,11 @@ def test_the_baselines_are_those_that_what_if_accepts(judged: Bench) -> None:
     assert offered == set(BASELINES)
 
 
-# ------------------------------------------------------------------ what the page is given
-
-
-def test_the_page_is_given_every_claim_and_a_form_for_those_that_are_decided(verdicts: list[dict[str, Any]]) -> None:
-    told = rejudged(verdicts)["claims"]
-    assert set(told) == {verdict["id"] for verdict in verdicts}
-    for verdict in verdicts:
-        claim = told[verdict["id"]]
-        forms = [form for form in claim["parts"] if "before" in form]
-        assert claim["verdict"] == verdict["verdict"] and len(claim["parts"]) == len(verdict["parts"])
-        assert forms or not can_be_tried(verdict)
-        assert verdict["verdict"] in JUDGED or not can_be_tried(verdict)
-        for form in forms:
-            assert form["before"].startswith("Supported if") and form["before"][-1].isalpha()
-            assert sum("(declared)" in text for _, text in form["tries"]) == bool(form["tries"])
-            values = [Threshold.of(value) for value, _ in form["tries"]]
-            assert values == sorted(values)
-    assert 10 < sum(map(can_be_tried, verdicts)) < len(verdicts)
-
-
-def test_what_is_too_large_for_the_page_says_what_to_type(verdicts: list[dict[str, Any]]) -> None:
-    most = 20_000
-    small = rejudged(verdicts, most)
-    kept = {name: claim for name, claim in small["claims"].items() if "parts" in claim}
-    left = {name: claim for name, claim in small["claims"].items() if "parts" not in claim}
-    assert kept and left and len(json.dumps([kept, small["cells"]])) <= 1.1 * most
-    assert set(small["claims"]) == set(rejudged(verdicts)["claims"])
-    # Those with a form come before those without, and of these the small ones.
-    sizes = {verdict["id"]: len(verdict["cells"]) for verdict in verdicts if can_be_tried(verdict)}
-    assert all(f"python -m report what-if --set '{name}" in left[name]["left_out"] for name in set(sizes) & set(left))
-    assert min(sizes, key=lambda name: sizes[name]) in kept and max(sizes, key=lambda name: sizes[name]) in left
-
-
-def test_no_text_ends_the_script(verdicts: list[dict[str, Any]]) -> None:
+def test_no_text_ends_the_script_of_the_page(judged: Bench) -> None:
+    verdicts = json.loads(json.dumps(judged.document["verdicts"]))
     one = next(one for verdict in verdicts if can_be_tried(verdict) for one in verdict["parts"])
     one["name"] = "</script><!--<script>&\u2028"
     inner = as_script(verdicts).removeprefix('<script type="application/json" id="rejudge-data">')
     inner = inner.removesuffix("</script>\n")
     assert "<" not in inner and "\u2028" not in inner
     assert one["name"] in [part["name"] for claim in json.loads(inner)["claims"].values() for part in claim["parts"]]
-
-
-def test_verdicts_of_an_earlier_edition_have_no_forms(verdicts: list[dict[str, Any]]) -> None:
-    for verdict in verdicts:
-        for one in verdict["parts"]:
-            del one["rejudge"]
-    assert as_script(verdicts) == "" and not any(map(can_be_tried, verdicts))

@@ -238,12 +238,10 @@ def test_many_cells_that_would_turn_it_are_counted() -> None:
     assert "Without any one of 5 cells, the verdict would be challenged." in said
 
 
-def test_a_yes_or_no_has_no_threshold_to_vary_and_what_waits_is_not_called_robust() -> None:
+def test_what_is_not_varied_or_not_decided_is_neither_robust_nor_sensitive() -> None:
     assert told(tried(cells((1.0, 1.0)), "exists", 1.0)[0])["robust"] == "not varied"
-    waiting = [{"name": "", "outcome": "awaiting hardware", "robustness": None}]
-    assert of_claim(waiting, "awaiting hardware") == {"flip": None, "robust": None}
-    close = tried(cells((3.0, 5.0)), "at_least", 4.0)[0]
-    assert told(close)["robust"] is None and told(close)["flip"], "undecided: what would decide it is told"
+    close = told(tried(cells((3.0, 5.0)), "at_least", 4.0)[0])
+    assert close["robust"] is None and close["flip"], "undecided: what would decide it is told"
 
 
 def test_parts_that_cannot_turn_a_claim_do_not_make_it_sensitive_but_together_they_may() -> None:
