@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, schema."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, new."""
 
 from __future__ import annotations
 
@@ -93,10 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
     check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset")
     check.set_defaults(run=_check)
-
-    schema = commands.add_parser("schema", help="write the schema of presets from the experiments' parameters")
-    schema.add_argument("--out", type=Path, required=True)
-    schema.set_defaults(run=_schema)
 
     arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
@@ -302,11 +298,3 @@ def _same_machine(path: Path) -> str:
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
         )
     return str(record["id"])
-
-
-def _schema(arguments: argparse.Namespace) -> int:
-    from experiments.sweep import preset_schema
-
-    write_json(arguments.out, preset_schema())
-    print(f"{arguments.out}: written", file=sys.stderr)
-    return 0
