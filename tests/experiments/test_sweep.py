@@ -41,6 +41,11 @@ def change(tmp_path: Path, old: str, new: str) -> str:
         ("rounds: 3", "runds: 3", ["line 2", "runds: unknown key", "Did you mean 'rounds'?"]),
         ("rounds: 3", "rounds: three", ["line 2", "rounds", "'three' is not of type integer"]),
         ("dtype: [float64, bfloat16]", "dtype: [float46]", ["experiments.gemm.sweep.1.grid.dtype.0", "'float64'"]),
+        *(
+            ("dtype: [float64, bfloat16]", f"dtype: [{word}]", ["line 24", f"Did you mean '{meant}'?"])
+            for word, meant in {"fp64": "float64", "double": "float64", "fp32": "float32", "FP16": "float16",
+                                "half": "float16", "bf16": "bfloat16"}.items()
+        ),
         ("  gemm:", "  gem:", ["experiments.gem: unknown key", "Did you mean 'gemm'?"]),
         ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256, q: 256}", ["cases.0.q", "unknown key"]),
         ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256}", ["gemm.sweep[0]", "parameter 'k' of gemm is missing"]),
