@@ -93,6 +93,8 @@ def did_you_mean(word: str, allowed: list[str]) -> str:
 def line_of(document: Any, steps: list[Any]) -> int | None:
     """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
     line, node = None, document
+    if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:
+        line = whole.line + 1
     for step in steps:
         marks = getattr(node, "lc", None)
         if marks is None or marks.data is None:

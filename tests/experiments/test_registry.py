@@ -1,4 +1,4 @@
-"""What every experiment has: one that lacks it is refused when it is registered, in a sentence that says what to add."""
+"""An experiment that lacks what every one has is refused when it is registered, in a sentence that says what to add."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ FLAT: dict[str, Any] = {
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},
     "rule": "at_most",
     "threshold": {"value": 1000, "why": "generous"},
+    "note": "A note.",
     "version": 1,
 }
 ENTRY: dict[str, Any] = {
@@ -110,6 +111,10 @@ def test_the_line_is_that_of_the_mistake(tmp_path: Path) -> None:
         ({"quantity": "reference.value", "scope": {"entry": ["chip.core"]}}, "scope.entry: there is no"),
         ({"rule": "within", "threshold": {"value": [9, 1], "why": "?"}}, "the range [9, 1] ends before it begins"),
         ({"version": 2}, "version 2 has no reason under 'changes'"),
+        ({"note": None}, "W15.yaml, line 1: (top level): missing: note"),
+        ({"see_also": ["W15"]}, "see_also: W15 names itself"),
+        ({"quantity": "reference.value", "scope": None}, "line 6: quantity: reference.value needs a scope"),
+        ({"quantity": "a.b", "awaits": {"experiment": "a", "source": "b", "why": "c"}}, "awaits"),
         ({"all_of": [{"name": "a", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "?"}}]},
          "'quantity' stands beside 'all_of'"),
         ({"kind": "judgement", "bears_on": []}, "a judgement is not decided by a rule"),
@@ -142,7 +147,7 @@ def test_a_claim_may_await_a_quantity_that_is_not_there_yet(tmp_path: Path) -> N
 
 def test_a_claim_without_rules_takes_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
     write(tmp_path, FLAT)
-    bare = {key: FLAT[key] for key in ("article", "section", "says", "kind", "version")}
+    bare = {key: FLAT[key] for key in ("article", "section", "says", "kind", "note", "version")}
     write(tmp_path, {**bare, "id": "W16", "same_as": "W15"})
     first, second = read_claims(tmp_path, {})
     assert second.parts == first.parts and second.id == "W16"

@@ -35,6 +35,7 @@ GIVEN: dict[str, Any] = {
     "rule": "at_least",
     "threshold": [1e9],
     "why": "because: a thousand million is many",
+    "note": "A number made up for this test.",
 }
 NEEDS = {
     "within": {"threshold": [10, 60.5]},
@@ -209,6 +210,7 @@ FLAT: dict[str, Any] = {
     "scope": {"device": "cpu", "dtype": "float32"},
     "rule": "at_most",
     "threshold": {"value": 1000, "why": "generous"},
+    "note": "A note.",
     "version": 1,
 }
 BARE = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
