@@ -257,3 +257,15 @@ def test_an_experiment_has_groups_of_rows_of_its_own(
     summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
     assert summary["row"].tolist() == list(range(len(summary)))
     assert summary["node"].is_monotonic_increasing
+
+
+def test_files_that_are_left_out_for_one_reason_are_told_once(
+    synthetic: Factory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(synthetic)
+    files = sorted((filled(synthetic, "node-b")).glob("*.parquet"))
+    for path in files:
+        path.write_bytes(b"cut off")
+    assert len(read_nodes([synthetic.root], True).refused) == len(files) > 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert said.startswith(f"warning: left out: {files[0]} and {len(files) - 1} others: cannot be read as Parquet")
