@@ -94,6 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset")
     check.set_defaults(run=_check)
 
+    made = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
+    made.add_argument("name", help="small letters and digits, words joined by _")
+    made.set_defaults(run=_new)
+
     arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
 
@@ -298,3 +302,10 @@ def _same_machine(path: Path) -> str:
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
         )
     return str(record["id"])
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from experiments.new import new, told
+
+    print(told(arguments.name, new(arguments.name)))
+    return 0

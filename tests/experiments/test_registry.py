@@ -51,7 +51,7 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Work: ...
         (a_list, "new", {}, "parameter 'n': make its type int, float"),
         (right, "New_one", {}, "of small letters and digits"),
         (right, "gemm", {}, "a name of its own"),
-        (right, "new", {"memroy": len}, "no option 'memroy'.*Did you mean 'memory'"),
+        (right, "new", {"memories": len}, "no option 'memories'.*Did you mean 'memory'"),
         (right, "new", {"memory": lambda n: n}, "memory is given all parameters by name, but got an unexpected"),
         (right, "new", {"extra_s": lambda shape, **_: 1}, "extra_s is given .* missing a required argument: 'shape'"),
     ],
