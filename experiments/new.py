@@ -34,7 +34,8 @@ def new(name: str) -> list[str]:
             f"new: {name!r} is no name: use at most 18 small letters and digits, words joined by _, as in time_to_train"
         )
     words = {"name": module.replace("_", "-"), "module": module, "title": module.replace("_", " ").capitalize()}
-    text = {part: _template(part).substitute(words) for part in (*MADE, "sweep")}
+    templates = {path.stem: Template(path.read_text(encoding="utf-8")) for path in TEMPLATES.glob("*.txt")}
+    text = {part: template.substitute(words) for part, template in templates.items()}
     made = {place.format(module): text[part] for part, place in MADE.items()}
     for path in made:
         if (ROOT / path).exists():
@@ -52,17 +53,8 @@ def new(name: str) -> list[str]:
     return list(made)
 
 
-def _template(part: str) -> Template:
-    return Template((TEMPLATES / f"{part}.txt").read_text(encoding="utf-8"))
-
-
 def told(name: str, paths: list[str]) -> str:
     """What was written, and what its author does next."""
-    return "\n".join(
-        [
-            *paths,
-            "It works as it is: try it, then put what you want to know in its place (CONTRIBUTING.md).",
-            f"  pytest {paths[3]}",
-            f"  python -m experiments run {name.replace('_', '-')} --preset {PRESETS[-1]} --out /tmp/new.cpu.1.parquet",
-        ]
-    )
+    run = f"python -m experiments run {name.replace('_', '-')} --preset {PRESETS[-1]} --out /tmp/new.cpu.1.parquet"
+    says = "It works as it is. Try it, then put your own work in its place, as CONTRIBUTING.md says:"
+    return "\n".join([*paths, says, f"  pytest {paths[3]}", f"  {run}"])

@@ -23,14 +23,6 @@ Params = Mapping[str, Any]
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
-def _lacks_nothing(*_: object, **__: object) -> str:
-    return ""
-
-
-def _of_backend(params: dict[str, Any]) -> dict[str, str]:
-    return backends.environment(params.get("backend", ""))
-
-
 # Parameters that are columns of the samples, and mean the same in every experiment: their types, and these in words.
 OWN: dict[str, tuple[Any, str]] = {
     "threads": (Threads, "Threads"),
@@ -72,11 +64,11 @@ class Experiment:
     memory: Callable[..., float] | None = None
     flop: Callable[..., float] | None = None
     fits: tuple[str, ...] = ("cpu", "gpu")
-    environment: Callable[[dict[str, Any]], dict[str, str]] = _of_backend
+    environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
     extra_s: Callable[..., float] | None = None
     observed: bool = False
     load_s: float = 0.0
-    lacks: Lacks = _lacks_nothing
+    lacks: Lacks = lambda *_: ""
 
     @property
     def says(self) -> str:
@@ -106,7 +98,7 @@ class Experiment:
         for name in ("memory", "flop", "extra_s"):
             given = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
             try:
-                inspect.signature(getattr(self, name) or _lacks_nothing).bind(**dict.fromkeys(given))
+                inspect.signature(getattr(self, name) or (lambda **_: 0)).bind(**dict.fromkeys(given))
             except TypeError as mismatch:
                 return f"{name} is given all parameters by name, but {mismatch}: those it needs not are `**_: Any`"
         return ""
@@ -155,12 +147,9 @@ def get(name: str) -> Experiment:
     module = name.replace("-", "_")
     if name not in _REGISTRY and module.isidentifier() and importlib.util.find_spec(f"experiments.suite.{module}"):
         importlib.import_module(f"experiments.suite.{module}")
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    known = experiments()
-    if name not in known:
+    if name not in _REGISTRY and name not in (known := experiments()):
         raise StudyError(f"no experiment {name!r}. Experiments: {', '.join(known)}.{did_you_mean(name, list(known))}")
-    return known[name]
+    return _REGISTRY[name]
 
 
 def _schema(hint: Any) -> dict[str, Any]:
