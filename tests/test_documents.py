@@ -32,7 +32,7 @@ def test_the_commands_that_documents_name_are_there(package: str, main: Callable
     named = {word for name in DOCUMENTS for word in re.findall(rf"python3? -m {package} ([a-z-]+)", text(name))}
     assert len(named) > 3
     for word in named:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main([word, "--help"])
 
 
