@@ -152,7 +152,7 @@ def test_links_lead_to_other_claims(one: dict[str, Any]) -> None:
     linked = [*one.get("see_also", []), *one.get("bears_on", [])]
     assert set(linked) <= known
     assert one.get("same_as", "N01" if one["id"] != "N01" else "G01") in known
-    assert linked
+    assert linked, "name another claim under see_also or bears_on"
 
 
 def test_a_change_of_a_rule_is_declared(one: dict[str, Any]) -> None:
@@ -195,7 +195,9 @@ def test_verified_entry_has_a_complete_source(name: str) -> None:
     assert all(source[key].strip() for key in ("title", "publisher", "url", "where"))
     assert "not read" not in source["where"].lower()
     # How the figure was seen is part of the evidence.
-    assert re.search(r"\b(read|counted|prints)\b", entry["note"].lower())
+    assert re.search(r"\b(read|counted|prints)\b", entry.get("note", "").lower()), (
+        f"{name}: a note says how it was read"
+    )
 
 
 def test_unverified_entry_says_why() -> None:
