@@ -198,7 +198,7 @@ def next_steps(path: Path) -> str:
     """Where the file is, and what its author does next."""
     return (
         f"{path}\n"
-        "Next: narrow its scope, declare its sensitivity, and name a claim beside it (see_also) there. Then see what becomes of it:\n"
+        "Next: narrow its scope, declare its sensitivity, and name a claim beside it (see_also) there. Then judge it:\n"
         f"  python -m report judge --data results/data --claims {path.parent} --out results/verdicts.json\n"
         f"  python -m report explain {path.stem} --verdicts results/verdicts.json"
     )
