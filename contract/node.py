@@ -48,7 +48,7 @@ def several(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
     return {"type": "array", "items": items, "maxItems": most}
 
 
-def fields(required: str, **properties: Any) -> dict[str, Any]:
+def fields(required: str, /, **properties: Any) -> dict[str, Any]:
     """The schema of an object with these keys and no others."""
     return {
         "type": "object",

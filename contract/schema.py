@@ -45,6 +45,16 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
+# Number formats by the names that they have elsewhere: nearest in letters is another one.
+_ALSO_CALLED = {
+    **dict.fromkeys(("fp64", "f64", "double"), "float64"),
+    **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
+    **dict.fromkeys(("bf16", "bfloat"), "bfloat16"),
+    **dict.fromkeys(("fp8", "float8"), "float8_e4m3fn"),
+}
+
+
 def short(value: Any, most: int = 200) -> str:
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}…"
@@ -75,13 +85,16 @@ def _say(fault: Any) -> tuple[str, str | None]:
 
 def did_you_mean(word: str, allowed: list[str]) -> str:
     """' Did you mean …?' for the nearest allowed word, or nothing."""
-    near = difflib.get_close_matches(word, allowed, n=1)
+    also = _ALSO_CALLED.get(word.lower())
+    near = [also] if also in allowed else difflib.get_close_matches(word, allowed, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def line_of(document: Any, steps: list[Any]) -> int | None:
     """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
     line, node = None, document
+    if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:
+        line = whole.line + 1
     for step in steps:
         marks = getattr(node, "lc", None)
         if marks is None or marks.data is None:

@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, schema."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, new."""
 
 from __future__ import annotations
 
@@ -56,18 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.add_argument("--plan", type=Path, help="what `plan` wrote: the points that it asks for are measured")
     run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
     run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
-    run.add_argument(
-        "--node", type=Path, help="what `probe` wrote: the samples bear its name (default: this machine's)"
-    )
+    run.add_argument("--node", type=Path, help="what `probe` wrote: samples bear its name (default: this machine's)")
     run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
-    run.add_argument(
-        "--log", type=Path, help="file for what libraries print and for tracebacks (default: standard error)"
-    )
+    run.add_argument("--log", type=Path, help="for what libraries print, and tracebacks (default: standard error)")
     run.set_defaults(run=_run)
 
-    plan = commands.add_parser(
-        "plan", help="what a preset measures here, how long it takes, and what a budget leaves out"
-    )
+    plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
     plan.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
     plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
     plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
@@ -88,15 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     came.add_argument("folders", type=Path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
     came.set_defaults(run=_outcomes)
 
-    check = commands.add_parser("check", help="check a preset and list its jobs")
+    check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
     check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset")
     check.set_defaults(run=_check)
 
-    schema = commands.add_parser("schema", help="write the schema of presets from the experiments' parameters")
-    schema.add_argument("--out", type=Path, required=True)
-    schema.set_defaults(run=_schema)
+    made = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
+    made.add_argument("name", help="small letters and digits, words joined by _")
+    made.set_defaults(run=_new)
 
     arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
@@ -264,28 +258,15 @@ def _outcomes(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from experiments.sweep import preset_path, read_preset, sweep
+    from experiments.sweep import preset_path, read_preset
 
-    preset = read_preset(arguments.preset)
-    source = str(preset_path(arguments.preset))
+    preset, source = read_preset(arguments.preset), preset_path(arguments.preset)
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
     if arguments.json:
         print(json.dumps({"digest": hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]}))
         return 0
-    plan = {name: sweep(preset, name, source) for name in preset["experiments"]}
-    jobs = {
-        name: {kind: part.points(kind) if kind in part.experiment.fits else [] for kind in ("cpu", "gpu")}
-        for name, part in plan.items()
-    }
-    print(f"{source}: {preset['rounds']} rounds")
-    for name, kinds in jobs.items():
-        counts = {kind: len(points) for kind, points in kinds.items()}
-        longest = max(counts.values()) * plan[name].point_s
-        print(
-            f"  {name:12} {counts['cpu']:4} points on a CPU, {counts['gpu']:4} on a GPU, "
-            f"at most {min(longest, plan[name].round_s):.0f} s a round"
-        )
+    print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` tells its points")
     return 0
 
 
@@ -304,9 +285,8 @@ def _same_machine(path: Path) -> str:
     return str(record["id"])
 
 
-def _schema(arguments: argparse.Namespace) -> int:
-    from experiments.sweep import preset_schema
+def _new(arguments: argparse.Namespace) -> int:
+    from experiments.new import new, told
 
-    write_json(arguments.out, preset_schema())
-    print(f"{arguments.out}: written", file=sys.stderr)
+    print(told(arguments.name, new(arguments.name)))
     return 0

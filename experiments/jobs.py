@@ -17,7 +17,7 @@ from contract.files import read_json
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
-# What backends begin with that need no torch: kernels of our own, and libraries for tables.
+# What the names of libraries begin with that need no torch: kernels of our own, and libraries for tables.
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
 # One of them, by which it is timed how long a process of theirs takes to start.
 NO_TORCH = "llvm"

@@ -6,9 +6,10 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import EnumType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -22,54 +23,24 @@ Params = Mapping[str, Any]
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
-def _lacks_nothing(*_: object) -> str:
-    return ""
+# Parameters that are columns of the samples, and mean the same in every experiment: their types, and these in words.
+OWN: dict[str, tuple[Any, str]] = {
+    "threads": (Threads, "Threads"),
+    "backend": (backends.Library, "Library or a Literal of names"),
+    "dtype": (Dtype, "Dtype or a Literal of its names"),
+}
+# What else is a column of the samples, of the summary or of estimates, or is given to `extra_s`.
+TAKEN = (
+    "node run round experiment device params metric sample value unit calls flop bytes status reason stop_reason error "
+    "tolerance elapsed_s clock_mhz memory_clock_mhz temperature_c power_w utilisation other_load steal flags origin "
+    "n_rounds n_samples estimate low high log_se df flop_per_s bytes_per_s row se detail source_rows behind call_s "
+    "point_s"
+)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: a function from a device and a point's parameters to the work."""
-
-    name: str
-    function: Callable[..., Work]
-    parameters: dict[str, Any]
-    smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None
-    memory: Callable[..., float] | None
-    flop: Callable[..., float] | None
-    fits: tuple[str, ...]
-    environment: Callable[[dict[str, Any]], dict[str, str]]
-    extra_s: Callable[..., float] | None = None
-    observed: bool = False
-    load_s: float = 0.0
-    lacks: Lacks = _lacks_nothing
-
-    @property
-    def says(self) -> str:
-        """The first line of the module's description."""
-        return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
-
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of each parameter, from the function's type hints."""
-        return {name: _schema(hint) for name, hint in self.parameters.items()}
-
-
-_REGISTRY: dict[str, Experiment] = {}
-
-
-def experiment(
-    name: str,
-    *,
-    smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
-    memory: Callable[..., float] | None = None,
-    flop: Callable[..., float] | None = None,
-    fits: tuple[str, ...] = ("cpu", "gpu"),
-    environment: Callable[[dict[str, Any]], dict[str, str]] | None = None,
-    extra_s: Callable[..., float] | None = None,
-    observed: bool = False,
-    load_s: float = 0.0,
-    lacks: Lacks = _lacks_nothing,
-) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
-    """Register a function `(device, **parameters) -> Work` as an experiment.
+    """An experiment: a function from a device and a point's parameters to the work.
 
     smaller: from a point's parameters to those of a cheaper one of the same kind
         (None at the end); the runner predicts a point's time from it before it dares.
@@ -86,35 +57,80 @@ def experiment(
         cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
     """
 
-    def of_backend(params: dict[str, Any]) -> dict[str, str]:
-        return backends.environment(params.get("backend", ""))
+    name: str
+    function: Callable[..., Work]
+    parameters: dict[str, Any]
+    smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
+    memory: Callable[..., float] | None = None
+    flop: Callable[..., float] | None = None
+    fits: tuple[str, ...] = ("cpu", "gpu")
+    environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
+    extra_s: Callable[..., float] | None = None
+    observed: bool = False
+    load_s: float = 0.0
+    lacks: Lacks = lambda *_: ""
+
+    @property
+    def says(self) -> str:
+        """The first line of the module's description."""
+        return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of each parameter, from the function's type hints."""
+        return {name: _schema(hint) for name, hint in self.parameters.items()}
+
+    def fault(self) -> str:
+        """What every experiment has and this one has not, and what to do about it; '' if it has all."""
+        if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", self.name) or self.name in _REGISTRY:
+            return "give it a name of its own, of small letters and digits, with hyphens between words"
+        if "threads" not in self.parameters:
+            return "add the parameter `threads: Threads` (Threads is in experiments.work); on a GPU it is given 0"
+        for key, hint in self.parameters.items():
+            own = next((name for name, (kind, _) in OWN.items() if hint == kind), key)
+            if own != key:
+                return f"parameter {key!r}: call it {own!r}"
+            if key in TAKEN.split():
+                return f"parameter {key!r}: a column has that name: give it another"
+            if key in OWN and hint != OWN[key][0] and (key == "threads" or get_origin(hint) is not Literal):
+                return f"parameter {key!r}: make its type {OWN[key][1]}"
+            if not _schema(hint):
+                return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
+        for name in ("memory", "flop", "extra_s"):
+            given = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
+            try:
+                inspect.signature(getattr(self, name) or (lambda **_: 0)).bind(**dict.fromkeys(given))
+            except TypeError as mismatch:
+                return f"{name} is given all parameters by name, but {mismatch}: those it needs not are `**_: Any`"
+        return ""
+
+
+_REGISTRY: dict[str, Experiment] = {}
+
+
+def experiment(name: str, **options: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
+    """Register a function `(device, **parameters) -> Work`; options: the other fields of `Experiment`, by name.
+
+    Raises StudyError, with the place, for what every experiment has and this one has not.
+    """
 
     def register(function: Callable[..., Work]) -> Callable[..., Work]:
-        if name in _REGISTRY:
-            raise TypeError(f"experiment {name!r} is registered twice")
-        _REGISTRY[name] = Experiment(
-            name,
-            function,
-            _parameters(function),
-            smaller,
-            memory,
-            flop,
-            fits,
-            environment or of_backend,
-            extra_s,
-            observed,
-            load_s,
-            lacks,
-        )
+        place = f"{inspect.getsourcefile(function)}, line {function.__code__.co_firstlineno}: experiment {name!r}"
+        known = [field.name for field in fields(Experiment)][3:]
+        for one in options.keys() - set(known):
+            raise StudyError(f"{place}: no option {one!r}. Options: {', '.join(known)}.{did_you_mean(one, known)}")
+        made = Experiment(name, function, _parameters(function), **options)
+        if fault := made.fault():
+            raise StudyError(f"{place}: {fault}")
+        _REGISTRY[name] = made
         return function
 
     return register
 
 
 def _parameters(function: Callable[..., Work]) -> dict[str, Any]:
-    """Names and types of what comes after the device."""
+    """Names and types of what comes after the device; None for a parameter without a type."""
     hints = get_type_hints(function, include_extras=True)
-    return {key: hints[key] for key in list(inspect.signature(function).parameters)[1:]}
+    return {key: hints.get(key) for key in list(inspect.signature(function).parameters)[1:]}
 
 
 def experiments() -> dict[str, Experiment]:
@@ -131,12 +147,9 @@ def get(name: str) -> Experiment:
     module = name.replace("-", "_")
     if name not in _REGISTRY and module.isidentifier() and importlib.util.find_spec(f"experiments.suite.{module}"):
         importlib.import_module(f"experiments.suite.{module}")
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    known = experiments()
-    if name not in known:
+    if name not in _REGISTRY and name not in (known := experiments()):
         raise StudyError(f"no experiment {name!r}. Experiments: {', '.join(known)}.{did_you_mean(name, list(known))}")
-    return known[name]
+    return _REGISTRY[name]
 
 
 def _schema(hint: Any) -> dict[str, Any]:
@@ -156,7 +169,7 @@ def _schema(hint: Any) -> dict[str, Any]:
         str: {"type": "string"},
         bool: {"type": "boolean"},
     }
-    return dict(plain[hint])
+    return dict(plain.get(hint, {}))
 
 
 def typed(experiment: Experiment, params: Params) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import read_json, read_yaml
+from contract.files import read_yaml
+from contract.node import count, fields
 from contract.schema import did_you_mean
 from experiments import backends, hardware
 from experiments.jobs import Point
-from experiments.registry import Experiment, get
+from experiments.registry import Experiment, experiments, get
 
-SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "preset.schema.json"
 PRESETS = Path(__file__).parents[1] / "workflow" / "config" / "presets"
 
 # A point takes a second at least: nobody waits for more.
@@ -40,7 +40,7 @@ class Sweep:
     def points(self, device_kind: str) -> list[Point]:
         """The points for a kind of device, without repetition.
 
-        Raises StudyError naming the block that lacks a parameter, or has one too many.
+        Raises StudyError naming the block that lacks a parameter, or has too many values.
         """
         found: dict[Point, Point] = {}
         for number, block in enumerate(self.blocks):
@@ -49,7 +49,10 @@ class Sweep:
             limits = {"point_s": self.point_s} | {key: block[key] for key in _LIMITS if key in block}
             grid = block.get("grid", {})
             for case in block.get("cases", [{}]):
-                self._complete({**case, **grid}, f"{self.place}[{number}]")
+                missing = self.experiment.parameters.keys() - {*case, *grid, "threads"}
+                if missing:
+                    name = f"parameter {min(missing)!r} of {self.experiment.name}"
+                    raise StudyError(f"{self.place}[{number}]: {name} is missing")
                 if math.prod(map(len, grid.values())) > MOST_POINTS:
                     raise StudyError(f"{self.place}[{number}]: grid: more than {MOST_POINTS:,} combinations")
                 for values in itertools.product(*grid.values()):
@@ -60,25 +63,13 @@ class Sweep:
                         found.setdefault(point, point)
         return list(found.values())
 
-    def _complete(self, given: dict[str, Any], place: str) -> None:
-        wanted = self.experiment.parameters
-        unknown = [key for key in given if key not in wanted]
-        if unknown:
-            raise StudyError(
-                f"{place}: {self.experiment.name} has no parameter {unknown[0]!r}. Parameters: "
-                f"{', '.join(wanted)}.{did_you_mean(unknown[0], list(wanted))}"
-            )
-        missing = [key for key in wanted if key not in given and key != "threads"]
-        if missing:
-            raise StudyError(f"{place}: parameter {missing[0]!r} of {self.experiment.name} is missing")
-
 
 def _resolved(params: dict[str, Any], device_kind: str) -> list[dict[str, Any]]:
     """The parameters in numbers: 'all' threads, '1..all' for 1, 2, 4, … all; footprints as multiples ('4xLLC')."""
-    resolved = dict(params)
-    for name, value in params.items():
-        if name != "threads" and isinstance(value, str) and value.endswith("xLLC"):
-            resolved[name] = int(value.removesuffix("xLLC")) * hardware.last_level_cache_bytes()
+    llc = hardware.last_level_cache_bytes
+    resolved: dict[str, Any] = {
+        key: int(one[:-4]) * llc() if str(one).endswith("xLLC") else one for key, one in params.items()
+    }
     asked = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches
@@ -116,7 +107,7 @@ def preset_path(preset: str) -> Path:
 def read_preset(preset: str) -> dict[str, Any]:
     """The preset, checked key by key. Raises StudyError naming file, line and key of a mistake."""
     path = preset_path(preset)
-    content: dict[str, Any] = read_yaml(path, read_json(SCHEMA))
+    content: dict[str, Any] = read_yaml(path, preset_schema())
     for name in content["experiments"]:
         for kind in ("cpu", "gpu"):
             sweep(content, name, str(path)).points(kind)
@@ -134,96 +125,52 @@ def sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
     part = preset["experiments"][name]
     return Sweep(
         experiment=get(name),
-        target=part.get("target", preset["target"]),
-        point_s=part.get("point_s", preset["point_s"]),
-        round_s=part.get("round_s", preset["round_s"]),
-        max_samples=part.get("max_samples", preset["max_samples"]),
+        **{limit: part.get(limit, preset[limit]) for limit in ("target", "point_s", "round_s", "max_samples")},
         blocks=part["sweep"],
         place=f"{source}: experiments.{name}.sweep",
     )
 
 
 def preset_schema() -> dict[str, Any]:
-    """JSON Schema of a preset, from the experiments' own parameters."""
-    from experiments.registry import experiments
-
+    """JSON Schema of a preset, from the parameters of the experiments that there are."""
     seconds = {"type": "number", "exclusiveMinimum": 0, "maximum": 86_400}
-    rounds = {"type": "integer", "minimum": 1, "maximum": 100}
     minutes = {"type": "number", "minimum": 1, "maximum": 10_080}
     limits = {
-        "target": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": 1,
-            "description": "relative half-width of a point's 95% interval within a round at which sampling stops",
-        },
-        "point_s": {**seconds, "description": "seconds for warm-up and samples of one point in one round"},
-        "round_s": {**seconds, "description": "seconds for one experiment's round; points past it are skipped"},
-        "max_samples": {
-            "type": "integer",
-            "minimum": 6,
-            "maximum": 100_000,
-            "description": "samples kept of a point in one round",
-        },
+        # Relative half-width of a point's 95% interval within a round at which sampling stops.
+        "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        # For warm-up and samples of one point in one round; of one experiment's round, past which points are skipped.
+        "point_s": seconds,
+        "round_s": seconds,
+        # Kept of a point in one round.
+        "max_samples": count(100_000, least=6),
     }
+
+    def several(items: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": items}
 
     def part(experiment: Experiment) -> dict[str, Any]:
         values = experiment.schema()
-        grid = {name: {"type": "array", "items": value, "minItems": 1} for name, value in values.items()}
-        block = {
-            "type": "object",
-            "properties": {
-                "on": {"enum": ["cpu", "gpu"], "description": "only on this kind of device"},
-                "value": {
-                    "enum": [1, 2, 3],
-                    "description": "1: a comparison needs it; 2: adds to one (also without this key); 3: a detail",
-                },
-                "rounds": {**rounds, "description": "measured in so many of the first rounds"},
-                "point_s": limits["point_s"],
-                "cases": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {"type": "object", "properties": values, "additionalProperties": False},
-                    "description": "combinations as they stand",
-                },
-                "grid": {
-                    "type": "object",
-                    "properties": grid,
-                    "additionalProperties": False,
-                    "description": "values of which every combination is measured, for every case",
-                },
-            },
-            "additionalProperties": False,
-        }
-        return {
-            "type": "object",
-            "description": experiment.says,
-            "properties": {**limits, "sweep": {"type": "array", "minItems": 1, "items": block}},
-            "required": ["sweep"],
-            "additionalProperties": False,
-        }
+        block = fields(
+            "",
+            # Only on this kind of device.
+            on={"enum": ["cpu", "gpu"]},
+            # 1: a comparison needs it; 2: adds to one (also without this key); 3: a detail.
+            value={"enum": [1, 2, 3]},
+            # Measured in so many of the first rounds.
+            rounds=count(100, least=1),
+            point_s=seconds,
+            # Combinations as they stand; values of which every combination is measured, for every case.
+            cases=several(fields("", **values)),
+            grid=fields("", **{name: several(value) for name, value in values.items()}),
+        )
+        return fields("sweep", **limits, sweep=several(block))
 
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Preset",
-        "description": "Generated by `python -m experiments schema`: do not edit.",
-        "type": "object",
-        "properties": {
-            "rounds": {**rounds, "description": "processes in which each point is measured"},
-            "budget_min": {
-                "type": "object",
-                "properties": {"cpu": minutes, "gpu": minutes},
-                "additionalProperties": False,
-                "description": "minutes that a run may take, on a machine without and with a GPU",
-            },
-            **limits,
-            "experiments": {
-                "type": "object",
-                "properties": {name: part(known) for name, known in experiments().items()},
-                "additionalProperties": False,
-                "minProperties": 1,
-            },
-        },
-        "required": ["rounds", *limits, "experiments"],
-        "additionalProperties": False,
-    }
+    return fields(
+        " ".join(["rounds", *limits, "experiments"]),
+        # Processes in which each point is measured.
+        rounds=count(100, least=1),
+        # That a run may take, on a machine without and with a GPU.
+        budget_min=fields("", cpu=minutes, gpu=minutes),
+        **limits,
+        experiments={**fields("", **{name: part(one) for name, one in experiments().items()}), "minProperties": 1},
+    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
-    """This device or backend cannot do this point; the message says why."""
+    """This device or library cannot do this point; the message says why."""
 
 
 # Libraries whose module has another name than what is installed.

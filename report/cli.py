@@ -123,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
         "--threshold", required=True, nargs="+", type=number, metavar="X", help="a number, or both ends of a range"
     )
     new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
+    new.add_argument("--note", required=True, metavar="SENTENCE", help="what is left out, and what would be unfair")
     new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
     new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cells that it speaks of")
     new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")

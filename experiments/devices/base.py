@@ -1,4 +1,4 @@
-"""What the measuring core asks of a device. A new backend is one subclass."""
+"""What the measuring core asks of a device. A new device is one subclass."""
 
 from __future__ import annotations
 
@@ -172,9 +172,9 @@ class Device(ABC):
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         """A callable that computes a @ b into its own output, by the library `backend`.
 
-        Raises Unsupported if the backend or the format is not available here.
+        Raises Unsupported if the library or the format is not available here.
         """
 
     def unsupported(self, backend: str) -> Unsupported:
-        """The outcome for a backend that this kind of device does not have."""
+        """The outcome where this kind of device does not have the library `backend`."""
         return Unsupported(f"backend {backend} does not run on {self.name}")

@@ -128,7 +128,7 @@ def _begin(model: str, batch: int, steps: int, seed: int) -> tuple[torch.nn.Modu
 def curve(
     model: str, batch: int, steps: int, seed: int, device: Device, dtype: Dtype, backend: str, threads: int
 ) -> Curve:
-    """Losses of a run on a device. Raises Unsupported if it lacks the backend."""
+    """Losses of a run on a device. Raises Unsupported if it lacks the library."""
     import torch
 
     from experiments.models.onednn import through_onednn

@@ -18,7 +18,7 @@ ON_TEXT = ("parse_csv", "parse_json")
 class Library:
     """One library. What it calls a table is its own affair (`Any` below); no call changes a table that it is given.
 
-    name: the backend's name. fits: kinds of devices on which it works.
+    name: as it stands in the column `backend`. fits: kinds of devices on which it works.
     without: the operations that it lacks, and why; it defines the others.
     """
 

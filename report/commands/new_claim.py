@@ -38,17 +38,15 @@ _ALSO = {
 }
 _LEFT_OPEN = """\
 # Also: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why),
-# awaits (what is not there yet), and a note on what a reader has to know:
-# note: >-
-#   What is left out, and what would be unfair.
+# awaits (what is not there yet).
 """
 
 
 def new_claim(name: str, folder: Path, given: Namespace) -> Path:
     """Write `folder`/NAME.yaml and give its path.
 
-    given: article, section, says, quantity, rule, threshold (one number, or both ends of a range), why, kind (how it
-    is decided; None: the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity
+    given: article, section, says, note, quantity, rule, threshold (one number, or both ends of a range), why, kind (how
+    it is decided; None: the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity
     (such numbers as the threshold, one after the other).
     Raises StudyError if there is such a claim, if something named is not known, or if
     the rule lacks what it needs; OSError if the folder cannot be written.
@@ -77,6 +75,7 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
         "options": _pairs(given.option, "option", place),
         "threshold": {"value": _bound(given.threshold), "why": given.why},
         "sensitivity": [_bound(one) for one in tried],
+        "note": given.note,
         "version": 1,
     }
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
@@ -157,7 +156,7 @@ def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
             yield from (f"#   {name}: {what}\n" for name, what in RULES.items())
             yield "# ratio, trend, exists, crossover and for_share_of take the option compare: "
             yield "at_least, at_most, within.\n"
-        if key == "version":
+        if key == "note":
             if "sensitivity" not in claim:
                 yield f"# Other thresholds that one may reasonably take ({unit}); the report says where it changes:\n"
                 yield f"# sensitivity: {json.dumps(_others(claim['threshold']['value']))}\n"
@@ -199,7 +198,7 @@ def next_steps(path: Path) -> str:
     """Where the file is, and what its author does next."""
     return (
         f"{path}\n"
-        "Next: narrow its scope, and declare its sensitivity and a note there. Then see what becomes of it:\n"
+        "Next: narrow its scope, declare its sensitivity, and name a claim beside it (see_also) there. Then judge it:\n"
         f"  python -m report judge --data results/data --claims {path.parent} --out results/verdicts.json\n"
         f"  python -m report explain {path.stem} --verdicts results/verdicts.json"
     )

@@ -175,8 +175,11 @@ def _runs(path: Path) -> set[tuple[Any, ...]]:
 def warn(found: Nodes) -> None:
     """Say on stderr what was left out."""
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
-    for one in found.refused:
-        print(f"warning: left out: {one['file']}: {one['reason']} ({rest} used)", file=sys.stderr)
+    # Files that are of another version, say, are many, and have one reason.
+    for reason in dict.fromkeys(one["reason"] for one in found.refused):
+        files = [one["file"] for one in found.refused if one["reason"] == reason]
+        more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
+        print(f"warning: left out: {files[0]}{more}: {reason} ({rest} used)", file=sys.stderr)
     for node in found.nodes:
         if missing := node.missing():
             told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")

@@ -94,7 +94,7 @@ class Claim:
     see_also: tuple[str, ...] = ()
     bears_on: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    note: str | None = None
+    note: str = ""
     changes: tuple[dict[str, Any], ...] = ()
 
 
@@ -181,7 +181,7 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         path=path,
         parts=tuple(parts),
         same_as=raw.get("same_as"),
-        note=raw.get("note"),
+        note=raw["note"],
         changes=tuple(raw.get("changes", [])),
         **{key: tuple(raw.get(key, [])) for key in ("see_also", "bears_on", "sources")},
     )
@@ -208,10 +208,16 @@ def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[st
     same = [claim.same_as] if claim.same_as else []
     for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
         _all_known(claim, (key,), ids, known, "claim")
+        if claim.id in ids:
+            raise StudyError(f"{place(claim.path, key)}: {key}: {claim.id} names itself: name other claims")
     _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
     for number, part in enumerate(claim.parts):
         if part.quantity == "reference.value" and not part.awaits:
-            steps = ("all_of", number, "scope", "entry") if part.name else ("scope", "entry")
+            within = ("all_of", number) if part.name else ()
+            steps = (*within, "scope", "entry")
+            if not part.entries:
+                where = place(claim.path, *within, "quantity")
+                raise StudyError(f"{where}: quantity: reference.value needs a scope that names its entry, or several")
             _all_known(claim, steps, part.entries, reference, "reference entry")
 
 

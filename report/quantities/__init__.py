@@ -1,11 +1,12 @@
 """Quantities: named functions from tidy data to cells, which claims refer to by name.
 
-A new quantity is one decorated function in a module listed in MODULES.
+A new quantity is one decorated function in any module of this folder.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,43 +15,7 @@ from report.data.dataset import Dataset, once
 from report.derivations import Formula
 from report.estimates import Estimates
 
-MODULES = (
-    "gemm",
-    "memory",
-    "training",
-    "derived",
-    "reference",
-    "scaling",
-    "ladder",
-    "inference",
-    "training_ladder",
-    "numerics",
-    "content",
-    "tabular",
-    "train_hours",
-    "time_to_train",
-    "sequential",
-    "offload",
-    "parallelism",
-    "sustained",
-    "energy",
-    "without_cuda",
-    "libraries",
-    "architecture",
-    "roofline",
-    "prediction",
-    "orchestration",
-    "several_devices",
-    "serving",
-    "convergence",
-    "equivalence",
-    "cluster",
-    "prices",
-    "break_even",
-    "memory_model",
-    "offline",
-    "gpus",
-)
+MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "documented")
 # What a verdict's cell is told by besides its labels: no label may be called so.
 RESERVED = frozenset({"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind"})

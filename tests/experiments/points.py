@@ -57,7 +57,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
     """The small point with some parameters changed; a GPU's have no threads."""
-    return {**SMALL[name], **({} if device.kind == "cpu" else {"threads": 0}), **changed}
+    return {**SMALL.get(name, {}), **({} if device.kind == "cpu" else {"threads": 0}), **changed}
 
 
 def work(name: str, device: Device = CPU, **changed: Any) -> Work:

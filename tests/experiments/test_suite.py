@@ -232,7 +232,12 @@ SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(experiments()) - ELSEWHERE))
+def test_every_experiment_is_spoilt_here_or_in_tests_of_its_own() -> None:
+    files = {name: f"test_{name.replace('-', '_')}.py" for name in experiments()}
+    assert [name for name in files if name not in SPOILT and not Path(__file__).with_name(files[name]).exists()] == []
+
+
+@pytest.mark.parametrize("name", sorted(SPOILT))
 def test_a_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
     spoil, changed = SPOILT[name]
     device = CPU if "cpu" in get(name).fits else GPU
@@ -343,7 +348,7 @@ def test_operands_take_turns_in_memory_until_the_caches_are_full() -> None:
         assert name != "gemm" or footprint > CPU.last_level_cache_bytes or len(places) == gemm.MOST_COPIES
 
 
-@pytest.mark.parametrize("name", [name for name, known in experiments().items() if known.smaller])
+@pytest.mark.parametrize("name", [name for name in SMALL if get(name).smaller])
 def test_probes_get_smaller_and_end(name: str) -> None:
     smaller = get(name).smaller
     assert smaller is not None
@@ -379,7 +384,7 @@ LARGER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, known in experiments().items() if known.memory])
+@pytest.mark.parametrize("name", [name for name in SMALL if get(name).memory])
 def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> None:
     memory = get(name).memory
     assert memory is not None

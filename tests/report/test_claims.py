@@ -26,6 +26,7 @@ FLAT: dict[str, Any] = {
     "scope": {"device": "cpu", "dtype": "float32"},
     "rule": "at_most",
     "threshold": {"value": 1000, "why": "generous"},
+    "note": "A note.",
     "version": 1,
 }
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}

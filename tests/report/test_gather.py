@@ -193,3 +193,15 @@ def test_gathered_tables_hold_all_nodes_each_experiment_in_groups_of_rows_of_its
         assert found["value"].to_numpy() == pytest.approx(whole["value"].to_numpy())
     summary = pd.read_parquet(tmp_path / "summary.parquet")
     assert summary["row"].tolist() == list(range(len(summary))) and summary["node"].is_monotonic_increasing
+
+
+def test_files_that_are_left_out_for_one_reason_are_told_once(
+    synthetic: Factory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(synthetic)
+    files = sorted((filled(synthetic, "node-b")).glob("*.parquet"))
+    for path in files:
+        path.write_bytes(b"cut off")
+    assert len(read_nodes([synthetic.root], True).refused) == len(files) > 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert said.startswith(f"warning: left out: {files[0]} and {len(files) - 1} others: cannot be read as Parquet")

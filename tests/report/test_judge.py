@@ -21,7 +21,14 @@ from report.model import Verdict
 from .conftest import Factory, SyntheticNode
 from .test_claims import entry, references
 
-HEAD = {"article": "whygpu", "section": "A section", "says": "Something.", "kind": "measured", "version": 1}
+HEAD = {
+    "article": "whygpu",
+    "section": "A section",
+    "says": "Something.",
+    "kind": "measured",
+    "note": "N.",
+    "version": 1,
+}
 PER_CYCLE: dict[str, Any] = {
     "quantity": "gemm.mac_per_cycle_per_core",
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},

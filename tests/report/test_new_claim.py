@@ -40,6 +40,7 @@ GIVEN: dict[str, Any] = {
     "scope": [],
     "option": [],
     "sensitivity": [],
+    "note": "A number made up for this test.",
 }
 NEEDS: dict[str, dict[str, Any]] = {
     "within": {"threshold": [10, 60.5], "sensitivity": [5, 100, 10, 60.5]},

@@ -23,7 +23,14 @@ from report.judging.overrides import overrides
 
 from .conftest import Factory, SyntheticNode
 
-HEAD = {"article": "whygpu", "section": "A section", "says": "Something.", "kind": "measured", "version": 1}
+HEAD = {
+    "article": "whygpu",
+    "section": "A section",
+    "says": "Something.",
+    "kind": "measured",
+    "note": "N.",
+    "version": 1,
+}
 PRODUCT: dict[str, Any] = {
     "quantity": "gemm.mac_per_cycle_per_core",
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},

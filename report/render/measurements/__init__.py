@@ -1,76 +1,60 @@
 """What was measured, family by family: figures, tables and sentences from the summary and the quantities.
 
-A new family is one module with a FAMILY, listed in FAMILIES in the order of the report.
+A new family is one module with a FAMILY; its place in the report is after those of ORDER, or where ORDER names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report.render.measurements import (
-    bandwidth,
-    content,
-    convergence,
-    equivalence,
-    gemm,
-    generation,
-    inference,
-    ladder,
-    latency,
-    libraries,
-    models,
-    numerics,
-    offload,
-    orchestration,
-    parallelism,
-    roofline,
-    scaling,
-    sequential,
-    serving,
-    several_devices,
-    sustained,
-    tabular,
-    time_to_train,
-    training,
-    training_ladder,
-    transfer,
-    with_libraries,
-    without_cuda,
-)
 from report.render.measurements.base import Exhibit, Family, Section, Table, View, left_out_points, views
 
-FAMILIES: tuple[Family, ...] = (
-    ladder.FAMILY,
-    training_ladder.FAMILY,
-    libraries.FAMILY,
-    gemm.FAMILY,
-    scaling.FAMILY,
-    content.FAMILY,
-    bandwidth.FAMILY,
-    transfer.FAMILY,
-    offload.FAMILY,
-    latency.FAMILY,
-    sequential.FAMILY,
-    parallelism.FAMILY,
-    sustained.FAMILY,
-    models.FAMILY,
-    roofline.FAMILY,
-    training.FAMILY,
-    convergence.FAMILY,
-    equivalence.FAMILY,
-    time_to_train.FAMILY,
-    orchestration.FAMILY,
-    several_devices.FAMILY,
-    serving.FAMILY,
-    inference.FAMILY,
-    generation.FAMILY,
-    with_libraries.FAMILY,
-    tabular.FAMILY,
-    without_cuda.FAMILY,
-    numerics.FAMILY,
+# The order of the report; families of other modules come after them, by their modules' names.
+ORDER = (
+    "ladder",
+    "training_ladder",
+    "libraries",
+    "gemm",
+    "scaling",
+    "content",
+    "bandwidth",
+    "transfer",
+    "offload",
+    "latency",
+    "sequential",
+    "parallelism",
+    "sustained",
+    "models",
+    "roofline",
+    "training",
+    "convergence",
+    "equivalence",
+    "time_to_train",
+    "orchestration",
+    "several_devices",
+    "serving",
+    "inference",
+    "generation",
+    "with_libraries",
+    "tabular",
+    "without_cuda",
+    "numerics",
 )
+
+
+def _families() -> Iterator[Family]:
+    found = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        family = getattr(importlib.import_module(f"{__name__}.{name}"), "FAMILY", None)
+        if family is not None:
+            yield family
+
+
+FAMILIES: tuple[Family, ...] = tuple(_families())
 
 
 def sections(

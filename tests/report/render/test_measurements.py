@@ -16,7 +16,7 @@ from report.data.gather import gather
 from report.data.gathered import read_summary
 from report.quantities.ladder import DEFAULT
 from report.render.figures import Drawing
-from report.render.measurements import Exhibit, Table, sections
+from report.render.measurements import FAMILIES, ORDER, Exhibit, Table, left_out_points, sections
 from report.render.measurements.base import NOTHING, with_parameters
 from report.render.measurements.gemm import MOST_NAMED
 from tests.report.evidence import Shown
@@ -60,6 +60,11 @@ def rows(exhibit: Exhibit, group: int = 0) -> dict[str, dict[str, Any]]:
 
 def test_a_node_without_points_has_no_sections(show, synthetic) -> None:
     assert show(synthetic().clock()) == {}
+
+
+def test_families_come_in_their_order_and_all_that_it_names_are_there() -> None:
+    shown = [family.show.__module__.rpartition(".")[2] for family in FAMILIES]
+    assert shown[: len(ORDER)] == list(ORDER) and shown[len(ORDER) :] == sorted(shown[len(ORDER) :])
 
 
 def test_central_figures_come_from_the_summary(make_document, data: Path) -> None:

@@ -1,0 +1,60 @@
+"""A new experiment: module, sweep, quantity, section and test, which work as they are and are then changed."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from string import Template
+
+from contract.errors import StudyError
+from contract.files import write_text
+
+ROOT = Path(__file__).parents[1]
+TEMPLATES = ROOT / "workflow" / "templates"
+# What is made of each template, and the presets that get its sweep.
+MADE = {
+    "experiment": "experiments/suite/{}.py",
+    "quantity": "report/quantities/{}.py",
+    "section": "report/render/measurements/{}.py",
+    "test": "tests/experiments/test_{}.py",
+}
+PRESETS = ("workflow/config/presets/quick.yaml", "workflow/config/presets/full.yaml", "tests/workflow/tiny.yaml")
+
+
+def new(name: str) -> list[str]:
+    """Write the files of an experiment, all or none, and give their paths in the repository.
+
+    Raises StudyError for what is no name, or is the name of something else; OSError if a place cannot be written.
+    """
+    module = name.replace("-", "_")
+    if not re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+)*", module) or keyword.iskeyword(module) or len(name) > 18:
+        raise StudyError(
+            f"new: {name!r} is no name: use at most 18 small letters and digits, words joined by _, as in time_to_train"
+        )
+    words = {"name": module.replace("_", "-"), "module": module, "title": module.replace("_", " ").capitalize()}
+    templates = {path.stem: Template(path.read_text(encoding="utf-8")) for path in TEMPLATES.glob("*.txt")}
+    text = {part: template.substitute(words) for part, template in templates.items()}
+    made = {place.format(module): text[part] for part, place in MADE.items()}
+    for path in made:
+        if (ROOT / path).exists():
+            raise StudyError(f"new: {name!r} is taken: there is {path}. Take another name, or remove what has it")
+    before = {path: (ROOT / path).read_text(encoding="utf-8") for path in PRESETS}
+    made |= {path: preset + text["sweep"] for path, preset in before.items()}
+    with ExitStack() as undo:
+        for path, contents in made.items():
+            write_text(ROOT / path, contents)
+            if path in before:
+                undo.callback(write_text, ROOT / path, before[path])
+            else:
+                undo.callback((ROOT / path).unlink)
+        undo.pop_all()
+    return list(made)
+
+
+def told(name: str, paths: list[str]) -> str:
+    """What was written, and what its author does next."""
+    run = f"python -m experiments run {name.replace('_', '-')} --preset {PRESETS[-1]} --out /tmp/new.cpu.1.parquet"
+    says = "It works as it is. Try it, then put your own work in its place, as CONTRIBUTING.md says:"
+    return "\n".join([*paths, says, f"  pytest {paths[3]}", f"  {run}"])

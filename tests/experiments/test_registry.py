@@ -1,0 +1,68 @@
+"""An experiment that lacks what every one has is refused when it is registered, in a sentence that says what to add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from contract.errors import StudyError
+from contract.tables import SAMPLES
+from experiments.devices import Device
+from experiments.registry import OWN, TAKEN, experiment, get
+from experiments.work import Dtype, Threads, Work
+from report.data.summary import COLUMNS
+
+
+def no_threads(device: Device, n: int) -> Work: ...
+
+
+def threads_of_another_type(device: Device, threads: int) -> Work: ...
+
+
+def format_by_another_name(device: Device, kind: Dtype, threads: Threads) -> Work: ...
+
+
+def any_library(device: Device, backend: str, threads: Threads) -> Work: ...
+
+
+def a_column(device: Device, node: Literal["a", "b"], threads: Threads) -> Work: ...
+
+
+def no_type(device: Device, n, threads: Threads) -> Work: ...
+
+
+def a_list(device: Device, n: list[int], threads: Threads) -> Work: ...
+
+
+def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Work: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "options", "said"),
+    [
+        (no_threads, "new", {}, "add the parameter `threads: Threads`"),
+        (threads_of_another_type, "new", {}, "parameter 'threads': make its type Threads"),
+        (format_by_another_name, "new", {}, "parameter 'kind': call it 'dtype'"),
+        (any_library, "new", {}, "parameter 'backend': make its type Library or a Literal"),
+        (a_column, "new", {}, "parameter 'node': a column has that name"),
+        (no_type, "new", {}, "parameter 'n': make its type int, float"),
+        (a_list, "new", {}, "parameter 'n': make its type int, float"),
+        (right, "New_one", {}, "of small letters and digits"),
+        (right, "gemm", {}, "a name of its own"),
+        (right, "new", {"memories": len}, "no option 'memories'.*Did you mean 'memory'"),
+        (right, "new", {"memory": lambda n: n}, "memory is given all parameters by name, but got an unexpected"),
+        (right, "new", {"extra_s": lambda shape, **_: 1}, "extra_s is given .* missing a required argument: 'shape'"),
+    ],
+)
+def test_what_is_lacking_is_said_with_its_place(
+    function: Callable[..., Work], name: str, options: dict[str, Any], said: str
+) -> None:
+    get("gemm")  # is registered then
+    with pytest.raises(StudyError, match=rf"test_registry.py, line \d+: experiment '{name}': .*{said}"):
+        experiment(name, **options)(function)
+
+
+def test_a_parameter_is_called_like_no_column() -> None:
+    assert {*SAMPLES.columns, *COLUMNS} <= {*TAKEN.split(), *OWN}
