@@ -145,7 +145,8 @@ def measured(cells: Estimates, row: int, unit: str, what: str) -> Input:
     se, df = (float(held["se"]), float(held["df"])) if cells.log else (0.0, math.inf)
     return Input(
         float(held["estimate"]), unit, "measured", "measured by this study", float(held["low"]), float(held["high"]),
-        (), what, se, df, int(held["n_rounds"]), int(held["n_samples"]), tuple(held["source_rows"]), not cells.log, True,
+        (), what, se, df, int(held["n_rounds"]), int(held["n_samples"]),
+        tuple(held["source_rows"]), not cells.log, True,
     )  # fmt: skip
 
 

@@ -55,8 +55,8 @@ from scipy import special, stats
 Floats = NDArray[np.float64]
 
 # Rules decide at DECIDING: with the truth on the threshold, each way of being wrong is to be rarer than 1% on machines
-# of every kind simulated (`studies/calibration`), which the 2.5% a side of the usual level is not. Intervals are drawn at
-# the same level, so that none that lies clear of a threshold is called undecided.
+# of every kind simulated (`studies/calibration`), which the 2.5% a side of the usual level is not. Intervals are drawn
+# at the same level, so that none that lies clear of a threshold is called undecided.
 DECIDING = 0.99
 LEVEL = DECIDING
 # Degrees of freedom of an interval that does not tell its own: as of three rounds.

@@ -1,1 +1,1 @@
-"""Programs that measure the study itself: how well it measures, how often its rules err, whether others find the same."""
+"""Programs that measure the study itself: how well it measures, how often it errs, whether others find the same."""

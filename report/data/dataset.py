@@ -272,7 +272,7 @@ def once(make: Callable[Concatenate[Dataset, P], T]) -> Callable[Concatenate[Dat
 
 
 def _cells(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
-    """Rows of the summary as estimates, off the log scale if they are shares. source_rows: the numbers of each one's."""
+    """Rows of the summary as estimates, off the log scale if they are shares. source_rows: of each, their numbers."""
     if not len(rows):
         return Estimates.empty()
     # The same point recurs on every node: each text is read once.

@@ -86,7 +86,7 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
     """
     if not path.exists():
         return []
-    known, found = {claim.id: claim for claim in claims}, []
+    known, found = {claim.id: claim for claim in claims}, list[Contradiction]()
     for at, one in enumerate(read_yaml(path, SCHEMA) or []):
         sides = tuple(tuple(map(_carrier, side["claims"])) for side in one["sides"])
         entries = one.get("figures", {}).get("entries", [])

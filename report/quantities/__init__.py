@@ -61,7 +61,7 @@ _REGISTRY: dict[str, Quantity] = {}
 
 
 def says(sentence: str) -> Callable[[Compute], Described]:
-    """The sentence about one estimate, with {value}, {node} and {labels}; stands between `quantity` and the function."""
+    """The sentence about one estimate, with {value}, {node} and {labels}; stands under `@quantity`."""
     return lambda compute: (compute, sentence)
 
 

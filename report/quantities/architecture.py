@@ -11,7 +11,6 @@ from report.estimates import Estimates, concat
 from report.quantities import quantity, says
 from report.quantities.training import speedup
 
-_NEEDS = {"experiments": ["models"], "device": "cpu"}
 # A level's place among the levels of its graph, and the metric that holds its width.
 WIDTHS = {"median": "median_width", "widest": "width"}
 # How a level is counted, and the metric: a sum is one operator, or a tree of additions.
@@ -34,7 +33,7 @@ def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimat
     return concat([counted(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
-@quantity("sequential.parallel_width", "1", **_NEEDS, labels=("model", "level"))
+@quantity("sequential.parallel_width", "1", experiments=["models"], device="cpu", labels=("model", "level"))
 @says("Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another")
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
@@ -47,7 +46,7 @@ def parallel_width(data: Dataset) -> Estimates:
     return counted_as(data, "level", WIDTHS)
 
 
-@quantity("sequential.dependent_levels", "1", **_NEEDS, labels=("model", "counted"))
+@quantity("sequential.dependent_levels", "1", experiments=["models"], device="cpu", labels=("model", "counted"))
 @says("Counted on {node}: in the graph of {labels}, {value} levels wait for one another")
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
@@ -60,7 +59,7 @@ def dependent_levels(data: Dataset) -> Estimates:
     return counted_as(data, "counted", LEVELS)
 
 
-@quantity("models.flop_per_parameter_token", "1", **_NEEDS, labels=("model", "of"))
+@quantity("models.flop_per_parameter_token", "1", experiments=["models"], device="cpu", labels=("model", "of"))
 @says("Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})")
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.

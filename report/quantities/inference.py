@@ -13,11 +13,10 @@ TAIL = 0.99
 # The 99th percentile of fewer samples is their largest.
 LEAST_SAMPLES = 100
 _LABELS = ("model", "parameters", "batch", "dtype", "backend", "threads")
-_NEEDS = {"experiments": ["inference"], "device": "any"}
 _REQUEST = ["node", "device", "model", "parameters", "batch", "dtype"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
-_of_inference = partial(quantity, **_NEEDS, labels=_LABELS)
-_of_pair = partial(quantity, **_NEEDS, labels=("model", "parameters", "batch", "dtype", "threads"))
+_of_inference = partial(quantity, experiments=["inference"], labels=_LABELS)
+_of_pair = partial(quantity, experiments=["inference"], labels=("model", "parameters", "batch", "dtype", "threads"))
 _of_text = partial(quantity, experiments=["generation"], labels=_GENERATION)
 
 
@@ -80,7 +79,7 @@ def compile_gain(data: Dataset) -> Estimates:
     return _requests(data).ratio("backend", "torch", "inductor")
 
 
-@quantity("inference.int8_gain", "1", **_NEEDS, labels=("model", "parameters", "batch", "threads"))
+@quantity("inference.int8_gain", "1", experiments=["inference"], labels=("model", "parameters", "batch", "threads"))
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""

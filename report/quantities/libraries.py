@@ -10,12 +10,11 @@ from report.quantities import quantity, says, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
-_NEEDS = {"experiments": ["libraries"], "device": "any"}
 # What computes a layer where no library does.
 WITHOUT = ["native", "naive", "tiled"]
 # Devices for which PyTorch's operators may have kernels, as the experiment names them.
 KEYS = ("cpu", "cuda", "mps", "xpu")
-_of_variants = partial(quantity, **_NEEDS, labels=(*_LABELS, "dtype", "variant"))
+_of_variants = partial(quantity, experiments=["libraries"], labels=(*_LABELS, "dtype", "variant"))
 _on_gpu = partial(quantity, experiments=["libraries"], device="gpu")
 _OF_DEVICE = ("node", "device")
 _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
@@ -45,7 +44,7 @@ def gain(data: Dataset) -> Estimates:
     return gains_over(rates(data), "library")
 
 
-@quantity("libraries.search_gain", "1", **_NEEDS, labels=(*_LABELS, "dtype"))
+@quantity("libraries.search_gain", "1", experiments=["libraries"], labels=(*_LABELS, "dtype"))
 @says("On {node}, cuDNN that tries its algorithms first is {value} times as fast as by its own choice ({labels})")
 def search_gain(data: Dataset) -> Estimates:
     """Time with the library as it comes over the time after it has tried its algorithms on that shape."""
@@ -94,7 +93,7 @@ _of_device(
 )
 
 
-@quantity("libraries.dispatch_coverage", "1", **_NEEDS, labels=("key", "names"))
+@quantity("libraries.dispatch_coverage", "1", experiments=["libraries"], labels=("key", "names"))
 @says("On {node}, {value} of PyTorch's operators have a kernel of their own ({labels})")
 def dispatch_coverage(data: Dataset) -> Estimates:
     """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).

@@ -12,10 +12,9 @@ from report.estimates import Estimates, concat
 from report.quantities import energy, gemm, quantity, says, summary_quantity
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
-_NEEDS = {"experiments": ["training"], "device": "any"}
 _JOB = ["node", "model", "batch"]
 PHASES = ("forward", "backward", "update")
-_of_training = partial(quantity, **_NEEDS, labels=_LABELS)
+_of_training = partial(quantity, experiments=["training"], labels=_LABELS)
 _summary = partial(summary_quantity, labels=_LABELS)
 
 
@@ -150,7 +149,7 @@ def mfu(data: Dataset) -> Estimates:
     return gemm.share_of_peak(data, data.summary("training", value="flop_per_s"))
 
 
-@quantity("training.split", "1", **_NEEDS, labels=(*_LABELS, "phase"))
+@quantity("training.split", "1", experiments=["training"], labels=(*_LABELS, "phase"))
 @says("On {node}, {labels} takes {value} of a training step")
 def split(data: Dataset) -> Estimates:
     """Share of a step's median time in each phase: forward, backward, update.

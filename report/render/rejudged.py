@@ -1,4 +1,4 @@
-"""What the page is given to judge claims again: the records of `report.judging.client_evaluation`, and the words of their forms."""
+"""What the page is given to judge claims again: records of `judging.client_evaluation`, and words of their forms."""
 
 from __future__ import annotations
 

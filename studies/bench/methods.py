@@ -107,7 +107,7 @@ def pytest_run(labels: Sequence[str], scratch: Path) -> Points:
 
 def pyperf_run(label: str, scratch: Path, options: Sequence[str]) -> Points:
     """pyperf on one point (at its defaults without options): mean, stdev, n; and the means of its processes."""
-    import pyperf  # type: ignore[import-untyped]
+    import pyperf
 
     out = scratch / "pyperf.json"
     out.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 import sys
 
-import pyperf  # type: ignore[import-untyped]
+import pyperf
 
 from studies.bench.points import build
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -141,7 +142,7 @@ def engine_gain() -> list[float]:
                 same = np.allclose(session.run(None, {name: given})[0], network(x).numpy(), rtol=1e-3, atol=1e-4)
                 if not same:
                     raise RuntimeError("the two engines disagree")
-                pairs.append((lambda n=network, x=x: n(x), lambda s=session, f={name: given}: s.run(None, f)))
+                pairs.append((partial(network, x), partial(session.run, None, {name: given})))
     with torch.inference_mode():
         return [
             statistics.median(_latency(by_torch) / _latency(by_onnx) for by_torch, by_onnx in pairs)

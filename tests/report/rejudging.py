@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from report.judging.overrides import BASELINES, slug, swapped
 
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
@@ -20,7 +21,6 @@ from report.judging.client_evaluation import single_socket
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
 from report.judging.judge import CLAIMS, judge, whole_verdict
-from report.judging.overrides import BASELINES, slug, swapped
 from report.judging.rules import level, outcome_alone
 from report.model import Threshold, Verdict
 from report.quantities import quantities

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from report.judging.overrides import overrides
 
 from report.commands.what_if import what_if
 from report.data.reference import REFERENCE, read_reference
@@ -17,7 +18,6 @@ from report.judging import rules
 from report.judging.claims import Claim
 from report.judging.client_evaluation import client_evaluation
 from report.judging.evaluate import PartResult, QuantityCache
-from report.judging.overrides import overrides
 from report.model import JUDGED, Side, Threshold
 from report.render.rejudged import as_script, can_be_tried
 

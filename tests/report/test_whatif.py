@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report.judging.overrides import overrides
 
 from contract.errors import StudyError
 from report.cli import main
@@ -19,7 +20,6 @@ from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import read_claims
 from report.judging.judge import judge
-from report.judging.overrides import overrides
 
 from .conftest import Factory, SyntheticNode
 

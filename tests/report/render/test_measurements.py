@@ -16,7 +16,7 @@ from report.data.gather import gather
 from report.data.gathered import read_summary
 from report.quantities.ladder import DEFAULT
 from report.render.figures import Drawing
-from report.render.measurements import FAMILIES, ORDER, Exhibit, Table, left_out_points, sections
+from report.render.measurements import FAMILIES, ORDER, Exhibit, Table, sections
 from report.render.measurements.base import NOTHING, with_parameters
 from report.render.measurements.gemm import MOST_NAMED
 from tests.report.evidence import Shown

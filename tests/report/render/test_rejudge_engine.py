@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
+from report.judging.overrides import overrides
 
 from report.commands.what_if import what_if
 from report.data.reference import REFERENCE, read_reference
 from report.judging import rules
-from report.judging.overrides import overrides
 from report.model import AWAITING, JUDGED, Side, Threshold, combined
 from report.render import TEMPLATES
 from report.render.rejudged import as_script, can_be_tried, rejudged
