@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report.judging.overrides import BASELINES, slug, swapped
 
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
@@ -17,7 +16,7 @@ from report.data.gathered import read_dataset
 from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates
 from report.judging.claims import Claim, Part, read_claims
-from report.judging.client_evaluation import single_socket
+from report.judging.client_evaluation import BASELINES, slug, with_label
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
 from report.judging.judge import CLAIMS, judge, whole_verdict
@@ -91,7 +90,6 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.evidence = QuantityCache(self.data)
-        self.single = single_socket(self.data)
         self._weighed: dict[tuple[str, str], list[PartResult]] = {}
 
     def parts(self, claim: Claim, baseline: str) -> list[Part]:
@@ -99,9 +97,10 @@ class Bench:
         return [self._against(part, baseline) if baseline else part for part in claim.parts]
 
     def _against(self, part: Part, baseline: str) -> Part:
-        other = swapped(part, "baseline", baseline, self.single)
-        if other is None or not len(self._scoped(part)):
+        told_by = quantities()[part.quantity].labels if part.quantity in quantities() else ()
+        if part.awaits is not None or "baseline" not in told_by or not len(self._scoped(part)):
             return part
+        other = with_label(part, "baseline", baseline, self.data)
         return other if len(self._scoped(other)) else part
 
     def _scoped(self, part: Part) -> Estimates:

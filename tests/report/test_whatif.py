@@ -1,19 +1,19 @@
-"""What if: other thresholds, prices, bases and formats. What moves is what judging anew would give."""
+"""What if: other thresholds, scopes and prices. What moves is what judging anew would give."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report.judging.overrides import overrides
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands.what_if import lines, what_if
+from report.commands.what_if import Answer, lines, prices, settings, what_if
 from report.data.dataset import Dataset
 from report.data.gather import gather
 from report.data.nodes import read_nodes
@@ -90,12 +90,12 @@ class Study:
     def data(self) -> Dataset:
         return Dataset(read_nodes([self.nodes], True), self.reference)
 
-    def ask(self, *thresholds: str, every: bool = True, **more: Any) -> dict[str, Any]:
-        """The answer; records by claim's id under `by`."""
-        known = read_claims(self.folder, self.reference)
-        asked = overrides(known, self.reference, thresholds, **more)
-        document = what_if(self.data(), known, asked, every, allow_synthetic=True)
-        return {**document, "by": {one["id"]: one for one in document["claims"]}}
+    def ask(self, *asked: str, price: Sequence[str] = ()) -> dict[str, Answer]:
+        """The answers, by the claims that the settings touch."""
+        known, data = read_claims(self.folder, self.reference), self.data()
+        figures = prices(price, self.reference)
+        answers = what_if(data, known, settings(asked, known, data), figures, allow_synthetic=True)
+        return {one.claim.id: one for one in answers}
 
     def judged(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
         """The verdicts of judging other claims from the beginning."""
@@ -130,180 +130,115 @@ def study(synthetic: Factory, tmp_path: Path) -> Study:
     return Study(tmp_path, synthetic.root)
 
 
-def moved(answer: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {name: (one["was"]["verdict"], one["is"]["verdict"]) for name, one in answer["by"].items() if one["moved"]}
+def moved(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
+    return {name: (one.before, one.after) for name, one in answers.items() if one.before != one.after}
 
 
-# ------------------------------------------------------------------ thresholds
-
-
-def test_a_threshold_moves_its_claim_and_no_other(study: Study) -> None:
-    answer = study.ask("W01.threshold=40")
-    # W04 says the same as W01 and takes its rule over.
-    assert moved(answer) == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
-    assert (answer["moved"], answer["stayed"]) == (2, len(CLAIMS) - 2)
-    assert "not above the threshold of 40" in answer["by"]["W01"]["is"]["reason"]
-    text = "\n".join(lines(answer))
-    assert "W01.threshold: 10 -> 40" in text and "2 verdicts would move, 5 would not" in text
-    # What no change touches need not be judged.
-    quick = study.ask("W01.threshold=40", every=False)
-    assert moved(quick) == moved(answer) and quick["by"]["W02"]["is"]["verdict"] is None
+def test_a_threshold_moves_its_claim_and_the_one_that_took_over_its_rule(study: Study) -> None:
+    answers = study.ask("W01.threshold=40")
+    assert moved(answers) == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
+    assert "not above the threshold of 40" in answers["W01"].reason
+    text = "\n".join(lines(list(answers.values())))
+    assert "2 verdicts would move" in text and "W02" not in text
 
 
 @pytest.mark.parametrize(
-    ("setting", "claim", "part", "value"),
+    ("setting", "claim", "part", "change"),
     [
-        ("W01.threshold=40", "W01", None, 40),
-        ("w02.threshold=[5, 20]", "W02", None, [5, 20]),
-        ("W03.two-orders.threshold=30", "W03", 1, 30),
-        ("W03.one order, in all.threshold=300", "W03", 0, 300),
+        ("W01.threshold=40", "W01", None, {"threshold": {"value": 40, "why": "few"}}),
+        ("w02.threshold=[5, 20]", "W02", None, {"threshold": {"value": [5, 20], "why": "tens"}}),
+        ("W03.two-orders.threshold=30", "W03", 1, {"threshold": {"value": 30, "why": "two"}}),
+        ("W03.one order, in all.threshold=300", "W03", 0, {"threshold": {"value": 300, "why": "one"}}),
+        ("W01.dtype=float64", "W01", None, {"scope": {**PRODUCT["scope"], "dtype": "float64"}}),
+        ("W02.baseline=node", "W02", None, {"scope": {"baseline": "node", "precision": "equal"}}),
     ],
 )
 def test_what_moves_is_what_judging_a_changed_file_gives(
-    study: Study, setting: str, claim: str, part: int | None, value: Any
+    study: Study, setting: str, claim: str, part: int | None, change: dict[str, Any]
 ) -> None:
     other = json.loads(json.dumps(CLAIMS))
-    rule = other[claim] if part is None else other[claim]["all_of"][part]
-    rule["threshold"]["value"] = value
-    answer = study.ask(setting)["by"].items()
-    assert {name: one["is"]["verdict"] for name, one in answer} == study.judged(other)
-    assert {name: one["was"]["verdict"] for name, one in answer} == study.judged(CLAIMS)
+    (other[claim] if part is None else other[claim]["all_of"][part]).update(change)
+    before, after = study.judged(CLAIMS), study.judged(other)
+    answers = study.ask(setting)
+    assert {name: (one.before, one.after) for name, one in answers.items()} == {
+        name: (before[name], after[name]) for name in answers
+    }
+    assert {name for name in before if before[name] != after[name]} <= set(answers)
 
 
 def test_a_part_that_moves_is_told_though_the_whole_stays(study: Study) -> None:
-    answer = study.ask("W03.one-order-in-all.threshold=20", "W03.two-orders.threshold=50")
-    one = answer["by"]["W03"]
-    assert one["parts_moved"] == ["two orders"] and one["was"]["parts"]["two orders"] == "challenged"
-    if not one["moved"]:
-        assert any(line.startswith("W03: two orders: challenged -> ") for line in lines(answer))
+    answers = study.ask("W03.one-order-in-all.threshold=200", "W03.two-orders.threshold=20")
+    one = answers["W03"]
+    assert one.before == one.after and one.parts["two orders"] == ("challenged", "supported")
+    assert any("two orders: challenged -> supported" in line for line in lines([one]))
+
+
+def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synthetic: Factory) -> None:
+    assert study.ask("W02.baseline=socket")["W02"].after == study.ask("W02.baseline=node")["W02"].after
+    machine(synthetic, sockets=2).write()
+    assert study.ask("W02.baseline=socket")["W02"].after == "awaiting experiment"
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ("W001.threshold=1", "there is no claim 'W001'. Did you mean 'W01'?"),
-        ("W01.thresholds=1", "'thresholds' cannot be set. Keys: threshold. Did you mean 'threshold'?"),
+        ("W01.thresholds=1", "'thresholds' cannot be set. Known: threshold, "),
         ("W01.threshold", "write CLAIM.threshold=VALUE"),
         ("W01=3", "write CLAIM.threshold=VALUE"),
-        ("W03.threshold=1", "say which of its parts"),
-        ("W03.two-order.threshold=1", "there is no part 'two-order'. Did you mean 'two-orders'?"),
-        ("W01.part.threshold=1", "W01 has one rule and no parts"),
-        ("W01.threshold=[1,2]", "at_most compares with a number, such as 10, not '[1,2]'"),
+        ("W03.threshold=1", "W03 has no part ''. Parts: one-order-in-all, two-orders."),
+        ("W03.two-order.threshold=1", "W03 has no part 'two-order'. Parts: one-order-in-all, two-orders. Did you mean"),
+        ("W01.part.threshold=1", "W01 has no part 'part'. Parts: none."),
+        ("W01.threshold=[1,2]", "compares with a number, such as 10, not '[1,2]'"),
         ("W01.threshold=many", "compares with a number"),
         ("W01.threshold=NaN", "compares with a number"),
         ("W01.threshold=true", "compares with a number"),
         ("W01.threshold=-1", "-1 is below zero: what is counted here never is"),
         ("W02.threshold=10", "compares with a range of two numbers, such as [10, 100]"),
         ("W02.threshold=[1,2,3]", "compares with a range of two numbers"),
-        ("W02.threshold=[50,5]", "ends before it begins: write [5, 50]"),
+        ("W02.threshold=[50,5]", "ends before it begins"),
         ("W02.threshold=[-5,5]", "below zero"),
         ("W05.threshold=1", "W05 is a judgement"),
         ("price: thing.prise=3", "there is no reference entry 'thing.prise'. Did you mean 'thing.price'?"),
-        ("price: thing.price", "write ENTRY=VALUE"),
+        ("price: thing.price", "is not a number above 0 (in USD)"),
         ("price: thing.price=much", "not a number above 0 (in USD)"),
         ("price: thing.price=-1", "not a number above 0"),
         ("price: thing.price=inf", "not a number above 0"),
         ("price: gpu.built_for_graphics=1", "not a number above 0"),
-        ("dtype: float65", "nothing was measured in it. Measured: float32 and float64. Did you mean 'float64'?"),
     ],
 )
 def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
     kind, _, asked = given.partition(": ")
-    more: Any = {"price": {"prices": [asked]}, "dtype": {"swaps": {"dtype": asked}}}.get(kind)
     with pytest.raises(StudyError) as fault:
-        study.ask(**more) if more else study.ask(given)
+        study.ask(price=[asked]) if kind == "price" else study.ask(given)
     assert said in str(fault.value)
 
 
-def test_a_threshold_that_decides_nothing_yet_is_said(synthetic: Factory, tmp_path: Path) -> None:
+def test_a_threshold_that_decides_nothing_yet_says_what_is_missing(synthetic: Factory, tmp_path: Path) -> None:
     synthetic("node-a").gemm(27.9).clock().write()
-    answer = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")
-    assert answer["moved"] == 0
-    assert any("W02: its threshold decides nothing yet: awaiting hardware" in note for note in answer["notes"])
-
-
-# ------------------------------------------------------------------ prices
+    one = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")["W02"]
+    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(lines([one]))
 
 
 def test_a_figure_moves_the_claims_that_rest_on_it(study: Study) -> None:
-    answer = study.ask(prices=["llama31-405b.gpus=100"])
-    assert moved(answer) == {"W06": ("supported", "challenged")} and answer["notes"] == []
-
-
-@pytest.mark.parametrize(
-    ("entry", "value", "note"),
-    [
-        ("aws-p5.48xlarge.usd_per_hour", "1", "aws-p5.48xlarge.usd_per_hour: moves nothing, for no claim rests on it"),
-        ("llama31-405b.gpus", None, "what was given is what stands already"),
-    ],
-)
-def test_a_figure_that_changes_nothing_is_said(study: Study, entry: str, value: str | None, note: str) -> None:
-    answer = study.ask(prices=[f"{entry}={value or study.reference[entry]['value']}"])
-    assert answer["moved"] == 0 and answer["notes"] == [note]
-
-
-def test_a_price_of_ones_own_decides_what_awaited_a_source(study: Study, tmp_path: Path) -> None:
-    assert moved(study.ask(prices=["thing.price=700"])) == {"W07": ("awaiting source", "supported")}
-    # From a file too; what is typed goes before it.
-    own, path = {**THING, "value": 2000, "status": "verified"}, tmp_path / "prices.yaml"
-    path.write_text(json.dumps([own]))
-    assert study.ask(file=path)["by"]["W07"]["is"]["verdict"] == "challenged"
-    assert study.ask(file=path, prices=["thing.price=5"])["by"]["W07"]["is"]["verdict"] == "supported"
-    path.write_text(json.dumps([{**own, "id": "thing.prise"}]))
-    with pytest.raises(StudyError, match=r"prices.yaml: there is no reference entry 'thing.prise'. Did you mean"):
-        study.ask(file=path)
-
-
-# ------------------------------------------------------------------ bases and formats
-
-
-def test_another_base_moves_the_claims_that_are_told_by_it(study: Study) -> None:
-    answer = study.ask("W02.threshold=[30,100]", swaps={"baseline": "node"})
-    assert answer["by"]["W02"]["is"]["verdict"] == "challenged"
-    assert "against all cores" in answer["by"]["W02"]["is"]["reason"]
-    assert answer["by"]["W01"]["is"] == answer["by"]["W01"]["was"]
-    # One socket is the node where there is one.
-    socket = study.ask("W02.threshold=[30,100]", swaps={"baseline": "socket"})
-    assert moved(socket) == moved(answer)
-
-
-def test_a_base_that_was_not_measured_is_said(study: Study, synthetic: Factory) -> None:
-    assert (
-        "W02: not measured with baseline fleet: judged as it stands" in study.ask(swaps={"baseline": "fleet"})["notes"]
-    )
-    # Of two sockets no point is of one alone.
-    machine(synthetic, sockets=2).write()
-    answer = study.ask(swaps={"baseline": "socket"})
-    assert answer["moved"] == 0 and any("more than one socket" in note for note in answer["notes"])
-
-
-def test_another_number_format(study: Study) -> None:
-    answer = study.ask(swaps={"dtype": "float64"})
-    assert moved(answer) == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
-
-
-# ------------------------------------------------------------------ the command
+    assert moved(study.ask(price=["llama31-405b.gpus=100"])) == {"W06": ("supported", "challenged")}
+    assert moved(study.ask(price=["thing.price=700"])) == {"W07": ("awaiting source", "supported")}
+    assert study.ask(price=["aws-p5.48xlarge.usd_per_hour=1"]) == {}
 
 
 def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     synthetic("node-b", origin="measured").gemm(27.9).clock().write()
-    data, answer = tmp_path / "data", tmp_path / "answer.json"
+    data, made_up = tmp_path / "data", tmp_path / "made-up"
     gather([synthetic.root / "node-b"], data)
+    gather([synthetic.root / "node-a"], made_up, allow_synthetic=True)
     (study.folder / "W07.yaml").unlink()
     common = ["what-if", "--claims", str(study.folder)]
     capsys.readouterr()
-    assert main([*common, "--data", str(data), "--set", "W01.threshold=40", "--json", str(answer)]) == 0
-    said = capsys.readouterr().out
-    assert "challenged" in said and "supported" in said and "2 verdicts would move, 4 would not" in said
-    written = json.loads(answer.read_text())
-    assert written["kind"] == "what-if" and len(written["claims"]) == 6
-    assert all(one["is"]["verdict"] for one in written["claims"])
-    made_up = tmp_path / "made-up"
-    gather([synthetic.root / "node-a"], made_up, allow_synthetic=True)
+    assert main([*common, "--data", str(data), "--set", "W01.threshold=40"]) == 0
+    assert "2 verdicts would move" in capsys.readouterr().out
     for words, why in (
-        (["--data", str(made_up), "--dtype", "float64"], "synthetic"),
+        (["--data", str(made_up), "--set", "W01.threshold=4"], "synthetic"),
         (["--data", str(data)], "nothing is asked"),
-        (["--data", str(data), "--baseline", "sokcet"], r"'sokcet': is not known.*Did you mean 'socket'"),
         (["--data", str(tmp_path / "x"), "--set", "W01.threshold=4"], "no gathered data"),
     ):
         with pytest.raises(StudyError, match=why):

@@ -188,10 +188,14 @@
     return { select, element: make("p", { class: "rejudge-row" }, label, select) };
   }
 
-  function command(fields, thresholds, baseline) {
-    const set = fields.filter(({ part }) => !same(thresholds[part.name], part.threshold));
-    const words = set.map(({ part }) => `--set '${part.set}=${JSON.stringify(thresholds[part.name])}'`);
-    return ["python -m report what-if", ...words, ...(baseline ? [`--baseline ${baseline}`] : [])].join(" ");
+  function command(claim, fields, thresholds, baseline) {
+    const moved = fields.filter(({ part }) => !same(thresholds[part.name], part.threshold));
+    const against = baseline ? claim.parts.filter((part) => own(part.baselines, baseline)) : [];
+    const words = [
+      ...moved.map(({ part }) => `${part.set}=${JSON.stringify(thresholds[part.name])}`),
+      ...against.map((part) => `${part.set.replace(/threshold$/, "baseline")}=${baseline}`),
+    ];
+    return words.length ? `python -m report what-if --set ${words.map((word) => `'${word}'`).join(" ")}` : "";
   }
 
   function build(details) {
@@ -234,8 +238,8 @@
         const text = told(part, weighed[place], changed);
         return several ? `${part.name} (${weighed[place].outcome}): ${text}` : text;
       });
-      asked.hidden = !changed;
-      typed.textContent = command(fields, thresholds, baseline);
+      typed.textContent = command(claim, fields, thresholds, baseline);
+      asked.hidden = !typed.textContent;
       // What is said again is announced again.
       const now = [verdict, moved, changed, ...lines].join("\n");
       if (now === last) return;

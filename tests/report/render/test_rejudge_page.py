@@ -72,7 +72,7 @@ def test_a_threshold_that_is_typed_moves_the_verdict_and_not_the_cards(visit: An
     expect(badge(page, "W01")).to_have_text("challenged")
     expect(page.locator("#W01 output")).to_contain_text("as declared")
     field.fill("40")
-    said = study.ask("W01.threshold=40")["by"]["W01"]["is"]["verdict"]
+    said = study.ask("W01.threshold=40")["W01"].after
     assert said == "supported"
     expect(badge(page, "W01")).to_have_text(said)
     expect(badge(page, "W01")).to_have_class("badge v-supported")
@@ -91,15 +91,15 @@ def test_a_range_has_two_fields_and_a_claim_about_gpus_a_baseline(visit: Any, st
     fields = page.locator("#W02 details.rejudge input")
     expect(fields).to_have_count(2)
     fields.first.fill("30")
-    expect(badge(page, "W02")).to_have_text(study.ask("W02.threshold=[30,100]")["by"]["W02"]["is"]["verdict"])
+    expect(badge(page, "W02")).to_have_text(study.ask("W02.threshold=[30,100]")["W02"].after)
     against = page.get_by_label("Against", exact=True)
     assert against.locator("option").all_inner_texts()[0] == "as declared (one core)"
     against.select_option("all cores of the node")
-    swapped = study.ask("W02.threshold=[30,100]", swaps={"baseline": "node"})["by"]["W02"]["is"]["verdict"]
+    swapped = study.ask("W02.threshold=[30,100]", "W02.baseline=node")["W02"].after
     assert swapped == "challenged"
     expect(badge(page, "W02")).to_have_text(swapped)
     expect(page.locator("#W02 .rejudge-command code")).to_have_text(
-        "python -m report what-if --set 'W02.threshold=[30,100]' --baseline node"
+        "python -m report what-if --set 'W02.threshold=[30,100]' 'W02.baseline=node'"
     )
 
 
