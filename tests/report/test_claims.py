@@ -142,7 +142,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "link to an unknown claim": ({"see_also": ["W15", "W99"]}, "- W99", ["see_also: there is no claim 'W99'"]),
     "link with a line break": ({"see_also": ["W16\n"]}, "W16", ["see_also.0"]),
     "same as an unknown claim": ({**BARE, "same_as": "W99"}, "same_as: W99", ["there is no claim 'W99'"]),
-    "same as one without a rule": ({**BARE, "same_as": "W15"}, "same_as: W15", ["has no rule of its own"]),
+    "same as itself": ({**BARE, "same_as": "W15"}, "same_as: W15", ["W15 names itself"]),
+    "link to itself": ({"see_also": ["W15"]}, "see_also:", ["see_also: W15 names itself"]),
+    "published figure that is not named": (
+        {"quantity": "reference.value", "scope": None}, "quantity: reference.value", ["needs a scope"]
+    ),
+    "no note": ({"note": None}, "id: W15", ["missing: note"]),
     "unknown source": ({"sources": ["chip.core"]}, "- chip.core", ["Did you mean 'chip.cores'?"]),
     "unknown entry": (
         {"quantity": "reference.value", "scope": {"entry": "chip.core"}}, "entry: chip.core", ["'chip.cores'?"]

@@ -81,7 +81,6 @@ test_sustained = holding(
     case("sustained.throughput_drift", {1: 0, 2: 0}, by="round", load="calls", width="exact", detail="in 125 s"),
     case("sustained.throughput_drift", None, load=["short", "few"]),
     case("sustained.clock", 1.5e9, load="products", width="any"),
-    case("sustained.temperature", 58.5, load="products", width="any"),
     case("sustained.power", 602, load="products"),
     case("sustained.utilisation_at_low_mfu", 1.0, load="one_block", low=0.995, high=1.0,
          detail="at 0.1% of the fastest product's rate", dtype="bfloat16", **_USED),
@@ -414,14 +413,22 @@ def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
     gpu = figure("llama31-405b.gpu_hours") * figure("aws-p5.48xlarge.usd_per_hour") / 8
     expected: list[tuple[str, float, dict[str, Any]]] = [
         ("ladder.servers_for_90_days", WORK / (RATES[kind] * 90 * DAY), {"parameters": LARGEST}),
-        *(("cluster.servers", count, {"days": days}) for days, count in servers.items()),
-        *(("cluster.power", count * 1000, {"days": days}) for days, count in servers.items()),
-        ("cluster.days", servers[54] * 54 / figure("llama31-405b.gpus"), {}),
-        ("cluster.cost", cost, {}),
         (RATIO, cost / gpu, {"by": "operations"}),
     ]
     for name, number, scope in expected:
         assert only(name, found, evidence=kind, **scope)["estimate"] == pytest.approx(number), name
+    whole = cells(RATIO, found)
+    assert isinstance(whole, DerivedEstimates)
+    gpus = figure("llama31-405b.gpus")
+    # The numbers of the claims' other words, worked out from the same inputs.
+    assert {name: one.only(evidence=kind).value("estimate", 0) for name, _, one in whole.beside} == pytest.approx(
+        {
+            **{f"servers for {days} days": count for days, count in servers.items()},
+            **{f"power of those for {days} days": count * 1000 for days, count in servers.items()},
+            f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus,
+            "cost of the run": cost,
+        }
+    )
 
 
 def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(made: Made) -> None:

@@ -293,8 +293,6 @@ def chains(synthetic: Factory) -> SyntheticNode:
 _CHAIN = {"node": "node-a", "device": "cuda:0", "kernel": "chain", "data": "random", "footprint": 4}
 test_chains = holding(
     chains,
-    case("sequential.step_time", 2e-9, device="cpu", chains="full", threads="all"),
-    case("sequential.step_time", 8e-9, device="gpu", chains="one", kernel="chain"),
     case("sequential.chain_speed_ratio", 8, kernel=["chain", "chase"], labels=_CHAIN),
     case("sequential.gpu_over_cpu_one_thread", 1 / 8, kernel="chain", labels=_CHAIN),
     # 1000 chains at 20 ns a step, against four at 2 ns: those of two threads are not all.
@@ -521,8 +519,6 @@ test_tables = holding(
     tables,
     case("tabular.rate", {"pandas": 1e7, "numpy": 2e7, "polars": 3e7}, by="backend", rows=FEW, **_SORT),
     case("tabular.rate", {FEW: 3e7, MANY: 3e7}, by="rows", backend="best", detail="polars, 2 threads", **_SORT),
-    case("tabular.library_gain", {("sort", FEW): 3, ("sort", MANY): 3, ("parse_csv", FEW): 0.4}, by=("op", "rows"),
-         detail="polars, 2 threads"),
     case("tabular.gpu_gain", {(FEW, "excluded"): 0.2, (FEW, "included"): 0.1, (MANY, "excluded"): 20,
          (MANY, "included"): 10}, by=("rows", "transfers"), detail="torch over polars, 2 threads"),
 )  # fmt: skip
