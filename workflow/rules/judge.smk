@@ -10,7 +10,12 @@ rule judge:
         claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
         code=code(
-            "*.py", "data/*.py", "quantities/*.py", "judging/*.py", "publish/*.py", "*.yaml"
+            "*.py",
+            "data/*.py",
+            "quantities/*.py",
+            "judging/*.py",
+            "publish/*.py",
+            "*.yaml",
         ),
     output:
         json=f"{RESULTS}/verdicts.json",
