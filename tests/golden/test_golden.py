@@ -30,3 +30,10 @@ def test_what_differs_is_found_wherever_it_lies() -> None:
     now = {"a": [{"b": 1.0 + 1e-12, "c": "y"}, {"d": 0.5}, 3], "new": 2}
     places = [line.partition(":")[0] for line in differences(kept, now)]
     assert places == [".a[0].c", ".a[1].d", ".a[2]", ".gone", ".new"]
+
+
+def test_numbers_in_words_may_be_rounded_the_other_way_and_no_more() -> None:
+    told = "takes 18.75 [1,170, 2\\.05] ms of 3 cores"
+    assert not list(differences(told, "takes 18.8 [1,180, 2\\.06] ms of 3 cores"))
+    for other in ("takes 18.75 [1,170, 2\\.05] s of 3 cores", told.replace("3", "4"), told.replace("18.75", "19")):
+        assert list(differences(told, other))

@@ -103,7 +103,8 @@ def _foreseen(errors: Sequence[dict[str, Any]]) -> str:
 
 
 def _signed(cell: dict[str, Any]) -> str:
-    share = 100 * float(cell["estimate"])
+    # Beyond this many digits lies what the arithmetic itself rounds off.
+    share = round(100 * float(cell["estimate"]), 6)
     return f"{'−' if share < 0 else '+'}{number(abs(share), 2)}%"
 
 
