@@ -21,8 +21,9 @@ def begin(folder: Path, probe: Path, plan: Plan) -> None:
     partial, jobs = folder / PARTIAL, asked(plan)
     if not partial.exists() or read_json(partial).get("jobs") != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
-    # What was sealed before was another set of rounds.
-    (folder / RECORD).unlink(missing_ok=True)
+    # What was sealed before was another set of rounds; the record that is read is nobody's seal.
+    if (folder / RECORD).resolve() != probe.resolve():
+        (folder / RECORD).unlink(missing_ok=True)
 
 
 def asked(plan: Plan) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -283,6 +284,9 @@ def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_mi
     assert record_path(folder) == folder / PARTIAL, "a round that is measured anew breaks the seal"
     begin(folder, probe, replace(plan, rounds=1))
     assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"
+    given = shutil.copy(probe, folder / "node.json")
+    begin(folder, Path(given), plan)
+    assert read_node(Path(given)) == read_node(probe), "what a round is told to read is not its to remove"
 
 
 def test_what_became_of_a_nodes_points_is_told_by_reason(
