@@ -253,15 +253,19 @@ def apart_from_kind(record: Mapping[str, Any]) -> str:
     return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
 
 
-def node_label(record: Mapping[str, Any]) -> str:
-    """A short name of a node: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
+def host_label(record: Mapping[str, Any]) -> str:
+    """A short name of a node without its GPUs: 'AMD EPYC 9654, 2 cores'."""
     cpu = record["hardware"].get("cpu") or {}
     about = cpu if isinstance(cpu, Mapping) else {"model": str(cpu)}
     first = next((device["name"] for device in record["devices"] if device["kind"] == "cpu"), "")
     label = short_processor(str(about.get("model") or first or record["id"]))
     cores = about.get("usable_cores") or about.get("cores")
-    if cores:
-        label += f", {count(int(cores), 'core')}"
+    return f"{label}, {count(int(cores), 'core')}" if cores else label
+
+
+def node_label(record: Mapping[str, Any]) -> str:
+    """A short name of a node: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
+    label = host_label(record)
     cards = [short_processor(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
     for card in sorted(set(cards)):
         many = cards.count(card)

@@ -18,7 +18,7 @@ from contract.tables import SAMPLES
 from report.data.nodes import Nodes
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, device_kind
-from report.formatting import apart_from_kind
+from report.formatting import apart_from_kind, host_label
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -219,6 +219,10 @@ class Dataset:
     def make(self, node: str) -> str:
         """What a node is called by its hardware alone."""
         return self._labels[0].get(node, node)
+
+    def host(self, node: str) -> str:
+        """The same without its GPUs."""
+        return host_label(self._records[node]) if node in self._records else node
 
     @cached_property
     def _labels(self) -> tuple[dict[str, str], Counter[str]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from report.formatting import capital, count, exactly, several, with_unit
 from report.render.central import territory
-from report.render.central.base import Central, Machine, Shown, deciding
-from report.render.central.chosen import accelerators, named, nodes
+from report.render.central.base import Central, Machine, Shown, deciding, machine_names
+from report.render.central.chosen import accelerators, nodes
 from report.render.central.races import ANSWER, BATCH, BYTES, ROWS, TABLES, TEXT, WEIGHTS, Race, against_gpu
 from report.render.central.races import against_one_core as among_cores
 from report.render.figures import AMBER, BLUE, GREEN, Drawing
@@ -49,7 +49,7 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     races = _few_models(races)
     if not races:
         return None
-    machines = named(shown, list(dict.fromkeys((one.node, one.device) for one in races)))
+    machines = machine_names(shown, list(dict.fromkeys((one.node, one.device) for one in races)))
     known = any(accelerators(view) for view in views)
     left_out = sum(bool(accelerators(view)) for view in views) - len(shown) if known else len(views) - len(shown)
     return Shown(

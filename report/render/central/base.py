@@ -84,8 +84,7 @@ def machine_names(views: Sequence[View], places: Collection[Machine]) -> dict[Ma
     found = {}
     for node, device in places:
         view = by_node[node]
-        # A node is called by its processor and its cards.
-        found[node, device] = view.make.partition(" + ")[0] if device_kind(device) == "cpu" else card(view, device)
+        found[node, device] = view.host if device_kind(device) == "cpu" else card(view, device)
     shared = Counter(found.values())
     found = {
         place: f"{name} ({by_node[place[0]].data.mark(place[0])})" if shared[name] > 1 else name

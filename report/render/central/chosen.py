@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from report.estimates import device_kind
-from report.render.central.base import MOST_MACHINES, machine_names
+from report.render.central.base import MOST_MACHINES
 from report.render.measurements.base import View
 
 
@@ -30,10 +30,3 @@ def nodes(views: Sequence[View], most: int = MOST_MACHINES) -> list[View]:
             first[view.make] = view
     chosen = {view.node for view in [*first.values(), *similar][:most]}
     return [view for view in views if view.node in chosen]
-
-
-def named(views: Sequence[View], places: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """As `machine_names`; a processor without the GPUs beside it, where its own name is enough."""
-    found = machine_names(views, places)
-    short = {place: name.partition(" + ")[0] if place[1] == "cpu" else name for place, name in found.items()}
-    return short if len(set(short.values())) == len(short) else found

@@ -9,8 +9,8 @@ from typing import Any
 from report.estimates import device_kind
 from report.formatting import count, interval, several, with_unit
 from report.render import dots
-from report.render.central.base import Central, Shown, deciding
-from report.render.central.chosen import named, nodes
+from report.render.central.base import Central, Shown, deciding, machine_names
+from report.render.central.chosen import nodes
 from report.render.central.levels import CORE, CORES, GPU, LINKS, MEMORY, Level, Place, of_node
 from report.render.figures import BLUE, GREEN, MUTED, SKY, Drawing
 from report.render.measurements.base import NOTHING, Table, View
@@ -38,13 +38,13 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
     able = [view for view in views if len(view.of("bandwidth")) or len(view.of("transfer"))]
     shown = nodes(able)
     # Of hosts that are alike but for their GPUs the first.
-    hosts = {view.label.partition(" + ")[0]: view.node for view in reversed(shown)}
+    hosts = {view.label if view.host == view.make else view.host: view.node for view in reversed(shown)}
     levels = [
         level for view in shown for level in of_node(view) if level.place[1] != "cpu" or view.node in hosts.values()
     ]
     if not levels:
         return None
-    names = named(shown, list(dict.fromkeys(level.place for level in levels)))
+    names = machine_names(shown, list(dict.fromkeys(level.place for level in levels)))
     published = list(_published(document, _sockets(shown)))
     left_out = len(able) - len(shown)
     return Shown(

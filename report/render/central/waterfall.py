@@ -7,8 +7,8 @@ from typing import Any
 
 from report.formatting import count, several
 from report.render.central import lanes
-from report.render.central.base import MOST_MACHINES, Central, Machine, Shown, deciding
-from report.render.central.chosen import accelerators, named, nodes
+from report.render.central.base import MOST_MACHINES, Central, Machine, Shown, deciding, machine_names
+from report.render.central.chosen import accelerators, nodes
 from report.render.central.requests import (
     CARD,
     CPU,
@@ -53,7 +53,7 @@ def show(views: Sequence[View], document: Mapping[str, Any]) -> Shown | None:
         groups, tell = [group for view in shown for group in found[view.node][:each]], of_answers
     if not groups:
         return None
-    machines = named(shown, list(dict.fromkeys(group["machine"] for group in groups)))
+    machines = machine_names(shown, list(dict.fromkeys(group["machine"] for group in groups)))
     title, reading = tell(groups, machines)
     return Shown(
         title,

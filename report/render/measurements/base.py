@@ -105,6 +105,11 @@ class View:
         """What the node is called by its hardware alone."""
         return self.data.make(self.node)
 
+    @property
+    def host(self) -> str:
+        """The same without its GPUs."""
+        return self.data.host(self.node)
+
     def devices(self) -> list[str]:
         """Devices that have measured something: the CPU first."""
         return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
