@@ -77,7 +77,7 @@ def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str,
     columns = {name: np.split(shares[name].to_numpy(), starts[1:]) for name in ("limit", *VALUES)}
     return {
         tuple(zip(labels, key, strict=True)): {name: steps[at] for name, steps in columns.items()}
-        for at, key in enumerate(shares.at(starts).rows(*labels) if len(shares) else ())
+        for at, key in enumerate(shares.at(starts).rows(*labels))
     }
 
 
