@@ -137,6 +137,7 @@ SHARES = {"repeat_share", "matmul_flop_share", "matmul_time_share"}
     ("name", "device", "changed", "sampled", "observed"),
     [
         ("gemm", CPU, {}, {"time"}, set()),
+        ("gemm", GPU, {}, {"time", "graph_time"}, set()),
         ("clock", CPU, {"chain": 10**6}, {"clock"}, set()),
         ("sequential", CPU, {}, {"step_time"}, {"chains_in_flight"}),
         ("training", CPU, {}, STEP, SHARES),
