@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,9 +111,8 @@ def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machin
 
 
 def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
-    watch = Watch("cpu")
+    watch, flags = Watch("cpu"), []
     assert slowed(0, 3000) == []
-    flags = []
     for point in ((3000, 2900, 2400), (2400, 2400)):
         watch.begin()
         for megahertz in point:
@@ -122,20 +122,18 @@ def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
 
 
 def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
-    watch = Watch("cpu")
+    watch, flags = Watch("cpu"), []
     machine.passes(2.0, other_cores=2)
     watch.begin()
     machine.passes(WINDOW_S / 10)
     assert watch.read().other_load == pytest.approx(0.5), "a point of one window has the state before it"
-    flags = []
-    for _ in range(2):
+    for other_cores in (0, 0, 2):
+        if other_cores:
+            machine.passes(2.0, other_cores)
+            watch.begin()
         machine.passes(WINDOW_S)
         flags.append(watch.read().flags)
-    assert flags == ["", ""]
-    machine.passes(2.0, other_cores=2)
-    watch.begin()
-    machine.passes(WINDOW_S)
-    assert watch.read().flags == "busy: 50% other load"
+    assert flags == ["", "", "busy: 50% other load"]
 
 
 def used(machine: Machine, counted: float | None, *draws: tuple[float, float], after: float | None = None) -> Any:
@@ -168,19 +166,15 @@ def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: M
 
 
 def test_flags_merge_to_the_worst_of_each_name() -> None:
-    seen = [Flag("steal", "3%"), Flag("busy", "9% other load"), Flag("steal", "12%"), Flag("throttled", "heat")]
-    seen += [Flag("throttled", "power limit"), Flag("throttled", "heat")]
+    told = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
+    seen = [Flag(*one) for one in (*told, ("throttled", "power limit"), ("throttled", "heat"))]
     assert text(worst(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
 
 
-@given(
-    st.lists(
-        st.builds(
-            Flag, st.sampled_from(sorted(FLAGS)), st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
-        ),
-        max_size=6,
-    )
-)
+WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
+
+
+@given(st.lists(st.builds(Flag, st.sampled_from(sorted(FLAGS)), WORDS), max_size=6))
 def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
     assert parse(text(flags)) == flags
     assert parse("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
@@ -208,33 +202,39 @@ def psi(microseconds: int) -> str:
     return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7\n"
 
 
-def test_quotas_of_every_level_count(tree: Tree) -> None:
-    root = tree(
-        {
-            "proc/self/cgroup": "0::/user/study\n",
-            "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
-            "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
-            "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
-            "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
-            "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
-        }
-    )
-    assert counters.quota(root) == 2.5
-    assert counters.quota_periods(root) == (14, 4)
-
-
-def test_an_older_cgroup_inside_a_container_is_found(tree: Tree) -> None:
-    folder = "sys/fs/cgroup/cpu,cpuacct"
-    root = tree(
-        {
-            "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
-            f"{folder}/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
-            f"{folder}/cpu.cfs_quota_us": "50000\n",
-            f"{folder}/cpu.cfs_period_us": "100000\n",
-        }
-    )
-    assert counters.quota(root) == 0.5
-    assert counters.quota_periods(root) == (8, 2)
+@pytest.mark.parametrize(
+    ("files", "quota", "periods"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/user/study\n",
+                "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
+                "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
+                "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
+                "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
+                "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
+            },
+            2.5,
+            (14, 4),
+        ),
+        (
+            {
+                "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+            (8, 2),
+        ),
+    ],
+    ids=["every level", "an older one inside a container"],
+)
+def test_quotas_are_those_of_the_cgroups(
+    tree: Tree, files: dict[str, str], quota: float, periods: tuple[int, int]
+) -> None:
+    root = tree(files)
+    assert (counters.quota(root), counters.quota_periods(root)) == (quota, periods)
 
 
 def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
@@ -247,27 +247,22 @@ def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: P
 
 
 def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
-    root = tree(
-        {
-            **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
-            "sys/class/hwmon/hwmon0/name": "nvme\n",
-            "sys/class/hwmon/hwmon1/name": "k10temp\n",
-            "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
-        }
-    )
-    process = SimpleNamespace(cpu_num=lambda: 1)
-    seen = counters.cpu_counters(process, root).values()  # type: ignore[arg-type]
+    root = tree({
+        **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
+        "sys/class/hwmon/hwmon0/name": "nvme\n",
+        "sys/class/hwmon/hwmon1/name": "k10temp\n",
+        "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
+    })  # fmt: skip
+    seen = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
 
 def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path: Path) -> None:
-    zones = {"0": ("package-0", 5_000_000), "0:0": ("core", 3_000_000), "1": ("package-1", 2_000_000),
-             "2": ("psys", 9_000_000)}  # fmt: skip
-    files = {}
+    zones = {"0": ("package-0", 5), "0:0": ("core", 3), "1": ("package-1", 2), "2": ("psys", 9)}
+    files, process = {}, SimpleNamespace(cpu_num=lambda: 0)
     for zone, (name, energy) in zones.items():
         files[f"sys/class/powercap/intel-rapl:{zone}/name"] = f"{name}\n"
-        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}\n"
-    process = SimpleNamespace(cpu_num=lambda: 0)
+        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}000000\n"
     assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
     two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
     assert two.joules() == pytest.approx(7.0)
@@ -277,28 +272,18 @@ def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path
 
 
 def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
-    import pynvml
-
-    mask = pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    others = [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
-    seen = counters.gpu_counters(
-        "cuda:0",
-        Library(
-            {
-                "CurrentClocksThrottleReasons": mask,
-                "ComputeRunningProcesses": others,
-                "TotalEnergyConsumption": 2500,
-                "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
-            }
+    answers = {
+        "CurrentClocksThrottleReasons": (
+            pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
         ),
-    )
-    assert seen.values() == {
-        "clock_mhz": 1980.0,
-        "memory_clock_mhz": 1980.0,
-        "temperature_c": 41.0,
-        "power_w": 80.0,
-        "utilisation": 0.97,
+        "ComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
+        "TotalEnergyConsumption": 2500,
+        "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
     }
+    seen = counters.gpu_counters("cuda:0", Library(answers))
+    assert seen.values() == {
+        "clock_mhz": 1980.0, "memory_clock_mhz": 1980.0, "temperature_c": 41.0, "power_w": 80.0, "utilisation": 0.97,
+    }  # fmt: skip
     said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in seen.flags()] == said
     assert seen.joules() == 2.5
