@@ -19,7 +19,7 @@ from experiments.devices.cpu import CpuDevice
 from experiments.kernels import chain, fma, paths
 from experiments.kernels.cuda import module
 from experiments.kernels.sequential import BITS, cpu
-from experiments.models import layers, levels
+from experiments.models import levels
 from experiments.registry import experiments, get
 from experiments.state import Watch
 from experiments.suite import bandwidth, sustained
@@ -68,9 +68,6 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ),
     *(("content", CPU, {"content": "denormal", "backend": backend}) for backend in ("onednn", "numpy")),
     *(("parallelism", CPU, {"paths": paths, "backend": how}) for paths, how in ((1, "llvm"), (32, "llvm-scalar"))),
-    ("sequential", CPU, {"kernel": "chain", "footprint": 4}),
-    ("sequential", CPU, {"kernel": "branches", "footprint": 4096, "data": "predictable"}),
-    ("sequential", CPU, {"kernel": "states", "footprint": 1 << 21, "data": "text", "chains": "full", "threads": 2}),
     *(("models", CPU, {"model": model}) for model in ("resnet", "lstm-32", "gpt-1m", "embedding")),
     *(("inference", CPU, {"model": model}) for model in FAMILIES if model != "gpt"),
     *(
@@ -177,13 +174,6 @@ def steps_skipped(patch: Patch) -> None:
     patch.setattr(cpu.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
 
 
-def a_layer_off(patch: Patch) -> None:
-    results = layers.results
-    patch.setattr(layers, "results", lambda module, x, above: [
-        y if x.dtype is torch.float64 else 1.001 * y for y in results(module, x, above)
-    ])  # fmt: skip
-
-
 def another_graph(patch: Patch) -> None:
     traced = levels.traced
     patch.setattr(levels, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
@@ -215,7 +205,6 @@ SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
     "bandwidth": (an_element_off, {}),
     "batched": (a_product_lost, {}),
     "clock": (an_operation_more, {}),
-    "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
     "models": (another_graph, {}),
     "parallelism": (lambda patch: patch.setattr(paths, "MULTIPLIERS", (*paths.MULTIPLIERS[:-1], 1)), {}),
     "peak": (another_sign, {}),
