@@ -55,14 +55,11 @@ def test_what_would_not_fit_is_skipped_without_being_tried(n: int) -> None:
     assert device.longest <= max(policy.budget_s, worker.PROBE_S)
 
 
-def test_a_disturbed_probe_does_not_cost_the_point() -> None:
-    class Disturbed(Clocked):
-        """Takes 16 ms to start its threads, however little there is to do."""
-
-        def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
-            return [super().time(work, calls)[0] + 0.016]
-
-    worker._fits_budget(known(limit=80_000), {"n": 80_000}, Disturbed(), Policy(target=0.5, budget_s=0.1))
+def test_a_disturbed_probe_does_not_cost_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 16 ms to start its threads, however little there is to do."""
+    time = Clocked.time
+    monkeypatch.setattr(Clocked, "time", lambda *given: [time(*given)[0] + 0.016])
+    worker._fits_budget(known(limit=80_000), {"n": 80_000}, Clocked(), Policy(target=0.5, budget_s=0.1))
 
 
 @pytest.mark.parametrize("n", [1, 100, 80_000])
@@ -175,7 +172,7 @@ def test_units_are_those_of_the_values() -> None:
     ((series,),) = (part["series"] for part in answer("clock", chain=10**6)["parts"])
     assert series["unit"] == "Hz"
     assert all(0.2e9 < value < 8e9 for value in series["values"])
-    part = answer("sequential")["parts"][0]
+    (part,) = answer("sequential")["parts"]
     (series,) = part["series"]
     assert series["unit"] == "s"
     # A step is one of the many that a call makes.
@@ -241,23 +238,17 @@ class Refusing(SecondCpu):
         raise Unsupported("cannot be captured in a graph: operation not permitted")
 
 
-def test_a_long_call_is_not_timed_in_a_graph() -> None:
+def test_a_refused_capture_is_told_and_costs_only_itself_and_a_long_call_needs_none() -> None:
     assert list(parts(Work(run=lambda: None, graph=True), Slow())) == ["time"]
-
-
-def test_a_refused_capture_is_told_and_costs_only_itself() -> None:
     found = parts(Work(run=lambda: None, graph=True), Refusing())
     assert found["time"]["status"] == "ok"
-    assert found["graph_time"] == {
-        "status": "unsupported",
-        "reason": "cannot be captured in a graph: operation not permitted",
-        "metric": "graph_time",
-    }
+    why = "cannot be captured in a graph: operation not permitted"
+    assert found["graph_time"] == {"status": "unsupported", "reason": why, "metric": "graph_time"}
 
 
-def count(monkeypatch: pytest.MonkeyPatch, watts: float) -> None:
-    """Let the device count so much for as long as the clock runs."""
-    told = counters.Counters(joules=lambda: watts * time.perf_counter())
+def count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the device count 100 W for as long as the clock runs."""
+    told = counters.Counters(joules=lambda: 100.0 * time.perf_counter())
     monkeypatch.setattr(counters, "cpu_counters", lambda _: told)
 
 
@@ -265,7 +256,7 @@ def count(monkeypatch: pytest.MonkeyPatch, watts: float) -> None:
 def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
     monkeypatch: pytest.MonkeyPatch, metric: str, per: float | None, name: str
 ) -> None:
-    count(monkeypatch, watts=100.0)
+    count(monkeypatch)
     work = Work(run=lambda: time.sleep(0.02), metric=metric, per=per, lasting=True)
     part = parts(work, SecondCpu(), budget_s=0.8)[metric]
     assert (part["energy"]["metric"], part["energy"]["unit"]) == (name, "J")
@@ -274,5 +265,5 @@ def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
 
 
 def test_less_than_half_a_second_tells_no_energy(monkeypatch: pytest.MonkeyPatch) -> None:
-    count(monkeypatch, watts=100.0)
+    count(monkeypatch)
     assert parts(Work(run=lambda: None), SecondCpu())["time"]["energy"] is None
