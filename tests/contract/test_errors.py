@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import runpy
-import sys
 from collections.abc import Sequence
 
 import pytest
 
-from contract import ending
 from contract.errors import StudyError, run_command
 
 
@@ -43,22 +40,3 @@ def test_one_line_and_a_code(error: BaseException, code: int, words: str, capsys
 def test_what_is_not_the_users_mistake_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         failing(error)
-
-
-@pytest.mark.parametrize("package", ["experiments", "report"])
-def test_an_interrupt_while_a_command_loads_is_put_into_words(
-    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Interrupted:
-        @staticmethod
-        def find_spec(name: str, *_: object) -> None:
-            if name == f"{package}.cli":
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(ending, "end_when_told", lambda: None)
-    monkeypatch.delitem(sys.modules, f"{package}.cli", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module(package, run_name="__main__", alter_sys=True)
-    assert ended.value.code == 130
-    assert "interrupted" in capsys.readouterr().err

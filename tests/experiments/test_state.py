@@ -11,11 +11,12 @@ from typing import Any
 
 import pynvml
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.flags import FLAGS, Flag, parse, text, worst
-from experiments import counters, nvml, state
+from experiments import counters, state
 from experiments.counters import Totals, Values
 from experiments.state import WINDOW_S, Watch, between, slowed
 from tests.experiments.nvml_standin import Library
@@ -294,10 +295,14 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
-@pytest.mark.parametrize(("identity", "watts"), [("GPU-b", 300.0), ("GPU-unknown", 80.0), ("", 80.0)])
+@pytest.mark.parametrize(("identity", "watts"), [("b", 300.0), ("unknown", 80.0), (None, 80.0)])
 def test_the_gpu_that_torch_counts_is_found_by_its_identity(
-    monkeypatch: pytest.MonkeyPatch, identity: str, watts: float
+    monkeypatch: pytest.MonkeyPatch, identity: str | None, watts: float
 ) -> None:
-    monkeypatch.setattr(nvml, "_identity", lambda index: identity)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", SimpleNamespace())):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+    if identity is not None:
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=identity))
     seen = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
     assert seen.values()["power_w"] == watts
