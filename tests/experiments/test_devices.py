@@ -42,9 +42,6 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "module", lambda: Library(broken=True, cuda=0))
 
 
-# ----------------------------------------------------------------------------------------------- found, or left out
-
-
 def driver(monkeypatch: pytest.MonkeyPatch, cuda: int) -> None:
     """A driver that goes up to CUDA 12.4, say: 12040."""
     monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=cuda))
@@ -210,8 +207,6 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
     assert said == [{"status": "failed", "reason": reason}] * 2
 
 
-# --------------------------------------------------------------------------------------------------- what each one is
-
 EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] = [
     (CudaDevice, "cuda:0", H100, {"cuda": "13.0"},
      {"maker": "NVIDIA", "compute_capability": "9.0", "multiprocessors": 132, "l2_bytes": 50 << 20,
@@ -325,23 +320,6 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(real.version, "hip", "7.0")
     with pytest.raises(library.NVMLError):
         nvml.handle("cuda:0", library)
-
-
-@pytest.mark.parametrize(
-    ("cuda", "hip", "package"),
-    [("12.8", None, "cupy-cuda12x"), (None, "7.0", "cupy-rocm-7-0"), (None, None, "cupy-cuda13x")],
-)
-def test_the_cupy_that_fits_torch_is_named(
-    cuda: str | None, hip: str | None, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(real.version, "cuda", cuda)
-    monkeypatch.setattr(real.version, "hip", hip)
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported, match=f"pip install {package}$"):
-        cuda_c.cupy_on("cuda:0")
-
-
-# ----------------------------------------------------------------------------------------------------- how it is timed
 
 
 @of_every_maker

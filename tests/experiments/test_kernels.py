@@ -119,8 +119,6 @@ def test_a_cpu_takes_the_same_paths_as_the_reference(make: Callable[[], str], ki
     assert all(f"i32 {one}" in make() or f", {one}\n" in make() for one in parallel.MULTIPLIERS)
 
 
-# ---------------------------------------------------------------------------------------------- chains on a CPU
-
 # Kernel, data and a footprint that is small but has something to it.
 KINDS = [
     ("chain", "random", 4),
@@ -258,8 +256,6 @@ def test_what_is_written_as_a_branch_is_one(kernel: str, decisions: int) -> None
     """One jump for each comparison of the source, and one for the loop."""
     assert max(count(r"j(?!mp)", loop) for loop in loops(kernel)) >= decisions
 
-
-# --------------------------------------------------------------------------------------------- libraries of products
 
 ON_ONE_THREAD = [(backend, dtype) for backend in backends.BACKENDS for dtype in (Dtype.FLOAT32, Dtype.FLOAT64)]
 

@@ -155,8 +155,6 @@ def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert not right(work(**PRODUCT, variant=variant))
 
 
-# ---------------------------------------------------------------------------------------- what an installation brings
-
 FOLDERS = [Path("/home/someone/venv/lib/python3.12/site-packages")]
 IN_PACKAGES = ["nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9", "torch/lib/libcudart-9335f6a2.so.12"]
 DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"

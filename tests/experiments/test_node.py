@@ -184,8 +184,6 @@ def test_run_refuses_what_it_cannot_do(words: list[str], out: str, why: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-# -------------------------------------------------------------------------------------------------- the sealed record
-
 RECORD: dict[str, Any] = {
     "schema": 1,
     "id": "some-cpu-2c-abc123",
@@ -290,9 +288,6 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
     assert len(said) == 3
     with pytest.raises(StudyError, match=r"no node in .*results/nodes"):
         main(["outcomes", str(folder.parents[1] / "elsewhere")])
-
-
-# ------------------------------------------------------------------------------------------- what there is to measure
 
 
 def test_every_experiment_is_listed_with_what_it_asks_of_whom(

@@ -124,9 +124,6 @@ def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyo
     assert gemm.copies(gpu, 1e9) == 1
 
 
-# --------------------------------------------------------------------------------------- the search for the best shape
-
-
 class Timed(Nvidia):
     """A GPU that takes as long as a product of its tiles does: 256 wide, 12 at a time, none of them shared."""
 
@@ -165,8 +162,6 @@ def test_the_search_publishes_fresh_samples_of_the_shape_it_found(monkeypatch: p
     assert made.rate == made.flop == 2 * found["best_m"] * found["best_n"] * found["best_k"]
     assert right(made)
 
-
-# ----------------------------------------------------------------------------------------------------------- contents
 
 DTYPES = ["float64", "float32", "bfloat16", "float16"]
 
@@ -212,9 +207,6 @@ def test_errors_beside_zero_and_of_numbers_whose_squares_vanish() -> None:
     assert (content.error(zeros, zeros), content.error(zeros + 1e-30, zeros)) == (0.0, math.inf)
     exact = torch.full((2, 2), 1e-300, dtype=torch.float64)
     assert content.error(exact * 1.5, exact) == pytest.approx(0.5)
-
-
-# ------------------------------------------------------------------------------------------------- orders of the work
 
 
 def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,7 +16,7 @@ from experiments.models.generate import Generator, exact_logits, weights_on
 from experiments.models.zoo import ZOO, Gpt
 from experiments.suite import inference, offload, transfer
 from experiments.work import Dtype, Unsupported
-from tests.experiments.points import CPU, GPU, error, right, run, work
+from tests.experiments.points import CPU, GPU, error, right, work
 from tests.experiments.second_device import SecondCpu
 
 WAYS = [("pinned", "eager"), ("pageable", "eager"), ("pinned", "graph")]
@@ -47,9 +47,6 @@ def test_a_graph_that_does_nothing_is_noticed(name: str, changed: dict[str, Any]
     assert not right(work(name, Stale(), **changed))
 
 
-# ---------------------------------------------------------------------------------------------- work sent to a device
-
-
 @pytest.mark.parametrize(("host_memory", "launch"), WAYS)
 @pytest.mark.parametrize("op", SHAPES)
 def test_fresh_data_go_there_and_the_result_comes_back(
@@ -67,16 +64,6 @@ def test_fresh_data_go_there_and_the_result_comes_back(
     on = one.on
     monkeypatch.setattr(one, "on", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
     assert not right(work("offload", GPU, **how))
-
-
-@pytest.mark.parametrize("backend", ["torch", "onednn", "numpy"])
-@pytest.mark.parametrize("op", ["gemv", "gemm", "mlp"])
-def test_a_cpu_does_the_same_by_its_libraries_and_copies_nothing(op: str, backend: str) -> None:
-    made = work("offload", op=op, **SHAPES[op], backend=backend)
-    assert right(made)
-    run(made)
-    assert not made.phases
-    assert len(made.calls) == offload.MOST_SLOTS
 
 
 def test_the_host_times_every_part_until_the_device_is_done() -> None:
@@ -118,9 +105,6 @@ def test_requests_use_one_place_in_host_memory_after_another(launch: str) -> Non
         for _, phase in phases:
             phase()
         assert sum(bool((result == 0.5).all()) for _, result in trip.slots) == done
-
-
-# ------------------------------------------------------------------------------------------------------------- copies
 
 
 class OneOfTwo(SecondCpu):
@@ -169,9 +153,6 @@ def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
     for at in torch.arange(7, 5000, 1000).split(1):
         assert found(lambda sent, at=at: sent.index_add(0, at, torch.ones(1, dtype=sent.dtype))) == pytest.approx(1 / 5)
     assert found(lambda sent: torch.cat([sent[1000:2000], sent[:1000], sent[2000:]])) == pytest.approx(2 / 5)
-
-
-# ---------------------------------------------------------------------------------------------------- trained models
 
 
 @pytest.mark.parametrize("backend", ["torch", "graph"])
@@ -253,9 +234,6 @@ def test_compiled_kernels_are_made_for_these_threads_and_used(monkeypatch: pytes
     made.calls[0]()
     assert len(used) == 2
     assert right(made)
-
-
-# ------------------------------------------------------------------------------------------------- text from a cache
 
 
 def generator(dtype: str = "float64", batch: int = 2, context: int = 24) -> Generator:

@@ -20,8 +20,6 @@ from experiments.work import Dtype
 from tests.experiments.points import CPU, GPU, observed, work
 from tests.experiments.second_device import SecondCpu
 
-# --------------------------------------------------------------------------------------------- runs of several seeds
-
 
 def converged(device: Device = CPU, **changed: Any) -> dict[str, Any]:
     return observed(work("convergence", device, **changed))
@@ -96,9 +94,6 @@ def test_images_of_training_validation_and_test_are_kept_apart(name: str) -> Non
     assert all(len(labels.unique()) == 10 for _, labels in parts)
     order = torch.randperm(len(all_images), generator=torch.Generator().manual_seed(runs.SPLIT_SEED))
     assert torch.equal(split.test[0].flatten(1), all_images[order[task.training + task.validation :]])
-
-
-# ------------------------------------------------------------------------------------------ one script, two devices
 
 
 @pytest.fixture
@@ -177,9 +172,6 @@ def test_compiled_it_begins_with_the_same_weights(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Trainer, "compile", lambda self, threads: self.step())
     assert compared(backend="inductor")["loss_deviation"] == 0
     assert compared(backend="inductor", model="cnn", batch=4, steps=3)["loss_deviation"] == 0
-
-
-# ------------------------------------------------------------------------------------------- jobs from data to target
 
 
 @pytest.fixture

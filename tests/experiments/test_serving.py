@@ -40,9 +40,6 @@ def no_server_is_left() -> Iterator[None]:
     assert not process._ALL
 
 
-# ------------------------------------------------------------------------------------------------ services
-
-
 @pytest.fixture
 def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services.Embedding, "ROWS", 2000)
@@ -96,9 +93,6 @@ def test_quantising_reaches_every_linear_layer() -> None:
     model = services.in_int8(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8))))
     assert not any(isinstance(layer, torch.nn.Linear) for layer in model.modules())
     assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
-
-
-# ------------------------------------------------------------------------------------------------ the server
 
 
 class Slow(services.Service):
@@ -256,9 +250,6 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None
         assert held.proto == socket.IPPROTO_TCP
 
 
-# ------------------------------------------------------------------------------------------------ cores
-
-
 def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: list[list[int]]) -> None:
     for core in siblings:
         for one in core:
@@ -296,9 +287,6 @@ def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatc
     assert process.split_cores(0) == ([], [])
     with pytest.raises(Unsupported, match="cannot hold a process to 2 of 8 cores"):
         process.split_cores(2)
-
-
-# ------------------------------------------------------------------------------------------------ the load
 
 
 def test_arrivals_are_a_poisson_process() -> None:
@@ -392,16 +380,6 @@ def test_failures_are_counted_not_dropped(stand: Any, given: Any, failures: Any)
     seen = offered(stand(**given), rate=400, count=40)
     assert seen.good.count(False) in failures
     assert all(took >= 5.0 for took, good in zip(seen.latency, seen.good, strict=True) if not good)
-
-
-def test_a_server_that_is_gone_fails_every_request() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert not any(offered(port, rate=400, count=20).good)
-
-
-# ------------------------------------------------------------------------------------------------ the experiment
 
 
 def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
