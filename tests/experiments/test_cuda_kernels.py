@@ -152,24 +152,17 @@ def test_threads_are_spread_over_multiprocessors_first() -> None:
     assert {threads: parallel.spread(threads, 132) for threads in spread} == spread
 
 
-@pytest.mark.parametrize(
-    ("cupy_lacks", "torch_lacks", "how"),
-    [
-        pytest.param(False, False, "from_external", id="CuPy 14"),
-        pytest.param(True, False, "ExternalStream", id="CuPy 13"),
-        pytest.param(False, True, "ExternalStream", id="a torch without the protocol"),
-    ],
-)
 def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(
-    cupy: Cupy, cupy_lacks: bool, torch_lacks: bool, how: str
+    cupy: Cupy,
 ) -> None:
-    if cupy_lacks:
-        del cupy.cuda.Stream.from_external
-    if torch_lacks:
-        del torch.cuda.current_stream().__cuda_stream__
-    a = GPU.normal((10,), Dtype.FLOAT32)
-    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
-    assert cupy.streams == [(torch.cuda.current_stream().cuda_stream, how)]
+    a, stream = GPU.normal((10,), Dtype.FLOAT32), torch.cuda.current_stream()
+    older: list[tuple[Any, str]] = [(stream, "__cuda_stream__"), (cupy.cuda.Stream, "from_external")]
+    for lacking in ([], *([one] for one in older)):
+        with pytest.MonkeyPatch.context() as patch:
+            for where, name in lacking:
+                patch.delattr(where, name)
+            stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
+        assert cupy.streams[-1] == (stream.cuda_stream, "ExternalStream" if lacking else "from_external")
 
 
 def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> None:

@@ -196,8 +196,8 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     assert [finding.level for finding in cuda.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]
     slot = tmp_path / "sys/bus/pci/devices/0000:01:00.0"
     slot.mkdir(parents=True)
-    (slot / "vendor").write_text("0x10de\n")
-    (slot / "class").write_text("0x030200\n")
+    for name, content in (("vendor", "0x10de"), ("class", "0x030200")):
+        (slot / name).write_text(f"{content}\n")
     (card,) = cuda.examine(tmp_path, None, silent, PLAIN)
     assert (card.level, "modprobe nvidia" in card.mend) == (Level.WARNING, True)
 

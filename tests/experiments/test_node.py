@@ -130,8 +130,7 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
     path.write_text("whatever")
     monkeypatch.setattr(lock, "lock_path", lambda: path)
     script = (
-        "import sys, pathlib; from experiments import lock; "
-        f"lock.lock_path = lambda: pathlib.Path({str(path)!r})\n"
+        f"import sys, pathlib; from experiments import lock; lock.lock_path = lambda: pathlib.Path({str(path)!r})\n"
         "with lock.node_lock(0):\n    print('held', flush=True); sys.stdin.read()"
     )
     words = [sys.executable, "-c", script]
@@ -312,9 +311,7 @@ def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest
     monkeypatch.setattr(hardware, "gpus", list)
     torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
     monkeypatch.setattr(listing.importlib.util, "find_spec", lambda _: None)
-    found = gathered()
+    said = told(gathered())
     assert torch.opened == []
-    assert [one["id"] for one in found["devices"]] == ["cpu", "cuda:0", "cuda:1"]
-    said = told(found)
     assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
     assert "(NVIDIA)" not in said

@@ -168,21 +168,18 @@ DTYPES = ["float64", "float32", "bfloat16", "float16"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_contents_are_what_they_are_called(dtype: str) -> None:
-    def filled(name: Any) -> torch.Tensor:
-        made = content.filled(CPU, name, (100, 100), Dtype(dtype))
-        assert made.dtype == CPU.torch_dtype(Dtype(dtype))
-        return made
-
-    assert not filled("zeros").any()
-    assert set(filled("ones").unique().tolist()) == {1.0}
-    assert set(filled("integers").unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
-    share = (filled("sparse") != 0).double().mean().item()
+    made = {name: content.filled(CPU, name, (100, 100), Dtype(dtype)) for name in get_args(content.Content)}
+    assert {data.dtype for data in made.values()} == {CPU.torch_dtype(Dtype(dtype))}
+    filled = {name: (data != 0).double().mean().item() for name, data in made.items()}
+    assert filled["zeros"] == 0
+    assert set(made["ones"].unique().tolist()) == {1.0}
+    assert set(made["integers"].unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
     # Six standard deviations of the share among 10,000.
-    assert abs(share - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
-    assert (filled("normal") != 0).double().mean().item() > 0.99
-    small = filled("denormal")
+    assert abs(filled["sparse"] - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
+    assert filled["normal"] > 0.99
+    small = made["denormal"]
     assert small.abs().max().double() < torch.finfo(small.dtype).tiny
-    assert (small != 0).double().mean() > 0.9
+    assert filled["denormal"] > 0.9
 
 
 @pytest.mark.parametrize("name", get_args(content.Content))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pandas as pd
@@ -221,25 +222,15 @@ def test_the_order_is_shuffled_by_a_seed_of_each_round() -> None:
 
 
 def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    back_s = 0.0
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) - timedelta(seconds=back_s)
-
-    def set_back(self: Round) -> None:
-        nonlocal back_s
-        measure(self)
-        back_s = 3600.0
-
+    back = [timedelta()]
     measure = Round.run
-    monkeypatch.setattr(rounds, "datetime", Clock)
-    monkeypatch.setattr(Round, "run", set_back)
+    clock = SimpleNamespace(now=lambda zone: datetime.now(zone) - back[0])
+    monkeypatch.setattr(rounds, "datetime", clock)
+    monkeypatch.setattr(Round, "run", lambda self: measure(self) or back.insert(0, timedelta(hours=1)))
     preset, out = tmp_path / "mine.yaml", tmp_path / "clock.parquet"
     preset.write_text(
-        "rounds: 1\ntarget: 0.5\npoint_s: 0.05\nround_s: 60\nmax_samples: 6\nexperiments:\n  clock:\n    sweep:\n"
-        "      - grid: {backend: [llvm], threads: [1], chain: [1000000]}\n"
+        "{rounds: 1, target: 0.5, point_s: 0.05, round_s: 60, max_samples: 6, experiments: {clock: {sweep: ["
+        "{grid: {backend: [llvm], threads: [1], chain: [1000000]}}]}}}"
     )
     assert main(["run", "clock", "--preset", str(preset), "--out", str(out)]) == 0
     samples, about = read_samples(out)

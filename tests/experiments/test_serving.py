@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -250,17 +251,6 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None
         assert held.proto == socket.IPPROTO_TCP
 
 
-def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: list[list[int]]) -> None:
-    for core in siblings:
-        for one in core:
-            folder = tmp_path / f"cpu{one}" / "topology"
-            folder.mkdir(parents=True)
-            (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
-    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
-    monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {one for core in siblings for one in core})
-
-
 @pytest.mark.parametrize(
     ("usable", "siblings", "cores", "mine", "others"),
     [
@@ -273,9 +263,17 @@ def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblin
     ids=["one of two", "both", "all", "siblings", "a quota of two"],
 )
 def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: Any, cores: int, mine: Any, others: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, usable: int, siblings: Any, cores: int, mine: Any, others: Any
 ) -> None:
-    topology(monkeypatch, tmp_path, usable, siblings)
+    every = [one for core in siblings for one in core]
+    for core in siblings:
+        for one in core:
+            folder = tmp_path / f"cpu{one}" / "topology"
+            folder.mkdir(parents=True)
+            (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
+    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(every))
     assert process.split_cores(cores) == (mine, others)
 
 

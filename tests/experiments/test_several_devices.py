@@ -45,12 +45,9 @@ def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["samples_per_s"] == pytest.approx(2 * 4 / statistics.median(together))
 
 
-def test_what_befalls_a_rank_is_told() -> None:
+def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
     with pytest.raises(Unsupported, match="no device 'cuda:7'"):
         launch.answer(1, {**ORDER, "devices": ["cuda:7"]}, 1)
-
-
-def test_ranks_that_never_answer_are_a_failure() -> None:
     with pytest.raises(RuntimeError, match="no answer"):
         launch.answer(1, ORDER, 1, command=("-m", "experiments.several"))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -95,29 +93,6 @@ def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: 
     assert asked(call_s=0.5 * short)["status"] == "ok"
     for known in ({}, {"call_s": 2 * short}, {"call_s": 0.0}, {"memory": 1e3}):
         assert asked(**known)["reason"] == "probed"
-
-
-WITHOUT_TORCH = """
-import sys
-from experiments import worker
-from experiments.devices import open_device
-from experiments.state import Watch
-policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
-for name, params in eval(sys.argv[1]):
-    order = {"experiment": name, "device": "cpu", "params": params, "policy": policy, "known": {"call_s": 1e-9}}
-    answer = worker.answer_to(order, open_device("cpu"), Watch("cpu"))
-    assert answer["status"] == "ok", answer
-    assert "torch" not in sys.modules, name
-"""
-
-
-def test_what_needs_no_torch_does_not_load_it() -> None:
-    """Two seconds for each process that measures."""
-    points = [("tabular", params("tabular", backend="pandas")), ("sequential", params("sequential"))]
-    points.append(("bandwidth", params("bandwidth")))
-    words = [sys.executable, "-c", WITHOUT_TORCH, repr(points)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_what_asks_about_accelerators_says_that_there_is_none() -> None:
