@@ -6,6 +6,7 @@ import getpass
 import hashlib
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,9 +121,21 @@ def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, 
         read_node(path)
 
 
-@pytest.mark.parametrize(("text", "size", "instances"), [("96 KiB (2 instances)", 98304, 2), ("1.5 MiB", 1572864, 1)])
-def test_caches_are_read_as_lscpu_writes_them(text: str, size: int, instances: int) -> None:
-    assert hardware._caches({"L2 cache": text}) == {"L2": {"bytes": size, "instances": instances}}
+def test_caches_are_read_as_lscpu_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = hardware._caches({"L2 cache": "96 KiB (2 instances)", "L3 cache": "1.5 MiB"})
+    assert found == {"L2": {"bytes": 98304, "instances": 2}, "L3": {"bytes": 1572864, "instances": 1}}
+    monkeypatch.setattr(hardware, "cpu", lambda: {"caches": found})
+    assert hardware.last_level_cache_bytes() == 1572864
+
+
+def test_code_that_differs_from_its_commit_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(probe, "__file__", str(tmp_path / "experiments" / "probe.py"))
+    (tmp_path / "code").write_text("1")
+    for words in ("init -q", "add code", "-c user.name=a -c user.email=b commit -q -m c --no-gpg-sign"):
+        subprocess.run(["git", "-C", str(tmp_path), *words.split()], check=True)
+    assert re.fullmatch("[0-9a-f]{12}", probe.commit())
+    (tmp_path / "code").write_text("2, and longer")
+    assert re.fullmatch(r"[0-9a-f]{12}\+", probe.commit())
 
 
 def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

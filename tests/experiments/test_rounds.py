@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -187,7 +188,9 @@ def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monk
     loaded: list[object] = []
     monkeypatch.setattr(rounds.subprocess, "run", lambda words, **_: loaded.append(words))
     ready = [sys.executable, "-c", "input(); print('{\"ready\": true}', flush=True); input()"]
-    assert (rounds.start_s("cpu", command=ready, then=asked.append) or 0.0) > 0.005
+    begun = time.perf_counter()
+    started = rounds.start_s("cpu", command=ready, then=asked.append)
+    assert 0.005 < (started or 0.0) < time.perf_counter() - begun
     for command in (scripted("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
         assert rounds.start_s("cpu", command=command, then=asked.append) is None
     assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"

@@ -263,7 +263,9 @@ def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
 
-def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path: Path) -> None:
+def test_energy_is_that_of_all_sockets_and_of_nothing_twice(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zones = {"0": ("package-0", 5), "0:0": ("core", 3), "1": ("package-1", 2), "2": ("psys", 9)}
     files, process = {}, SimpleNamespace(cpu_num=lambda: 0)
     for zone, (name, energy) in zones.items():
@@ -272,6 +274,11 @@ def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path
     assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
     two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
     assert two.joules() == pytest.approx(7.0)
+    clock = iter([0.0, 2.0])
+    monkeypatch.setattr(counters, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert two.values()["power_w"] is None
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("5000000\n")
+    assert two.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
     # Ordinary users may not read some of them.
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
     assert two.joules() is None

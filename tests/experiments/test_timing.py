@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import timing
-from experiments.devices.base import nothing
+from experiments.devices.base import Device, nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.state import Reading
 from experiments.timing import Policy, half_width, measure
@@ -223,3 +224,11 @@ def test_operands_go_on_from_sample_to_sample() -> None:
     for calls in (1, 1, 2, 3):
         CpuDevice().time(work, calls)
     assert used == [0, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("clock", ["device", "host"])
+@pytest.mark.parametrize("device", [CpuDevice(), SecondCpu()])
+def test_seconds_are_those_that_pass(device: Device, clock: Any) -> None:
+    begun = time.perf_counter()
+    (spent,) = device.time(Work(run=lambda: time.sleep(0.01), clock=clock), 3)
+    assert 0.01 <= spent <= (time.perf_counter() - begun) / 3

@@ -155,7 +155,7 @@ def test_units_are_those_of_the_values() -> None:
 
 
 def test_each_request_is_a_sample() -> None:
-    (part,) = answer("inference", budget_s=1.0)["parts"]
+    (part,) = answer("inference", budget_s=3.0)["parts"]  # time enough on a busy machine
     assert (part["calls"], len(part["series"][0]["values"])) == (1, POLICY["max_samples"])
 
 
