@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,16 +26,23 @@ SCHEMA = {
 }
 
 
-def read(tmp_path: Path, text: str) -> object:
-    path = tmp_path / "f.yaml"
+def refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | None = None) -> None:
+    """The text is, in one line that names the file and holds these parts."""
     path.write_text(text, encoding="utf-8")
-    return read_yaml(path, SCHEMA)
+    with pytest.raises(StudyError) as caught:
+        read_yaml(path, schema)
+    said = str(caught.value)
+    assert all(part in said for part in (str(path), *parts)), said
+    assert "\n" not in said
+    assert len(said) < 500
 
 
 def test_yaml_that_conforms_comes_as_plain_python(tmp_path: Path) -> None:
-    content = read(tmp_path, "rounds: 3\nkind: fast\nlist: [{n: 1}]\n")
+    path = tmp_path / "f.yaml"
+    path.write_text("rounds: 3\nkind: fast\nlist: [{n: 1}]\n")
+    content = read_yaml(path, SCHEMA)
     assert content == {"rounds": 3, "kind": "fast", "list": [{"n": 1}]}
-    assert type(content) is dict
+    assert (type(content), type(content["list"])) == (dict, list)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +57,7 @@ def test_yaml_that_conforms_comes_as_plain_python(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, parts: list[str]) -> None:
-    with pytest.raises(StudyError) as caught:
-        read(tmp_path, text)
-    for part in ["f.yaml", *parts]:
-        assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(tmp_path / "f.yaml", text, *parts, schema=SCHEMA)
 
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -79,14 +83,7 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
 )
 def test_what_no_file_of_the_study_holds_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
-    path = tmp_path / "f.yaml"
-    path.write_text(text)
-    with pytest.raises(StudyError) as caught:
-        read_yaml(path)
-    for part in [str(path), *parts]:
-        assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 500
+    refused(tmp_path / "f.yaml", text, *parts)
 
 
 def test_only_a_file_is_read(tmp_path: Path) -> None:
@@ -122,16 +119,12 @@ def test_a_broken_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         read_json(path)
 
 
-@given(
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers(-(2**63) + 1, 2**63 - 1)
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(),
-        lambda inside: st.lists(inside) | st.dictionaries(st.sampled_from(["cells", "a", "b"]), inside),
-    )
-)
+PLAIN = st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.text()
+PLAIN |= st.floats(allow_nan=False, allow_infinity=False)
+KEYS = st.sampled_from(["cells", "a", "b"])
+
+
+@given(st.recursive(PLAIN, lambda inside: st.lists(inside) | st.dictionaries(KEYS, inside)))
 def test_lists_in_lines_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.mktemp("json") / "a.json"
     write_json(path, value, in_lines="cells")
@@ -141,28 +134,19 @@ def test_lists_in_lines_are_read_as_they_were(tmp_path_factory: pytest.TempPathF
 def test_each_item_of_such_a_list_has_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"a": [1, 2], "cells": [{"x": 1, "cells": [3]}, {"x": "é"}], "b": {"cells": []}}, in_lines="cells")
-    assert [line for line in path.read_text(encoding="utf-8").splitlines() if '"x"' in line] == [
-        '  {"x": 1, "cells": [3]},',
-        '  {"x": "é"}',
-    ]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if '"x"' in line] == ['  {"x": 1, "cells": [3]},', '  {"x": "é"}']
     with pytest.raises(ValueError):
         write_json(path, {"cells": [float("nan")]}, in_lines="cells")
     assert read_json(path)["a"] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("schema", "document", "fits"),
-    [
-        ({"properties": {"a": {"pattern": "^a$"}}}, {"a": "a"}, True),
-        ({"properties": {"a": {"pattern": r"^a\$"}}}, {"a": "a$\n"}, True),
-        # Python's `$` is also before a last line break.
-        ({"properties": {"a": {"pattern": "^b$"}}}, {"a": "b\n"}, False),
-        ({"propertyNames": {"pattern": "^a$"}}, {"a\n": ""}, False),
-    ],
-)
-def test_the_end_of_a_pattern_is_the_end_of_the_text(schema: dict[str, object], document: object, fits: bool) -> None:
-    if fits:
-        check(document, schema, "a.yaml")
-        return
-    with pytest.raises(StudyError, match=r"^a\.yaml: .*does not match"):
-        check(document, schema, "a.yaml")
+def test_the_end_of_a_pattern_is_the_end_of_the_text() -> None:
+    check({"a": "a"}, {"properties": {"a": {"pattern": "^a$"}}}, "a.yaml")
+    check({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
+    # Python's `$` is also before a last line break.
+    for document, schema in (
+        ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}), ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),
+    ):  # fmt: skip
+        with pytest.raises(StudyError, match=r"^a\.yaml: .*does not match"):
+            check(document, schema, "a.yaml")

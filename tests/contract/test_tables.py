@@ -78,15 +78,16 @@ def test_a_bad_row_is_named(change: dict[str, Any], words: str) -> None:
 
 
 def test_a_missing_and_an_unknown_column_are_named() -> None:
-    with pytest.raises(StudyError, match="column 'value' is missing"):
-        validate(table({}).drop(columns="value"), "x")
-    with pytest.raises(StudyError, match="column 'speed' is not in the data dictionary"):
-        validate(table({}).assign(speed=1), "x")
-    with pytest.raises(StudyError, match=r"column 'round': holds .*, not int64"):
-        validate(table({}).assign(round="one"), "x")
+    for frame, said in (
+        (table({}).drop(columns="value"), "column 'value' is missing"),
+        (table({}).assign(speed=1), "column 'speed' is not in the data dictionary"),
+        (table({}).assign(round="one"), r"column 'round': holds .*, not int64"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            validate(frame, "x")
 
 
-def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_or_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write_samples(path, table({}), {})
     whole = path.read_bytes()
@@ -94,10 +95,6 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(StudyError, match=r"a\.parquet: cannot be read as Parquet"):
             read_samples(path)
-
-
-def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
     table({}).to_parquet(path)
     with pytest.raises(StudyError, match="written under version None of the data dictionary"):
         read_samples(path)

@@ -13,21 +13,9 @@ from experiments.registry import experiment
 from experiments.work import Observed, Threads, Unsupported, Work
 
 How = Literal[
-    "right",
-    "killed",
-    "hangs",
-    "raises",
-    "no memory",
-    "wrong",
-    "nan",
-    "unsupported",
-    "prints",
-    "tells its environment",
-    "is told",
-    "observes three",
-    "observes no number",
-    "observes a share of two",
-]
+    "right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints",
+    "tells its environment", "is told", "observes three", "observes no number", "observes a share of two",
+]  # fmt: skip
 
 
 def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:

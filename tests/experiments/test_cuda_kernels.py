@@ -114,16 +114,16 @@ BREAKS = [
     (*STREAM, stream_cuda, "i += BLOCK", "i += count"),
     (*STREAM, stream_cuda, "a + (T)SCALAR * b", "a + (T)2.999 * b"),
     (*STREAM, stream_cuda, "to[first + u * BLOCK] =", "if (u) to[first + u * BLOCK] ="),
-    (parallels, ("chains", 40), parallel, "fmaf(x, x, c)", "x * x + c"),
-    (parallels, ("chains", 40), parallel, "step < steps", "step + 1 < steps"),
-    (parallels, ("chains", 40), parallel, "which >= threads", "which + 1 >= threads"),
-    (parallels, ("paths", 4), parallel, "& mask", "& 0"),
-    (parallels, ("paths", 32), parallel, "case 31:", "case 32:"),
-    (parallels, ("paths", 1), parallel, f"round < {parallel.ROUNDS}", f"round < {parallel.ROUNDS - 1}"),
-    (parallels, ("naive", 37), products, "i < k", "i + 1 < k"),
-    (parallels, ("tiled", 37), products, "right[i][x], sum", "right[x][i], sum"),
-    (parallels, ("tiled", 37), products, "start + x < k ?", "start + x < k - 1 ?"),
-    (parallels, ("tiled", 37), products, "row < m && column < n)", "row + 1 < m && column < n)"),
+    (parallels, ("chains", {"in_flight": 40}), parallel, "fmaf(x, x, c)", "x * x + c"),
+    (parallels, ("chains", {"in_flight": 40}), parallel, "step < steps", "step + 1 < steps"),
+    (parallels, ("chains", {"in_flight": 40}), parallel, "which >= threads", "which + 1 >= threads"),
+    (parallels, ("paths", {"paths": 4}), parallel, "& mask", "& 0"),
+    (parallels, ("paths", {"paths": 32}), parallel, "case 31:", "case 32:"),
+    (parallels, ("paths", {"paths": 1}), parallel, f"round < {parallel.ROUNDS}", f"round < {parallel.ROUNDS - 1}"),
+    (parallels, ("naive", {"n": 37}), products, "i < k", "i + 1 < k"),
+    (parallels, ("tiled", {"n": 37}), products, "right[i][x], sum", "right[x][i], sum"),
+    (parallels, ("tiled", {"n": 37}), products, "start + x < k ?", "start + x < k - 1 ?"),
+    (parallels, ("tiled", {"n": 37}), products, "row < m && column < n)", "row + 1 < m && column < n)"),
 ]
 
 
@@ -133,57 +133,36 @@ def test_a_broken_kernel_fails_its_check(
 ) -> None:
     assert text in where.SOURCE
     monkeypatch.setattr(where, "SOURCE", where.SOURCE.replace(text, wrong))
-    if make is parallels:
-        kind, size = given
-        made = parallels(kind, **{{"chains": "in_flight", "paths": "paths"}.get(kind, "n"): size})
-    else:
-        made = make(*given)
-    assert not right(made)
+    assert not right(make(*given) if make is stream else make(given[0], **given[1]))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (16, 16, 16), (17, 35, 50), (33, 15, 31)])
 @pytest.mark.parametrize("kind", ["naive", "tiled"])
 def test_products_of_any_shape(cupy: Cupy, kind: Any, shape: tuple[int, int, int]) -> None:
-    m, n, k = shape
+    (m, n, k), tile = shape, products.TILE
     a, b, out = torch.randn(m, k), torch.randn(k, n), torch.full((m, n), torch.nan)
     products.product(kind, "cuda:0")(a, b, out)
     assert torch.allclose(out.double(), a.double() @ b.double(), atol=1e-5)
-    tile = products.TILE
     assert cupy.launches == [(-(-n // tile), -(-m // tile), tile, tile)]
 
 
-@pytest.mark.parametrize(
-    ("threads", "grid", "block"),
-    [
-        (1, 1, 32),
-        (64, 2, 32),  # a second multiprocessor before a second warp
-        (132 * 32, 132, 32),
-        (132 * 32 + 1, 67, 64),
-        (132 * 2048, 132 * 16, 128),
-    ],
-)
-def test_threads_are_spread_over_multiprocessors_first(threads: int, grid: int, block: int) -> None:
-    assert parallel.spread(threads, 132) == (grid, block)
+def test_threads_are_spread_over_multiprocessors_first() -> None:
+    # A second multiprocessor before a second warp.
+    spread = {1: (1, 32), 64: (2, 32), 132 * 32: (132, 32), 132 * 32 + 1: (67, 64), 132 * 2048: (132 * 16, 128)}
+    assert {threads: parallel.spread(threads, 132) for threads in spread} == spread
 
 
-@pytest.mark.parametrize(
-    ("cupy_lacks", "torch_lacks", "how"),
-    [
-        pytest.param(False, False, "from_external", id="CuPy 14"),
-        pytest.param(True, False, "ExternalStream", id="CuPy 13"),
-        pytest.param(False, True, "ExternalStream", id="a torch without the protocol"),
-    ],
-)
 def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(
-    cupy: Cupy, cupy_lacks: bool, torch_lacks: bool, how: str
+    cupy: Cupy,
 ) -> None:
-    if cupy_lacks:
-        del cupy.cuda.Stream.from_external
-    if torch_lacks:
-        del torch.cuda.current_stream().__cuda_stream__
-    a = GPU.normal((10,), Dtype.FLOAT32)
-    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
-    assert cupy.streams == [(torch.cuda.current_stream().cuda_stream, how)]
+    a, stream = GPU.normal((10,), Dtype.FLOAT32), torch.cuda.current_stream()
+    older: list[tuple[Any, str]] = [(stream, "__cuda_stream__"), (cupy.cuda.Stream, "from_external")]
+    for lacking in ([], *([one] for one in older)):
+        with pytest.MonkeyPatch.context() as patch:
+            for where, name in lacking:
+                patch.delattr(where, name)
+            stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
+        assert cupy.streams[-1] == (stream.cuda_stream, "ExternalStream" if lacking else "from_external")
 
 
 def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> None:
@@ -214,17 +193,15 @@ def test_arrays_of_more_than_2_to_the_31_elements(monkeypatch: pytest.MonkeyPatc
 def test_torch_is_checked_over_the_whole_array(monkeypatch: pytest.MonkeyPatch, op: str, dtype: Dtype) -> None:
     monkeypatch.setattr(bandwidth, "PART", 1000)
     assert right(stream(op, 3333, dtype, "torch"))
-    calls = {name: getattr(torch, name) for name in ("mul", "add")}
 
-    def short(name: str) -> Any:
-        def call(a: Any, *others: Any, out: Any, **options: Any) -> None:
-            shorter = [one[:-1] if isinstance(one, torch.Tensor) else one for one in others]
-            calls[name](a[:-1], *shorter, out=out[:-1], **options)
+    def short(right: Any) -> Any:
+        def call(*given: Any, out: Any, **options: Any) -> None:
+            right(*(one[:-1] if isinstance(one, torch.Tensor) else one for one in given), out=out[:-1], **options)
 
         return call
 
-    for name in calls:
-        monkeypatch.setattr(torch, name, short(name))
+    for name in ("mul", "add"):
+        monkeypatch.setattr(torch, name, short(getattr(torch, name)))
     # The last element keeps the nan that it began with; a copy is none of these operators.
     assert right(stream(op, 3333, dtype, "torch")) == (op == "copy")
 

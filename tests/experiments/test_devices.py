@@ -28,7 +28,7 @@ from experiments.devices.xpu import XpuDevice
 from experiments.kernels import cuda as cuda_c
 from experiments.work import Dtype, Unsupported, Work
 from tests.experiments.nvml_standin import Library
-from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Graph, Stream, Torch, install
+from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Stream, Torch, install
 
 WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 T4 = SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5})
@@ -40,9 +40,6 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(hardware, "gpus", list)
     monkeypatch.setattr(nvml, "module", lambda: Library(broken=True, cuda=0))
-
-
-# ----------------------------------------------------------------------------------------------- found, or left out
 
 
 def driver(monkeypatch: pytest.MonkeyPatch, cuda: int) -> None:
@@ -100,11 +97,9 @@ def test_why_a_build_for_cuda_sees_no_gpu(
 @pytest.mark.parametrize(
     ("capability", "built", "runs"),
     [
-        ((9, 0), WHEELS, True),
         ((8, 9), WHEELS, True),  # code of 8.6
         ((7, 0), WHEELS, False),
         ((11, 0), WHEELS, False),  # nothing of that major version
-        ((12, 1), WHEELS, True),
         ((11, 0), [*WHEELS, "compute_90"], True),  # compiled by the driver
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
@@ -198,23 +193,19 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
     install(monkeypatch, Torch(H100, cuda="13.0", refuses=refusal))
     with pytest.raises(StudyError, match=words) as caught:
         devices.open_device("cuda:0")
-    assert "\n" not in str(caught.value)
+    reason = str(caught.value)
+    assert "\n" not in reason
     usable, left_out = devices.usable(devices.detect()[0])
-    assert [device.name for device in usable] == ["cpu"]
-    assert left_out == [str(caught.value)]
+    assert ([device.name for device in usable], left_out) == (["cpu"], [reason])
     order = {"experiment": "gemm", "device": "cuda:0", "params": {}, "policy": {}}
-    answers = io.BytesIO()
+    answers = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{json.dumps(order)}\n" * 2))
-    monkeypatch.setattr(worker.os, "dup", lambda _: 9)
-    monkeypatch.setattr(worker.os, "dup2", lambda *_: None)
-    text = io.TextIOWrapper(answers, "utf-8", write_through=True)
-    monkeypatch.setattr(worker.os, "fdopen", lambda *_, **__: text)
+    for name, answer in (("dup", 9), ("dup2", None), ("fdopen", answers)):
+        monkeypatch.setattr(worker.os, name, lambda *_, answer=answer, **__: answer)
     worker.serve()
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"status": "failed", "reason": str(caught.value)}] * 2
+    assert said == [{"status": "failed", "reason": reason}] * 2
 
-
-# --------------------------------------------------------------------------------------------------- what each one is
 
 EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] = [
     (CudaDevice, "cuda:0", H100, {"cuda": "13.0"},
@@ -231,12 +222,7 @@ of_every_maker = pytest.mark.parametrize(("kind", "name", "about", "built"), [on
 
 @pytest.mark.parametrize(("kind", "name", "about", "built", "facts"), EVERY)
 def test_a_gpu_is_found_and_described_by_what_is_known_of_it(
-    kind: type[Accelerator],
-    name: str,
-    about: Any,
-    built: dict[str, Any],
-    facts: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], facts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Torch(about, **built))
     assert kind.detect() == ([name], [])
@@ -258,11 +244,8 @@ def test_a_gpu_is_found_and_described_by_what_is_known_of_it(
 
 def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(ARC, xpu="20250301"))
-
-    def refuse(_: str) -> tuple[int, int]:
-        raise RuntimeError("The device doesn't support querying the available free memory")
-
-    monkeypatch.setattr(torch, "mem_get_info", refuse)
+    # Some drivers refuse to tell it.
+    monkeypatch.setattr(torch, "mem_get_info", lambda _: Torch(refuses=RuntimeError("no support")).ones(1, "xpu"))
     assert XpuDevice("xpu:0").free_bytes() == 15 * 10**9, "what this process has not taken"
     install(monkeypatch, Torch(H100, mps=True))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=5))
@@ -275,11 +258,8 @@ class Moved:
     def __init__(self, *steps: str) -> None:
         self.steps = steps
 
-    def cpu(self) -> Moved:
-        return Moved(*self.steps, "cpu")
-
-    def double(self) -> Moved:
-        return Moved(*self.steps, "double")
+    def __getattr__(self, step: str) -> Any:
+        return lambda: Moved(*self.steps, step)
 
 
 @of_every_maker
@@ -317,7 +297,6 @@ def test_what_apples_gpu_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
         device.normal((2, 2), Dtype.FLOAT8)
     with pytest.raises(Unsupported, match="page-locked"):
         device.pinned(real.ones(2))
-    assert device.torch_dtype(Dtype.BFLOAT16) is real.bfloat16
     # Nothing hands its work to the CPU.
     monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", "1")
     assert "PYTORCH_ENABLE_MPS_FALLBACK" not in environment.clean()
@@ -341,23 +320,6 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(real.version, "hip", "7.0")
     with pytest.raises(library.NVMLError):
         nvml.handle("cuda:0", library)
-
-
-@pytest.mark.parametrize(
-    ("cuda", "hip", "package"),
-    [("12.8", None, "cupy-cuda12x"), (None, "7.0", "cupy-rocm-7-0"), (None, None, "cupy-cuda13x")],
-)
-def test_the_cupy_that_fits_torch_is_named(
-    cuda: str | None, hip: str | None, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(real.version, "cuda", cuda)
-    monkeypatch.setattr(real.version, "hip", hip)
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(Unsupported, match=f"pip install {package}$"):
-        cuda_c.cupy_on("cuda:0")
-
-
-# ----------------------------------------------------------------------------------------------------- how it is timed
 
 
 @of_every_maker
@@ -404,9 +366,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Torch:
     return install(monkeypatch, Torch(H100, cuda="13.0"))
 
 
-def test_on_apples_gpu_two_events_without_anything_between_may_be_stamped_in_any_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_on_apples_gpu_two_events_may_be_stamped_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(H100, mps=True))
     stamped: list[Event] = []
 
@@ -449,13 +409,9 @@ def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: 
 def test_graphs_are_for_those_who_have_them(
     kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch = install(monkeypatch, Torch(about, **built))
+    install(monkeypatch, Torch(about, **built))
     with pytest.raises(Unsupported, match="captures no graphs"):
         kind(name).graph([lambda: None])
-    if kind is XpuDevice:  # newer ones do
-        monkeypatch.setattr(Torch, "XPUGraph", lambda self: Graph(self), raising=False)
-        replay = kind(name).graph([lambda: torch.launch(1.0)])
-        assert kind(name).between([replay]) == [pytest.approx(1e-3)]
 
 
 def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_are_waited_for(torch: Torch) -> None:

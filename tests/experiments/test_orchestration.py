@@ -31,17 +31,18 @@ def samples(model: str, source: str) -> loading.Samples:
     return loading.samples(source, entry.sample, entry.images, entry.length)
 
 
-def batch(given: loading.Samples, size: int = 4) -> list[torch.Tensor]:
-    return [torch.stack(column) for column in zip(*(given[index % len(given)] for index in range(size)), strict=True)]
+def batch(given: loading.Samples) -> list[torch.Tensor]:
+    return [torch.stack(column) for column in zip(*(given[index % len(given)] for index in range(4)), strict=True)]
 
 
 @pytest.mark.parametrize(("model", "source"), FED)
 def test_samples_are_what_the_model_takes(model: str, source: str) -> None:
-    given, expected = batch(samples(model, source)), ZOO[model].batch(4)
-    for one, other in zip(given, expected, strict=True):
+    from_source = samples(model, source)
+    given = batch(from_source)
+    for one, other in zip(given, ZOO[model].batch(4), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-    assert samples(model, source).wrong(*given) == 0.0
-    assert all(seconds > 0 for seconds in samples(model, source).seconds())
+    assert from_source.wrong(*given) == 0.0
+    assert all(seconds > 0 for seconds in from_source.seconds())
 
 
 def test_augmentation_changes_pictures_and_decoding_does_not() -> None:

@@ -16,26 +16,12 @@ from report.data.summary import COLUMNS
 
 
 def no_threads(device: Device, n: int) -> Work: ...
-
-
 def threads_of_another_type(device: Device, threads: int) -> Work: ...
-
-
 def format_by_another_name(device: Device, kind: Dtype, threads: Threads) -> Work: ...
-
-
 def any_library(device: Device, backend: str, threads: Threads) -> Work: ...
-
-
 def a_column(device: Device, node: Literal["a", "b"], threads: Threads) -> Work: ...
-
-
 def no_type(device: Device, n, threads: Threads) -> Work: ...
-
-
 def a_list(device: Device, n: list[int], threads: Threads) -> Work: ...
-
-
 def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Work: ...
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,24 +23,14 @@ import pytest
 import torch
 
 from experiments import hardware
-from experiments.devices.cpu import CpuDevice
-from experiments.registry import get, typed
 from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
-from experiments.work import Dtype, Unsupported, Work
-from tests.experiments.second_device import SecondCpu
+from experiments.work import Dtype, Unsupported
+from tests.experiments.points import CPU, GPU, observed, right, work
 
-CPU = CpuDevice()
 ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
           "cpus": [], "port": 0}  # fmt: skip
-SMALL = {"service": "classifier", "requests_per_s": 60, "cores": 1, "seconds": 1, "dtype": "float32",
-         "backend": "torch", "threads": 1}  # fmt: skip
-
-
-def work(device: Any = CPU, **params: Any) -> Work:
-    experiment = get("serving")
-    return experiment.function(device, **typed(experiment, {**SMALL, **params}))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,9 +39,6 @@ def no_server_is_left() -> Iterator[None]:
     serving.close()
     process.stop_all()
     assert not process._ALL
-
-
-# ------------------------------------------------------------------------------------------------ services
 
 
 @pytest.fixture
@@ -70,16 +58,10 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, few_vec
     service = kind(CPU, dtype)
     bodies, exact = kind.requests(), kind.exact()
     assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
-    for body, right in zip(bodies, exact, strict=True):
+    for body, expected in zip(bodies, exact, strict=True):
         answer = service.answer(service.inputs(body))
-        assert services.error(answer, right) <= kind.right(dtype)
-        assert right.argmax() in answer["best"]
-
-
-def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: None) -> None:
-    service = services.Embedding(CPU, Dtype.FLOAT32)
-    found = [service.answer(service.inputs(body))["answer"] for body in service.requests()]
-    assert found == list(range(services.REQUESTS))
+        assert services.error(answer, expected) <= kind.right(dtype)
+        assert expected.argmax() in answer["best"]
 
 
 @pytest.mark.parametrize("words", [[0] * 63, [-1] * 64, [2000] * 64])
@@ -108,21 +90,10 @@ def test_a_wrong_answer_is_noticed(fault: Any) -> None:
     assert not services.error(answer, exact) <= 0.01
 
 
-def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
-    layer, x = torch.nn.Linear(64, 24), torch.randn(3, 5, 64)
-    with torch.no_grad():
-        right, told = layer(x), services.LinearInt8(layer)(x)
-    assert told.shape == right.shape
-    assert 0 < float((told - right).norm() / right.norm()) < 0.02
-
-
 def test_quantising_reaches_every_linear_layer() -> None:
     model = services.in_int8(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8))))
     assert not any(isinstance(layer, torch.nn.Linear) for layer in model.modules())
     assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
-
-
-# ------------------------------------------------------------------------------------------------ the server
 
 
 class Slow(services.Service):
@@ -205,47 +176,33 @@ def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other
         await asyncio.gather(*asked)
         return time.perf_counter() - begun, waiting
 
-    alone = desk("gpu")
+    alone, both = desk("gpu"), desk(workers=2)
     took, waiting = asyncio.run(several(alone))
     assert waiting == 4
-    assert took >= 4 * 0.05
     assert 4 * 0.05 <= alone.busy_s <= took
-    both = desk(workers=2)
     asyncio.run(several(both))
-    assert both.busy_s == 0
-    assert both.open == 0
+    assert (both.busy_s, both.open) == (0, 0)
 
 
 def test_a_taken_port_is_told() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with server.listening(0) as taken:
         port = taken.getsockname()[1]
-        child = Child("server", {**ORDERS, "port": port})
-        with pytest.raises(
-            Unsupported, match=rf"no server can listen on port {port} of 127.0.0.1: Address already in use"
-        ):
-            child.answer(60)
-    assert not child.alive
+        with pytest.raises(Unsupported, match=rf"port {port} of 127.0.0.1: Address already in use"):
+            Child("server", {**ORDERS, "port": port}).answer(60)
 
 
-def test_a_device_that_is_not_there_is_told() -> None:
-    child = Child("server", {**ORDERS, "device": "cuda:7"})
-    with pytest.raises(Unsupported, match="no device 'cuda:7' on this machine"):
-        child.answer(60)
-
-
-def test_a_server_that_cannot_start_is_told() -> None:
-    child = Child("server", {**ORDERS, "service": "none such"})
-    with pytest.raises(ChildError, match="the server ended with code 1 before it answered"):
-        child.answer(60)
-    assert not child.alive
-
-
-def test_a_server_that_keeps_silent_is_ended() -> None:
-    child = Child("server", ORDERS)
-    with pytest.raises(ChildError, match="the server did not answer within 0 s"):
-        child.answer(0.01)
+@pytest.mark.parametrize(
+    ("order", "within_s", "kind", "words"),
+    [
+        ({"device": "cuda:7"}, 60, Unsupported, "no device 'cuda:7' on this machine"),
+        ({"service": "none such"}, 60, ChildError, "the server ended with code 1 before it answered"),
+        ({}, 0.01, ChildError, "the server did not answer within 0 s"),
+    ],
+)
+def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: float, kind: Any, words: str) -> None:
+    child = Child("server", {**ORDERS, **order})
+    with pytest.raises(kind, match=words):
+        child.answer(within_s)
     assert not child.alive
 
 
@@ -290,37 +247,8 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
     """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
-    at_once: list[int] = []
-
-    class Noting(asyncio.Protocol):
-        def connection_made(self, transport: Any) -> None:
-            at_once.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            transport.close()
-
-    async def visit() -> None:
-        held = server.listening(0)
-        async with await asyncio.get_running_loop().create_server(Noting, sock=held):
-            reader, writer = await asyncio.open_connection(*held.getsockname())
-            await reader.read()
-            writer.close()
-
-    asyncio.run(visit())
-    assert len(at_once) == 1
-    assert at_once[0]
-
-
-# ------------------------------------------------------------------------------------------------ cores
-
-
-def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: list[list[int]]) -> None:
-    for core in siblings:
-        for one in core:
-            folder = tmp_path / f"cpu{one}" / "topology"
-            folder.mkdir(parents=True)
-            (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
-    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
-    monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {one for core in siblings for one in core})
+    with server.listening(0) as held:
+        assert held.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize(
@@ -335,9 +263,17 @@ def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblin
     ids=["one of two", "both", "all", "siblings", "a quota of two"],
 )
 def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, usable: int, siblings: Any, cores: int, mine: Any, others: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, usable: int, siblings: Any, cores: int, mine: Any, others: Any
 ) -> None:
-    topology(monkeypatch, tmp_path, usable, siblings)
+    every = [one for core in siblings for one in core]
+    for core in siblings:
+        for one in core:
+            folder = tmp_path / f"cpu{one}" / "topology"
+            folder.mkdir(parents=True)
+            (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
+    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(every))
     assert process.split_cores(cores) == (mine, others)
 
 
@@ -349,9 +285,6 @@ def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatc
     assert process.split_cores(0) == ([], [])
     with pytest.raises(Unsupported, match="cannot hold a process to 2 of 8 cores"):
         process.split_cores(2)
-
-
-# ------------------------------------------------------------------------------------------------ the load
 
 
 def test_arrivals_are_a_poisson_process() -> None:
@@ -417,17 +350,15 @@ def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> load.
 
 def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
     seen = offered(stand(), rate=100, count=50)
-    assert all(seen.good)
+    assert all(seen.good) and seen.cpu_s > 0
     assert len(seen.latency) == len(seen.late) == 50
     assert all(late <= took for late, took in zip(seen.late, seen.latency, strict=True))
-    assert seen.cpu_s > 0
 
 
 def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> None:
-    """The server does at most 50 a second: of 200 a second, each waits some 15 ms longer than the one before."""
     seen = offered(stand(seconds=0.02), rate=200, count=100)
     assert all(seen.good)
-    # By the sum that an open loop comes to: a hundred services, less the half second in which they arrive.
+    # A hundred services, less the half second in which they arrive.
     assert max(seen.latency) > 100 * 0.02 - 1.5 * 100 / 200
     assert statistics.fmean(seen.latency[-25:]) > 2 * statistics.fmean(seen.latency[:25])
 
@@ -449,16 +380,6 @@ def test_failures_are_counted_not_dropped(stand: Any, given: Any, failures: Any)
     assert all(took >= 5.0 for took, good in zip(seen.latency, seen.good, strict=True) if not good)
 
 
-def test_a_server_that_is_gone_fails_every_request() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert not any(offered(port, rate=400, count=20).good)
-
-
-# ------------------------------------------------------------------------------------------------ the experiment
-
-
 def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
     latency = [took * (1 + place / count) for place in range(count)]
     latency[:failing] = [2.0] * failing
@@ -469,14 +390,13 @@ def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
 USED = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
 
 
-def test_percentiles_need_requests_enough() -> None:
-    few, more, many = (serving._metrics(seen(count), *USED, 0, "cpu") for count in (99, 100, 1000))
-    assert "p50_latency" in few
-    assert "p99_latency" not in few
-    assert "p99_latency" in more
-    assert "p999_latency" not in more
-    assert many["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
-    assert many["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
+@pytest.mark.parametrize(("count", "told"), [(99, {"p50"}), (100, {"p50", "p99"}), (1000, {"p50", "p99", "p999"})])
+def test_percentiles_need_requests_enough(count: int, told: set[str]) -> None:
+    found = serving._metrics(seen(count), *USED, 0, "cpu")
+    assert {name for name in ("p50", "p99", "p999") if f"{name}_latency" in found} == told
+    if count == 1000:
+        assert found["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
+        assert found["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
 
 
 def test_failures_show_in_the_percentile_and_in_the_rate() -> None:
@@ -487,51 +407,35 @@ def test_failures_show_in_the_percentile_and_in_the_rate() -> None:
     assert found["cpu_per_request"] == (pytest.approx(1 / 180), "s")
     assert found["client_share"] == (pytest.approx(0.05), "1")
     assert "gpu_busy_share" not in found
-
-
-def test_without_one_answer_there_is_no_rate() -> None:
-    found = serving._metrics(seen(200, failing=200), *USED, 0, "gpu")
-    assert found["failed_share"] == (1.0, "1")
-    assert found["gpu_busy_share"] == (pytest.approx(0.05), "1")
-    assert found["client_share"] == (0.0, "1")
-    assert "achieved_rate" not in found
-    assert "cpu_per_request" not in found
+    none = serving._metrics(seen(200, failing=200), *USED, 0, "gpu")
+    assert (none["failed_share"], none["client_share"]) == ((1.0, "1"), (0.0, "1"))
+    assert none["gpu_busy_share"] == (pytest.approx(0.05), "1")
+    assert not {"achieved_rate", "cpu_per_request"} & none.keys()
 
 
 def test_latencies_are_thinned_and_percentiles_are_not() -> None:
     given = seen(5000)
-    given["latency"][1] = 1.9
-    found = serving._metrics(given, *USED, 0, "cpu")
-    values = found["latency"][0]
-    assert isinstance(values, list)
-    assert len(values) <= serving.MOST_SAMPLES
-    assert 1.9 not in values
     given["latency"][1:7] = [1.9] * 6
-    assert serving._metrics(given, *USED, 0, "cpu")["p999_latency"][0] > 1.8
+    found = serving._metrics(given, *USED, 0, "cpu")
+    assert len(found["latency"][0]) <= serving.MOST_SAMPLES  # type: ignore[arg-type]
+    assert found["p999_latency"][0] > 1.8
 
 
-@pytest.mark.parametrize("device", [CPU, SecondCpu()])
+@pytest.mark.parametrize("device", [CPU, GPU])
 def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(device: Any) -> None:
     serving.close()
-    made = work(device)
-    assert (made.check, made.observe) != (None, None)
-    assert made.tolerance is not None
-    assert made.check is not None
-    assert made.check() <= made.tolerance
+    made = work("serving", device, threads=1)
+    assert right(made)
     (kept,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
         for thread in psutil.Process(kept.child.pid).threads():
             assert os.sched_getaffinity(thread.id) == set(process.split_cores(1)[0])
-    assert made.observe is not None
-    found = made.observe()
-    assert found["failed_share"] == (0.0, "1")
-    assert found["requests"] == (60.0, "1")
-    assert 0 < found["p50_latency"][0] < serving.TIMEOUT_S
+    found = observed(made)
+    assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
+    assert 0 < found["p50_latency"] < serving.TIMEOUT_S
     assert ("gpu_busy_share" in found) == (device.kind == "gpu")
-    again = work(device, requests_per_s=70)
-    assert again.check is not None
-    again.check()
-    assert serving._SERVERS and kept in serving._SERVERS.values()
+    assert right(work("serving", device, threads=1, requests_per_s=70))
+    assert list(serving._SERVERS.values()) == [kept]
     serving.close()
     assert not kept.child.alive
 
@@ -550,26 +454,3 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
     serving.close()
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"dtype": "int8"}, "comes in float32, bfloat16, not in int8"),
-        ({"service": "int8"}, "comes in int8, not in float32"),
-        ({"cores": 4096}, "4096 cores"),
-        ({"threads": 2}, "2 threads for a computation are more than the 1 cores"),
-        ({"requests_per_s": 0}, "a request a second"),
-    ],
-)
-def test_what_cannot_be_is_unsupported(given: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
-        work(**given)
-
-
-def test_memory_is_that_of_the_stored_vectors() -> None:
-    memory = get("serving").memory
-    assert memory is not None
-    of = {"requests_per_s": 5, "cores": 1, "seconds": 1, "backend": "torch", "threads": 1}
-    assert 1.5e9 < memory(service="embedding", dtype="float32", **of) < 1.7e9
-    assert memory(service="classifier", dtype="float32", **of) == 0

@@ -1,23 +1,30 @@
-"""What the machine does before and during a sample ends up beside it, in words."""
+"""What the machine does before and during a sample ends up beside it, in words; a GPU is looked at while it works."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.flags import FLAGS, Flag, parse, text, worst
-from experiments import counters, nvml, state
+from experiments import counters, state
 from experiments.counters import Totals, Values
-from experiments.state import WINDOW_S, Watch, between, slowed
+from experiments.devices.base import nothing
+from experiments.state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, slowed
+from experiments.timing import Policy, measure
+from experiments.work import Work
 from tests.experiments.nvml_standin import Library
+from tests.experiments.second_device import SecondCpu
 
 CALM = Totals(at=0.0, stalled=0.0)
 
@@ -110,9 +117,8 @@ def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machin
 
 
 def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
-    watch = Watch("cpu")
+    watch, flags = Watch("cpu"), []
     assert slowed(0, 3000) == []
-    flags = []
     for point in ((3000, 2900, 2400), (2400, 2400)):
         watch.begin()
         for megahertz in point:
@@ -122,20 +128,18 @@ def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
 
 
 def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
-    watch = Watch("cpu")
+    watch, flags = Watch("cpu"), []
     machine.passes(2.0, other_cores=2)
     watch.begin()
     machine.passes(WINDOW_S / 10)
     assert watch.read().other_load == pytest.approx(0.5), "a point of one window has the state before it"
-    flags = []
-    for _ in range(2):
+    for other_cores in (0, 0, 2):
+        if other_cores:
+            machine.passes(2.0, other_cores)
+            watch.begin()
         machine.passes(WINDOW_S)
         flags.append(watch.read().flags)
-    assert flags == ["", ""]
-    machine.passes(2.0, other_cores=2)
-    watch.begin()
-    machine.passes(WINDOW_S)
-    assert watch.read().flags == "busy: 50% other load"
+    assert flags == ["", "", "busy: 50% other load"]
 
 
 def used(machine: Machine, counted: float | None, *draws: tuple[float, float], after: float | None = None) -> Any:
@@ -168,19 +172,15 @@ def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: M
 
 
 def test_flags_merge_to_the_worst_of_each_name() -> None:
-    seen = [Flag("steal", "3%"), Flag("busy", "9% other load"), Flag("steal", "12%"), Flag("throttled", "heat")]
-    seen += [Flag("throttled", "power limit"), Flag("throttled", "heat")]
+    told = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
+    seen = [Flag(*one) for one in (*told, ("throttled", "power limit"), ("throttled", "heat"))]
     assert text(worst(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
 
 
-@given(
-    st.lists(
-        st.builds(
-            Flag, st.sampled_from(sorted(FLAGS)), st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
-        ),
-        max_size=6,
-    )
-)
+WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
+
+
+@given(st.lists(st.builds(Flag, st.sampled_from(sorted(FLAGS)), WORDS), max_size=6))
 def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
     assert parse(text(flags)) == flags
     assert parse("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
@@ -208,33 +208,39 @@ def psi(microseconds: int) -> str:
     return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7\n"
 
 
-def test_quotas_of_every_level_count(tree: Tree) -> None:
-    root = tree(
-        {
-            "proc/self/cgroup": "0::/user/study\n",
-            "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
-            "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
-            "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
-            "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
-            "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
-        }
-    )
-    assert counters.quota(root) == 2.5
-    assert counters.quota_periods(root) == (14, 4)
-
-
-def test_an_older_cgroup_inside_a_container_is_found(tree: Tree) -> None:
-    folder = "sys/fs/cgroup/cpu,cpuacct"
-    root = tree(
-        {
-            "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
-            f"{folder}/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
-            f"{folder}/cpu.cfs_quota_us": "50000\n",
-            f"{folder}/cpu.cfs_period_us": "100000\n",
-        }
-    )
-    assert counters.quota(root) == 0.5
-    assert counters.quota_periods(root) == (8, 2)
+@pytest.mark.parametrize(
+    ("files", "quota", "periods"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/user/study\n",
+                "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
+                "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
+                "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
+                "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
+                "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
+            },
+            2.5,
+            (14, 4),
+        ),
+        (
+            {
+                "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+            (8, 2),
+        ),
+    ],
+    ids=["every level", "an older one inside a container"],
+)
+def test_quotas_are_those_of_the_cgroups(
+    tree: Tree, files: dict[str, str], quota: float, periods: tuple[int, int]
+) -> None:
+    root = tree(files)
+    assert (counters.quota(root), counters.quota_periods(root)) == (quota, periods)
 
 
 def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
@@ -247,58 +253,50 @@ def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: P
 
 
 def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
-    root = tree(
-        {
-            **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
-            "sys/class/hwmon/hwmon0/name": "nvme\n",
-            "sys/class/hwmon/hwmon1/name": "k10temp\n",
-            "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
-        }
-    )
-    process = SimpleNamespace(cpu_num=lambda: 1)
-    seen = counters.cpu_counters(process, root).values()  # type: ignore[arg-type]
+    root = tree({
+        **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
+        "sys/class/hwmon/hwmon0/name": "nvme\n",
+        "sys/class/hwmon/hwmon1/name": "k10temp\n",
+        "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
+    })  # fmt: skip
+    seen = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
 
-def test_energy_is_that_of_all_sockets_and_of_nothing_twice(tree: Tree, tmp_path: Path) -> None:
-    zones = {"0": ("package-0", 5_000_000), "0:0": ("core", 3_000_000), "1": ("package-1", 2_000_000),
-             "2": ("psys", 9_000_000)}  # fmt: skip
-    files = {}
+def test_energy_is_that_of_all_sockets_and_of_nothing_twice(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zones = {"0": ("package-0", 5), "0:0": ("core", 3), "1": ("package-1", 2), "2": ("psys", 9)}
+    files, process = {}, SimpleNamespace(cpu_num=lambda: 0)
     for zone, (name, energy) in zones.items():
         files[f"sys/class/powercap/intel-rapl:{zone}/name"] = f"{name}\n"
-        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}\n"
-    process = SimpleNamespace(cpu_num=lambda: 0)
+        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}000000\n"
     assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
     two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
     assert two.joules() == pytest.approx(7.0)
+    clock = iter([0.0, 2.0])
+    monkeypatch.setattr(counters, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert two.values()["power_w"] is None
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("5000000\n")
+    assert two.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
     # Ordinary users may not read some of them.
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
     assert two.joules() is None
 
 
 def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
-    import pynvml
-
-    mask = pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    others = [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
-    seen = counters.gpu_counters(
-        "cuda:0",
-        Library(
-            {
-                "CurrentClocksThrottleReasons": mask,
-                "ComputeRunningProcesses": others,
-                "TotalEnergyConsumption": 2500,
-                "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
-            }
+    answers = {
+        "CurrentClocksThrottleReasons": (
+            pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
         ),
-    )
-    assert seen.values() == {
-        "clock_mhz": 1980.0,
-        "memory_clock_mhz": 1980.0,
-        "temperature_c": 41.0,
-        "power_w": 80.0,
-        "utilisation": 0.97,
+        "ComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
+        "TotalEnergyConsumption": 2500,
+        "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
     }
+    seen = counters.gpu_counters("cuda:0", Library(answers))
+    assert seen.values() == {
+        "clock_mhz": 1980.0, "memory_clock_mhz": 1980.0, "temperature_c": 41.0, "power_w": 80.0, "utilisation": 0.97,
+    }  # fmt: skip
     said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in seen.flags()] == said
     assert seen.joules() == 2.5
@@ -309,10 +307,155 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
-@pytest.mark.parametrize(("identity", "watts"), [("GPU-b", 300.0), ("GPU-unknown", 80.0), ("", 80.0)])
+@pytest.mark.parametrize(("identity", "watts"), [("b", 300.0), ("unknown", 80.0), (None, 80.0)])
 def test_the_gpu_that_torch_counts_is_found_by_its_identity(
-    monkeypatch: pytest.MonkeyPatch, identity: str, watts: float
+    monkeypatch: pytest.MonkeyPatch, identity: str | None, watts: float
 ) -> None:
-    monkeypatch.setattr(nvml, "_identity", lambda index: identity)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", SimpleNamespace())):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+    if identity is not None:
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=identity))
     seen = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
     assert seen.values()["power_w"] == watts
+
+
+# What the driver averages utilisation over.
+AVERAGED_S = 1.0
+BOOSTED, AT_REST = 1980.0, 345.0
+
+
+class Working:
+    """A host and a GPU on a clock that moves when they work, are waited for, or their counters are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at, self.free_at = 0.0, 0.0
+        self.worked: list[tuple[float, float]] = []
+        self.flags: list[Flag] = []
+        monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: self.at))
+        monkeypatch.setattr(counters, "read_totals", lambda _: self._totals())
+        seen = counters.Counters(self._values, lambda: self.flags, lambda: None)
+        monkeypatch.setattr(counters, "gpu_counters", lambda device: seen)
+
+    def launch(self, seconds: float) -> None:
+        begins = max(self.at, self.free_at)
+        self.free_at = begins + seconds
+        self.worked.append((begins, self.free_at))
+
+    def wait(self) -> None:
+        self.at = max(self.at, self.free_at)
+
+    def _totals(self) -> Totals:
+        self.at += 0.5e-3
+        return Totals(at=self.at, stalled=0.0)
+
+    def _values(self) -> Values:
+        """As NVML: eight calls take milliseconds, and utilisation is told in whole per cents."""
+        since = max(self.at - AVERAGED_S, 0.0)
+        busy = sum(max(min(end, self.at) - max(begun, since), 0.0) for begun, end in self.worked)
+        clock = BOOSTED if self.at < self.free_at else AT_REST
+        self.at += 8e-3
+        return {"clock_mhz": clock, "utilisation": int(100 * busy / AVERAGED_S + 1e-6) / 100}
+
+
+class Gpu(SecondCpu):
+    """Times by events on that machine's clock."""
+
+    def __init__(self, working: Working) -> None:
+        super().__init__()
+        self.working = working
+
+    def between(
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+    ) -> list[float]:
+        self.working.wait()
+        self.working.at += 50e-6  # what the host does between two samples
+        ends = [self.working.at]
+        for launch in launches:
+            launch()
+            ends.append(self.working.free_at)
+        meanwhile()
+        self.working.wait()
+        return [later - end for end, later in pairwise(ends)]
+
+
+@pytest.mark.parametrize("seconds", [2.0, 30.0])
+def test_a_gpu_that_works_without_a_pause_reads_as_busy_and_at_the_clock_of_its_work(
+    working: Working, seconds: float
+) -> None:
+    """A load as `sustained` samples it: products of 2 ms."""
+    watch = Watch("cuda:0")
+    watch.begin()
+    work, policy = Work(run=lambda: working.launch(2e-3), lasting=True), Policy(0.05, seconds, 60)
+    device = Gpu(working)
+    readings = measure(work, device, policy, watch.read, now=lambda: working.at, look=watch.look).readings
+    assert {reading.clock_mhz for reading in readings} == {BOOSTED}
+    told = [reading.utilisation or 0.0 for reading in readings if reading.elapsed_s > AVERAGED_S + WINDOW_S]
+    assert min(told) >= 0.99
+    assert not any(reading.flags for reading in readings)
+
+
+@pytest.fixture
+def working(monkeypatch: pytest.MonkeyPatch) -> Working:
+    return Working(monkeypatch)
+
+
+def sample(working: Working, watch: Watch, seconds: float) -> Reading:
+    working.wait()
+    working.launch(seconds)
+    watch.look()
+    working.wait()
+    return watch.read()
+
+
+def test_a_points_first_sample_has_what_was_seen_of_the_gpu_during_it(working: Working) -> None:
+    """Many points are shorter than a window."""
+    watch = Watch("cuda:0")
+    working.at += 2.0
+    watch.begin()  # at rest
+    assert [sample(working, watch, 0.02).clock_mhz for _ in range(3)] == [BOOSTED] * 3
+
+
+def test_samples_have_the_state_of_the_window_that_they_lie_in(working: Working) -> None:
+    watch = Watch("cuda:0")
+    watch.begin()
+    early = [sample(working, watch, WINDOW_S / 3) for _ in range(3)]
+    working.flags = [Flag("throttled", "power limit")]
+    late = [sample(working, watch, WINDOW_S) for _ in range(2)]
+    # The window was over when the first of the later ones began: it is the last in it.
+    assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
+    working.flags = []
+    after = [sample(working, watch, GPU_WINDOW_S / 2) for _ in range(3)]
+    assert [reading.flags for reading in (late[0], *late[1:], *after)] == ["throttled: power limit", "", "", "", ""]
+
+
+def power_field(milliwatts: int, status: int) -> Any:
+    """What the driver answers of a field: whether it has it stands beside the value."""
+    fields = (pynvml.c_nvmlFieldValue_t * 1)()
+    fields[0].fieldId, fields[0].nvmlReturn = pynvml.NVML_FI_DEV_POWER_INSTANT, status
+    fields[0].valueType, fields[0].value.uiVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, milliwatts
+    return fields
+
+
+class Old(Library):
+    """A library from before there were fields."""
+
+    def __getattr__(self, name: str) -> Any:
+        if "FieldValue" in name or "_FI_" in name:
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+
+@pytest.mark.parametrize(
+    ("library", "watts"),
+    [
+        pytest.param(Library({"FieldValues": power_field(650_000, 0)}), 650.0, id="as it is now"),
+        pytest.param(Library({"FieldValues": power_field(0, 3)}), 80.0, id="the driver has no such field"),
+        pytest.param(Library({}), 80.0, id="the driver has no fields"),
+        pytest.param(Old({}), 80.0, id="the library has no fields"),
+    ],
+)
+def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_tells(
+    library: Library, watts: float
+) -> None:
+    assert counters.gpu_counters("cuda:0", library).values()["power_w"] == watts

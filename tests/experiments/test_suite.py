@@ -16,14 +16,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments import worker
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
-from experiments.jobs import Point
 from experiments.kernels import chain, fma, paths
 from experiments.kernels.cuda import module
 from experiments.kernels.sequential import BITS, cpu
-from experiments.models import layers, levels
+from experiments.models import levels
 from experiments.registry import experiments, get
 from experiments.state import Watch
-from experiments.suite import bandwidth, gemm, sustained
+from experiments.suite import bandwidth, sustained
 from experiments.sweep import read_preset, sweep
 from experiments.tabular import LIBRARIES
 from experiments.work import Dtype, Unsupported
@@ -69,9 +68,6 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ),
     *(("content", CPU, {"content": "denormal", "backend": backend}) for backend in ("onednn", "numpy")),
     *(("parallelism", CPU, {"paths": paths, "backend": how}) for paths, how in ((1, "llvm"), (32, "llvm-scalar"))),
-    ("sequential", CPU, {"kernel": "chain", "footprint": 4}),
-    ("sequential", CPU, {"kernel": "branches", "footprint": 4096, "data": "predictable"}),
-    ("sequential", CPU, {"kernel": "states", "footprint": 1 << 21, "data": "text", "chains": "full", "threads": 2}),
     *(("models", CPU, {"model": model}) for model in ("resnet", "lstm-32", "gpt-1m", "embedding")),
     *(("inference", CPU, {"model": model}) for model in FAMILIES if model != "gpt"),
     *(
@@ -97,6 +93,11 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ("convergence", CPU, {"model": "cnn", "dtype": "bfloat16"}),
     ("equivalence", CPU, {"model": "mlp", "steps": 2, "backend": "onednn"}),
     ("equivalence", CPU, {"steps": 2, "dtype": "bfloat16"}),
+    *(
+        ("offload", CPU, {"op": op, **shape, "backend": backend})
+        for op, shape in (("gemv", {"m": 48, "n": 1, "k": 80}), ("gemm", {}), ("mlp", {"m": 9}))
+        for backend in ("torch", "onednn", "numpy")
+    ),
     *(("batched", GPU, {"dtype": dtype}) for dtype in ("float64", "bfloat16", "float16")),
 ]  # fmt: skip
 
@@ -120,30 +121,25 @@ Patch = pytest.MonkeyPatch
 
 
 def a_row_lost(patch: Patch) -> None:
+    def losing(right: Any) -> Any:
+        def matmul(*given: Any) -> Any:
+            product = right(*given)
+            return lambda: product().index_fill_(0, torch.tensor(7), 0)
+
+        return matmul
+
     for kind in (CpuDevice, SecondCpu):
-        patch.setattr(kind, "matmul", _losing(kind.matmul))
-
-
-def _losing(right: Any) -> Any:
-    def matmul(*given: Any) -> Any:
-        product = right(*given)
-        return lambda: product().index_fill_(0, torch.tensor(7), 0)
-
-    return matmul
+        patch.setattr(kind, "matmul", losing(kind.matmul))
 
 
 def an_activation_off(patch: Patch) -> None:
     """Of what is measured; the reference in float64 is as it should be."""
+
+    def scaled(right: Any) -> Any:
+        return lambda x, *more, **named: right(x, *more, **named) * (1.0 if x.dtype is torch.float64 else 1.01)
+
     for name in ("relu", "gelu"):
-        patch.setattr(functional, name, _scaled(getattr(functional, name), 1.01))
-
-
-def _scaled(right: Any, factor: float) -> Any:
-    def call(x: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
-        out: torch.Tensor = right(x, *more, **named)
-        return out if x.dtype is torch.float64 else factor * out
-
-    return call
+        patch.setattr(functional, name, scaled(getattr(functional, name)))
 
 
 def an_operation_more(patch: Patch) -> None:
@@ -183,13 +179,6 @@ def steps_skipped(patch: Patch) -> None:
     patch.setattr(cpu.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
 
 
-def a_layer_off(patch: Patch) -> None:
-    results = layers.results
-    patch.setattr(layers, "results", lambda module, x, above: [
-        y if x.dtype is torch.float64 else 1.001 * y for y in results(module, x, above)
-    ])  # fmt: skip
-
-
 def another_graph(patch: Patch) -> None:
     traced = levels.traced
     patch.setattr(levels, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
@@ -221,7 +210,6 @@ SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
     "bandwidth": (an_element_off, {}),
     "batched": (a_product_lost, {}),
     "clock": (an_operation_more, {}),
-    "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
     "models": (another_graph, {}),
     "parallelism": (lambda patch: patch.setattr(paths, "MULTIPLIERS", (*paths.MULTIPLIERS[:-1], 1)), {}),
     "peak": (another_sign, {}),
@@ -300,6 +288,9 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
         )
     ),
     ("inference", CPU, {"batch": 3}, 3 * 2 * (64 * 512 + 512 * 512 + 512 * 10), 4 * (301_066 + 3 * 64 + 3 * 10)),
+    # Of the table, the rows that are looked up.
+    ("inference", CPU, {"model": "embedding", "batch": 3}, 3 * 2 * 64 * 64,
+     4 * (64 * 64 + 64) + 3 * 254 * (64 * 4 + 8) + 3 * 64 * 4),
     ("libraries", CPU, {"layer": "product", "shape": "768x3072", "batch": 9}, 2 * 9 * 768 * 3072, None),
 ]  # fmt: skip
 
@@ -339,26 +330,21 @@ def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: d
 LAYER: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
-def test_operands_take_turns_in_memory_until_the_caches_are_full() -> None:
-    for name, layer in (("gemm", {}), ("libraries", LAYER)):
-        made = work(name, **layer)
-        places = {call().data_ptr() for call in made.calls}  # type: ignore[attr-defined]
-        assert len(places) == len(made.calls) > 1
-        footprint = len(made.calls) * (made.bytes or 0.0)
-        assert name != "gemm" or footprint > CPU.last_level_cache_bytes or len(places) == gemm.MOST_COPIES
+@pytest.mark.parametrize(("name", "changed"), [("gemm", {}), ("libraries", LAYER)])
+def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> None:
+    made = work(name, **changed)
+    assert len({call().data_ptr() for call in made.calls}) == len(made.calls) > 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if get(name).smaller])
 def test_probes_get_smaller_and_end(name: str) -> None:
-    smaller = get(name).smaller
-    assert smaller is not None
+    smaller: Any = get(name).smaller
     large = {"m": 4096, "n": 4096, "k": 4096, "batch": 512, "rows": 10**6, "context": 128}
     step: dict[str, Any] | None = {key: large.get(key, value) for key, value in params(name).items()}
-    steps = []
+    sizes = []
     while step is not None:
-        steps.append(step)
+        sizes.append(worker._size(step))
         step = smaller(step)
-    sizes = [worker._size(step) for step in steps]
     assert len(sizes) > 2
     assert sizes == sorted(set(sizes), reverse=True)
     # All but the largest are cheap enough to be tried whatever the point's budget is.
@@ -386,12 +372,11 @@ LARGER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", [name for name in SMALL if get(name).memory])
 def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> None:
-    memory = get(name).memory
-    assert memory is not None
-    here, larger = params(name), params(name, **LARGER[name])
-    assert memory(**larger) > memory(**here) >= 0
+    memory: Any = get(name).memory
+    here = memory(**params(name))
+    assert memory(**params(name, **LARGER[name])) > here >= 0
     if name in ("gemm", "content", "batched", "offload", "transfer", "generation"):
-        assert memory(**here) >= (work(name, CPU if "cpu" in get(name).fits else GPU).bytes or 0.0) > 0
+        assert here >= (work(name, CPU if "cpu" in get(name).fits else GPU).bytes or 0.0) > 0
 
 
 CUDA_C = {"kernel": "chains", "backend": "cupy"}
@@ -402,7 +387,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", CPU, {"backend": "cupy"}, "does not run on cpu"),
     ("bandwidth", CPU, {"footprint": 8}, "too small"),
     ("bandwidth", GPU, {}, "does not run"),
-    ("bandwidth", GPU, {"footprint": 8, "backend": "torch"}, "too small"),
     ("batched", GPU, {"dtype": "int8"}, "no batched product"),
     ("batched", GPU, {"backend": "numpy"}, "numpy"),
     ("content", CPU, {"dtype": "tf32"}, "TF32"),
@@ -433,7 +417,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("libraries", CPU, {"dtype": "float64"}, "calls no library"),
     ("libraries", CPU, {"variant": "searched"}, "no such switch"),
     ("libraries", CPU, {**LAYER, "variant": "tiled"}, "backends of gemm"),
-    ("libraries", GPU, {"dtype": "int8"}, "int8"),
     ("libraries", GPU, {"variant": "naive"}, "about products"),
     ("libraries", GPU, {"shape": "256-cells"}, "no convolution"),
     ("libraries", GPU, {**LAYER, "variant": "native"}, "about layers"),
@@ -445,7 +428,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "bfloat16"}, "no bfloat16"),
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "tf32"}, "TF32"),
     ("numerics", CPU, {"method": "summation", "backend": "numpy"}, "backend torch"),
-    ("numerics", CPU, {"method": "summation", "dtype": "tf32"}, "TF32"),
     ("numerics", CPU, {"method": "threads"}, "second number of threads"),
     ("numerics", CPU, {"method": "libraries"}, "held against"),
     ("offload", GPU, {"host_memory": "none"}, "all of it on a GPU"),
@@ -453,7 +435,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("offload", CPU, {"launch": "graph"}, "pinned memory only"),
     ("offload", GPU, {"host_memory": "pageable", "launch": "graph"}, "pinned memory only"),
     ("offload", GPU, {"host_memory": "pinned", "uses": 0}, "has data"),
-    ("offload", GPU, {"host_memory": "pinned", "m": 0}, "has data"),
     ("offload", CPU, {"op": "elementwise"}, "n and k are 1"),
     ("offload", CPU, {"op": "gemv"}, "n is 1"),
     ("offload", GPU, {"host_memory": "pinned", "op": "elementwise", "n": 1, "k": 1, "dtype": "int8"}, "in int8"),
@@ -462,7 +443,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("orchestration", CPU, {"source": "preloaded", "workers": 1}, "need no workers"),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "takes no photographs"),
     ("orchestration", CPU, {"model": "tabular"}, "images and text"),
-    ("orchestration", CPU, {"dtype": "float16"}, "loss scaling"),
     ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, "does not run"),
     ("parallelism", CPU, {**CUDA_C, "kernel": "tiled", "n": 16}, "does not run"),
     ("parallelism", CPU, {"backend": "cupy"}, "cupy"),
@@ -474,7 +454,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("peak", CPU, {"dtype": "float16"}, "no float16 kernel"),
     ("roofline", CPU, {"phase": "decode"}, "answers all at once"),
     ("roofline", CPU, {"model": "lstm-32", "phase": "prefill"}, "answers all at once"),
-    ("roofline", CPU, {"dtype": "float16"}, "loss scaling"),
     ("roofline", CPU, {"dtype": "tf32"}, "TF32|tf32"),
     ("sequential", CPU, {"kernel": "chain", "footprint": 4, "threads": 2}, "one thread"),
     ("sequential", CPU, {"backend": "cupy"}, "does not run on cpu"),
@@ -487,16 +466,12 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("sequential", CPU, {"kernel": "states", "data": "text", "footprint": 1 << 12}, "a text of"),
     ("serving", CPU, {"dtype": "int8"}, "not in int8"),
     ("serving", CPU, {"service": "int8"}, "not in float32"),
-    ("serving", CPU, {"cores": 4096}, "4096 cores"),
     ("serving", CPU, {"threads": 2}, "more than the 1 cores"),
     ("serving", CPU, {"requests_per_s": 0}, "a request a second"),
     ("several-devices", CPU, {"ranks": 4, "threads": 1000}, "4000 cores"),
     ("several-devices", CPU, {"interconnect": "nccl"}, "does not join cpu"),
-    ("several-devices", CPU, {"ranks": 0}, "at least one rank"),
-    ("several-devices", CPU, {"dtype": "float16"}, "loss scaling"),
     ("several-devices", CPU, {"model": "cnn"}, "batch norm"),
     ("several-devices", GPU, {"ranks": 2}, "this node has 1"),
-    ("several-devices", GPU, {}, "this node has 1"),
     ("sustained", CPU, {"load": "one_block"}, "no graphs"),
     ("sustained", CPU, {"load": "triad", "backend": "onednn"}, "onednn"),
     ("sustained", CPU, {"backend": "llvm-nt"}, "llvm-nt"),
@@ -513,7 +488,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("time-to-train", CPU, {"backend": "sklearn"}, "a job for torch"),
     ("time-to-train", CPU, FIT, "works in float64"),
     ("time-to-train", GPU, {**FIT, "dtype": "float64"}, "does not run on"),
-    ("time-to-train", CPU, {"dtype": "float16"}, "loss scaling"),
     ("training", CPU, {"dtype": "float16"}, "loss scaling"),
     ("training", GPU, {"backend": "onednn"}, "onednn"),
     ("training", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "by itself"),
@@ -529,9 +503,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "device", "changed", "why"), CANNOT)
-def test_what_cannot_be_says_why(
-    name: str, device: Device, changed: dict[str, Any], why: str, monkeypatch: Patch
-) -> None:
+def test_what_cannot_be_says_why(name: str, device: Device, changed: Any, why: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     module.cache_clear()
     torch.set_num_threads(2)  # on one, PyTorch calls no library for a small convolution
@@ -546,12 +518,6 @@ TINY = str(Path(__file__).parents[1] / "workflow" / "tiny.yaml")
 CONTENT = read_preset(TINY)
 
 
-def answered(point: Point) -> dict[str, Any]:
-    policy = {"target": 0.5, "budget_s": 0.5, "max_samples": 6}
-    order = {"experiment": point.experiment, "params": dict(point.params), "policy": policy}
-    return worker.answer_to(order, SecondCpu(), Watch("cpu"))
-
-
 @pytest.mark.parametrize("name", [name for name in CONTENT["experiments"] if "gpu" in get(name).fits])
 def test_points_for_a_gpu_are_measured_or_say_what_is_missing(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
@@ -559,7 +525,9 @@ def test_points_for_a_gpu_are_measured_or_say_what_is_missing(name: str, monkeyp
     points = sweep(CONTENT, name, TINY).points("gpu")
     assert points
     for point in points:
-        reply = answered(point)
+        policy = {"target": 0.5, "budget_s": 0.5, "max_samples": 6}
+        order = {"experiment": point.experiment, "params": dict(point.params), "policy": policy}
+        reply = worker.answer_to(order, SecondCpu(), Watch("cpu"))
         assert reply["status"] in ("ok", "unsupported"), f"{point.params}: {reply['reason']}"
         assert (reply["status"] == "ok") == ("parts" in reply)
         for part in reply.get("parts", ()):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,42 +19,19 @@ from experiments.devices.cpu import CpuDevice
 from experiments.state import Reading
 from experiments.timing import Policy, half_width, measure
 from experiments.work import Work
+from tests.experiments.second_device import SecondCpu
 
 CALM = Reading(0.0)
 
 
-class SimulatedDevice(Device):
+class SimulatedDevice(SecondCpu):
     """A second CPU whose calls take the times that a test gives, on a clock of its own."""
 
     kind = "cpu"
 
     def __init__(self, times: Iterator[float], overhead_s: float = 1e-7) -> None:
         super().__init__("simulated")
-        self.times, self.clock, self.calls = times, 0.0, 0
-        self._overhead = overhead_s
-
-    @classmethod
-    def detect(cls) -> tuple[list[str], list[str]]:
-        return ["simulated"], []
-
-    def describe(self) -> dict[str, Any]:
-        return {"id": "simulated", "kind": "cpu", "name": "simulated"}
-
-    last_level_cache_bytes = 1
-    overhead_s = property(lambda self: self._overhead)
-
-    def set_threads(self, threads: int) -> None: ...
-
-    def free_bytes(self) -> int:
-        return 1
-
-    def matmul(self, *_: Any) -> Callable[[], Any]:
-        raise AssertionError
-
-    def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
-    ) -> list[float]:
-        raise AssertionError
+        self.times, self.clock, self.overhead_s = times, 0.0, overhead_s
 
     def now(self) -> float:
         return self.clock
@@ -64,7 +42,6 @@ class SimulatedDevice(Device):
             for index in range(len(parts)):
                 parts[index] += (took := next(self.times))
                 self.clock += took
-        self.calls += calls
         meanwhile()
         return [part / calls for part in parts]
 
@@ -76,23 +53,18 @@ def run(device: SimulatedDevice, work: Work | None = None, **policy: Any) -> tim
 
 def test_steady_times_converge_at_once_past_the_least_span() -> None:
     result = run(SimulatedDevice(itertools.repeat(0.01)))
-    assert result.stop_reason == "converged"
-    assert set(result.samples[""]) == {0.01}
+    assert (result.stop_reason, set(result.samples[""])) == ("converged", {0.01})
     assert result.timed_s >= timing.LEAST_SHARE * 1.0 - 0.02
     assert len(result.readings) == len(result.samples[""])
     assert result.made == result.calls * len(result.samples[""])
+    assert result.warmup_s < 0.2
 
 
 def test_warm_up_goes_on_while_times_fall_and_none_of_it_is_kept() -> None:
     # Some 70 calls long, many more than are looked at together.
     falling = (max(0.01, 0.02 * 0.99**call) for call in itertools.count())
-    result = run(SimulatedDevice(falling), budget_s=10)
-    assert max(result.samples[""]) == pytest.approx(0.01)
-
-
-def test_warm_up_ends_soon_after_times_stop_falling_and_takes_a_third_of_the_budget_at_most() -> None:
-    steady = run(SimulatedDevice(itertools.repeat(0.01)))
-    assert steady.warmup_s < 0.2
+    assert max(run(SimulatedDevice(falling), budget_s=10).samples[""]) == pytest.approx(0.01)
+    # It takes a third of the budget at most.
     ever_faster = (0.03 * 0.97 ** (call / 3) for call in itertools.count())
     assert run(SimulatedDevice(ever_faster)).warmup_s == pytest.approx(1 / 3, abs=0.04)
 
@@ -143,10 +115,8 @@ def test_short_calls_are_blocked_until_the_clock_costs_nothing() -> None:
 def test_a_sample_with_phases_is_their_sum() -> None:
     work = Work(phases=[("forward", lambda: None), ("backward", lambda: None)])
     result = run(SimulatedDevice(itertools.cycle([0.001, 0.003])), work)
-    assert set(result.samples) == {"", "forward", "backward"}
-    for whole, forward, backward in zip(*result.samples.values(), strict=True):
-        assert whole == pytest.approx(forward + backward)
-        assert (forward, backward) == (pytest.approx(0.001), pytest.approx(0.003))
+    assert list(result.samples) == ["", "forward", "backward"]
+    assert all(sample == pytest.approx((0.004, 0.001, 0.003)) for sample in zip(*result.samples.values(), strict=True))
     assert result.calls > 1  # short steps are averaged like any other call
 
 
@@ -180,10 +150,8 @@ def test_a_single_request_is_a_sample_and_those_between_are_not() -> None:
 def test_of_slow_single_requests_all_are_samples_within_the_budget() -> None:
     device = SimulatedDevice(itertools.repeat(0.02))
     result = run(device, Work(run=lambda: None, single=True), target=0.5)
-    assert result.stop_reason == "budget"
-    assert result.made == len(result.samples[""])
-    assert device.clock <= 1.0
-    assert device.clock == pytest.approx(1.0, abs=0.05)
+    assert (result.stop_reason, result.made) == ("budget", len(result.samples[""]))
+    assert 0.95 <= device.clock <= 1.0
 
 
 class Launched(SimulatedDevice):
@@ -235,31 +203,32 @@ def test_half_width_is_relative_and_blind_to_order(values: list[float], scale: f
     assert width >= 0
     assert half_width(sorted(values, reverse=True)) == width
     assert math.isclose(half_width([value * scale for value in values]), width, rel_tol=1e-6, abs_tol=1e-9)
+    assert half_width(values[:5]) == math.inf, "fewer than six have no interval"
 
 
 def test_half_width_brackets_the_median_as_often_as_it_says() -> None:
-    chance = random.Random(3)
-    covered = 0
+    chance, covered = random.Random(3), 0
     for _ in range(2000):
         ordered = sorted(chance.expovariate(1.0) for _ in range(25))
         # The same order statistics that half_width takes.
-        low = ordered[max(0, math.floor((25 - 1.96 * 5) / 2))]
-        high = ordered[min(24, math.ceil((25 + 1.96 * 5) / 2))]
-        middle = ordered[12]
-        assert half_width(ordered) == pytest.approx((high - low) / 2 / middle)
+        low, high = ordered[math.floor((25 - 1.96 * 5) / 2)], ordered[math.ceil((25 + 1.96 * 5) / 2)]
+        assert half_width(ordered) == pytest.approx((high - low) / 2 / ordered[12])
         covered += low <= math.log(2) <= high
     assert covered / 2000 > 0.94
-
-
-def test_fewer_than_six_values_have_no_interval() -> None:
-    assert half_width([1.0] * 5) == math.inf
 
 
 def test_operands_go_on_from_sample_to_sample() -> None:
     """A call a sample must not mean the same operands, and a warm cache, every time."""
     used: list[int] = []
     work = Work(run=[lambda index=index: used.append(index) for index in range(3)])
-    device = CpuDevice()
     for calls in (1, 1, 2, 3):
-        device.time(work, calls)
+        CpuDevice().time(work, calls)
     assert used == [0, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("clock", ["device", "host"])
+@pytest.mark.parametrize("device", [CpuDevice(), SecondCpu()])
+def test_seconds_are_those_that_pass(device: Device, clock: Any) -> None:
+    begun = time.perf_counter()
+    (spent,) = device.time(Work(run=lambda: time.sleep(0.01), clock=clock), 3)
+    assert 0.01 <= spent <= (time.perf_counter() - begun) / 3

@@ -19,7 +19,7 @@ from experiments.kernels import products, stream_cuda, twins, webgpu
 from experiments.suite import without_cuda
 from experiments.work import Unsupported, Work
 from tests.experiments.cuda_standin import install
-from tests.experiments.points import CPU, right, work
+from tests.experiments.points import CPU, GPU, right, work
 from tests.experiments.second_device import SecondCpu
 from tests.missing import missing
 
@@ -54,7 +54,7 @@ def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int) ->
 def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n: int) -> None:
     cupy = install(monkeypatch)
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
-    made = point(SecondCpu(), kernel, n, "cuda")
+    made = point(GPU, kernel, n, "cuda")
     assert right(made)
     # The same blocks as in WGSL.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (products.TILE, products.TILE)
@@ -83,7 +83,7 @@ def test_a_wrong_twin_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 1)
     monkeypatch.setattr(products, "SOURCE", products.SOURCE.replace("i < k;", "i + 1 < k;"))
-    assert not right(point(SecondCpu(), "naive", 20, "cuda"))
+    assert not right(point(GPU, "naive", 20, "cuda"))
 
 
 def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,24 +117,18 @@ def test_only_webgpu_clamps_indices(vulkan: webgpu.Vulkan) -> None:
             c[0] = two.first[sizes.x];
         }"""
     )
-    found = []
-    for checked in (True, False):
+    for checked, found in ((True, 3.0), (False, 11.0)):
         kernel, out = webgpu.Kernel(vulkan, source, "sixth", (5, 0, 0), checked), vulkan.empty(1)
         arrays = [vulkan.buffer(np.arange(start, start + 4, dtype=np.float32)) for start in (0, 10)]
         kernel.batch([kernel.bind(*arrays, out)], (1, 1), 1)()
-        found.append(float(vulkan.read(out)[0]))
-    assert found == [3.0, 11.0]
+        assert float(vulkan.read(out)[0]) == found
 
 
 @pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])
 def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> None:
     made: list[int] = []
-
-    def batch(count: int) -> Any:
-        return lambda: made.append(count)
-
     device: Any = SimpleNamespace(on_host=lambda calls: [calls[0](), made[-1] * each_s + 1e-4][1:])
-    call, count = without_cuda._long_enough(device, batch)
+    call, count = without_cuda._long_enough(device, lambda count: lambda: made.append(count))
     call()
     assert made[-1] == count
     assert count * each_s >= without_cuda.CALL_S - 1e-4 or count == without_cuda.MOST_LAUNCHES
@@ -182,16 +176,14 @@ def seen(monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
     monkeypatch.setattr(webgpu, "_enumerated", lambda: found)
 
 
-def test_the_adapter_is_the_one_of_that_name(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
+def test_the_adapter_is_the_one_of_that_name_or_else_of_that_memory(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     seen(monkeypatch, adapter("llvmpipe", "CPU"), adapter("Intel UHD"), wanted := adapter("NVIDIA H100"))
     assert webgpu.vulkan(Card("NVIDIA H100")).adapter is wanted
     assert opened == [wanted]
-
-
-@pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
-def test_adapters_that_a_name_does_not_tell_apart_are_told_by_their_memory(
-    opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+    opened.clear()
     cards = [adapter("NVIDIA H100") for _ in range(3)]
     for one in cards:
         one.taken = 0
@@ -238,8 +230,7 @@ def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
 
 
 def test_without_a_driver_the_process_lives_and_says_so() -> None:
-    program = "from experiments.kernels import webgpu; webgpu.adapters()"
-    nowhere = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", "from experiments.kernels import webgpu; webgpu.adapters()"]
+    nowhere = {**os.environ, "VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    done = subprocess.run(words, env=nowhere, capture_output=True, text=True, check=False)
     assert "Unsupported: no Vulkan adapter: " in done.stderr

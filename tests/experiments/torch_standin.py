@@ -95,10 +95,10 @@ class Torch:
 
     def launch(self, milliseconds: float) -> None:
         """What a test's calls do."""
-        for graph in self.capturing[-1:]:
-            graph.milliseconds += milliseconds
-            return
-        self.queued += milliseconds
+        if self.capturing:
+            self.capturing[-1].milliseconds += milliseconds
+        else:
+            self.queued += milliseconds
 
     def is_available(self) -> bool:
         if self.said:
