@@ -22,7 +22,7 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 
 @dataclass
 class SyntheticNode:
-    """A node folder under construction; nothing is on disk before `write`."""
+    """A node folder under construction; nothing is on disk before `write`. cpu: more of what its processor says."""
 
     folder: Path
     devices: list[dict[str, Any]]
@@ -30,6 +30,7 @@ class SyntheticNode:
     cache: int = 2**25
     origin: str = "synthetic"
     seed: int = 0
+    cpu: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -108,7 +109,7 @@ class SyntheticNode:
             "hardware": {
                 "cpu": {
                     "model": "Synthetic(R) CPU @ 3 GHz", "usable_cores": self.cores,
-                    "caches": {"L3": {"bytes": self.cache, "instances": 1}},
+                    "caches": {"L3": {"bytes": self.cache, "instances": 1}}, **self.cpu,
                 },
                 "memory_bytes": 2**33, "gpus": [],
             },

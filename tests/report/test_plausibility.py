@@ -135,11 +135,7 @@ def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("untrue", "out"),
-    [
-        (["tabular"], ["liar/tabular.cpu.4.parquet"]),
-        (["tabular", "gemm"], ["nodes/liar"]),
-    ],
+    ("untrue", "out"), [(["tabular"], ["liar/tabular.cpu.4.parquet"]), (["tabular", "gemm"], ["nodes/liar"])]
 )
 def test_two_untrue_experiments_cost_the_whole_node_and_one_only_its_file(
     tmp_path: Path, untrue: list[str], out: list[str]

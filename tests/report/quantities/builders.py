@@ -213,12 +213,6 @@ def paid(node: SyntheticNode, energy: float, n: int = 64, metric: str = COUNTED,
     joules(node, "gemm", energy, metric, **more)
 
 
-def idling(node: SyntheticNode, use: Callable[[int, int], float], rounds: int = 3) -> SyntheticNode:
-    """Products at 1 TFLOP/s that fill the chip, and products of one block at a thousandth of that."""
-    run(node, "products", [1.0] * 10, rounds=rounds, utilisation=lambda *_: 1.0)
-    return run(node, "one_block", [1.0] * 10, rounds=rounds, extent=64, flop=1e9, utilisation=use)
-
-
 def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:
     """A job of so many ranks, all of which train so many samples a second."""
     params = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo", "ranks": number}

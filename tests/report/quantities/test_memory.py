@@ -307,11 +307,9 @@ test_chains = holding(
 
 def caches(synthetic: Factory, level_2: int | None = MIB, flat: bool = False) -> Dataset:
     """Caches of 32 KiB, 1 MiB and 16 MiB at 2, 6 and 24 ns, and memory at 150 ns."""
-    node = synthetic("node-a", cache=16 * MIB)
-    record = node.record()
-    if level_2 is not None:
-        record["hardware"]["cpu"]["caches"]["L2"] = {"bytes": 2 * level_2, "instances": 2}
-    node.record = lambda: record  # type: ignore[method-assign]
+    levels = {"L3": (16 * MIB, 1), **({"L2": (2 * level_2, 2)} if level_2 else {})}
+    told = {name: {"bytes": size, "instances": number} for name, (size, number) in levels.items()}
+    node = synthetic("node-a", cpu={"caches": told})
     for size in (2**power for power in range(12, 28)):
         nanoseconds = 2 if flat or size <= 2**15 else 6 if size <= MIB else 24 if size <= 16 * MIB else 150
         chain(node, nanoseconds * 1e-9, "chase", footprint=size, spread=0.01)
