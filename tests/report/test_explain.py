@@ -120,7 +120,6 @@ def test_the_command_needs_no_more_than_the_claim(study: Path, tmp_path: Path) -
     told = typed("explain", "W15", "--verdicts", verdicts)
     assert told.returncode == 0 and "made of 2 rows" in told.stdout and "row " in told.stdout
     for words, said in (
-        (("W15", "--verdicts", verdicts, "--data", "nowhere"), "nowhere: holds no summary.parquet"),
         (("W155", "--verdicts", verdicts), "there is no claim 'W155'. Did you mean 'W15'"),
         (("W15", "--rows", "many"), "argument --rows"),
     ):
