@@ -18,9 +18,6 @@ COUNTED, ADDED = METHODS
 ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 
 
-# ------------------------------------------------------------------ products and training
-
-
 def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any) -> SyntheticNode:
     """A product on a GPU at `rate` FLOP/s, and in a graph at `graph`, with a clock of 1.5 GHz beside every sample."""
     flop = 2.0 * n**3
@@ -74,9 +71,6 @@ def layer(
     params = {"layer": kind, "shape": shape, "batch": 32, "passes": "forward", "variant": variant}
     about = {**ONE_GPU, "spread": 0.0, "backend": "", "flop": 1e9, **more}
     return node.point("libraries", seconds, params=params, **about)
-
-
-# ------------------------------------------------------------------ memory and requests
 
 
 def copy(
@@ -177,9 +171,6 @@ def say(node: SyntheticNode, phase: str, seconds: float, flop: float, moved: flo
     node.point("generation", seconds, params=params, flop=flop, bytes=moved, **{"spread": 0, **more})
 
 
-# ------------------------------------------------------------------ long runs, several devices, loops
-
-
 def run(
     node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
@@ -257,8 +248,6 @@ def loops(node: SyntheticNode, device: str = "cpu") -> SyntheticNode:
     return node
 
 
-# ------------------------------------------------------------------ whole jobs, convergence, equivalence
-
 # Prepared in 1 s; 100 steps of 10 ms, each after 1 ms of drawing; 50 forward passes of 4 ms: 2.3 s.
 PARTS = {"prepare_time": 1.0, "step_time": 0.01, "draw_time": 0.001, "forward_time": 0.004}
 PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
@@ -314,14 +303,9 @@ CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
 
 
 def curve(
-    node: SyntheticNode,
-    model: str,
-    agrees: Sequence[float] = AGREE,
-    status: str = "ok",
-    steps: int = 20,
-    apart: float = 1e-4,
-    **more: Any,
-) -> None:
+    node: SyntheticNode, model: str, agrees: Sequence[float] = AGREE, status: str = "ok", steps: int = 20,
+    apart: float = 1e-4, **more: Any,
+) -> None:  # fmt: skip
     """A model's curve of losses on a device: whether it agrees in each round."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip

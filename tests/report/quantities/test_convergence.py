@@ -183,8 +183,6 @@ def test_the_interval_of_a_ratio_of_means_holds_the_truth() -> None:
     assert unknown["estimate"] == pytest.approx(0.2) and np.isnan(unknown["se"])
 
 
-# ------------------------------------------------------------------ equivalence
-
 # What the fourth model does (none: it is not there), the estimate and its low end, and what is said of it.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
