@@ -100,8 +100,6 @@ def test_source_rows_of_points_are_those_of_the_summary_whatever_the_metric(synt
     assert found.source_rows(points.assign(backend="another")) == [(), ()]
 
 
-# ------------------------------------------------------------------ what was not measured
-
 MEASURED = {name: one for name, one in quantities().items() if one.experiments}
 
 

@@ -11,6 +11,7 @@ from report.data.dataset import Dataset, MissingSourceError
 from report.quantities import quantities, quantity, says
 from tests.report.conftest import Factory
 from tests.report.priced import evidence
+from tests.report.test_claims import entry
 
 from .cases import cells, only
 
@@ -39,12 +40,8 @@ def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
 
 def figures(synthetic: Factory, values: dict[str, dict[str, Any]]) -> Dataset:
     """Evidence with these entries alone, by name."""
-    known = {
-        "subject": "S", "what": "Something", "unit": "1", "date": "2024", "status": "verified",
-        "source": {"title": "T", "publisher": "P", "url": "https://example.org", "where": "p. 1"},
-    }  # fmt: skip
     found = evidence(synthetic, synthetic("a-node"))
-    return Dataset(found.nodes, {name: {**known, "id": name, **more} for name, more in values.items()})
+    return Dataset(found.nodes, {name: entry(name, **more) for name, more in values.items()})
 
 
 NUMBERS = {
