@@ -48,9 +48,8 @@ def test_a_claim_uses_what_it_names_and_what_its_rule_compares() -> None:
 def test_a_claim_uses_what_its_quantity_asks_for_also_in_vain(known: float | None) -> None:
     """A quantity that waits for its source is who the failed look-up is kept for."""
     hours = entry("llama31-405b.gpu_hours", known, "h")
-    found = users(
-        hours, entry("llama31-405b.gpus", 10.0, "1"), claims=(claim("W04", parts=(part("exists", 1, quantity=DAYS),)),)
-    )
+    asks = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
+    found = users(hours, entry("llama31-405b.gpus", 10.0, "1"), claims=(asks,))
     assert found["llama31-405b.gpu_hours"][:2] == ["W04", DAYS]
     assert found["llama31-405b.gpus"][0] == "W04" or known is None
 
