@@ -14,6 +14,12 @@ import pytest
 
 from contract.node import write_node
 from contract.tables import SAMPLES, unit_of, write_unchecked
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
+
+from .rendering import once
 
 ROOT = Path(__file__).parents[2]
 CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
@@ -150,3 +156,15 @@ class Factory:
 def synthetic(tmp_path: Path) -> Factory:
     """`synthetic('name').gemm(27.9).clock().write()` is a node folder of origin synthetic."""
     return Factory(tmp_path / "nodes")
+
+
+@pytest.fixture(scope="session")
+def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data/, one synthetic node as it is gathered, and verdicts.json on every claim; to be read only."""
+
+    def make(folder: Path) -> None:
+        Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
+        gather([folder / "nodes"], folder / "data", allow_synthetic=True)
+        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
+
+    return once(tmp_path_factory, "small", make)

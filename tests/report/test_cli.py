@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StudyError
+from contract.errors import StudyError, run_command
 from report.cli import main, parser
 from report.data.gather import gather
 from report.judging.judge import CLAIMS
@@ -63,11 +63,11 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
         (["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"], "invalid choice: 'word'"),
     ],
 )
-def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     (tmp_path / "other.json").write_text("[]")
-    done = typed(*(word.format(tmp=tmp_path) for word in words))
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: ") and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert run_command(main, [word.format(tmp=tmp_path) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and said in err and len(err.splitlines()) == 1
 
 
 def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factory, tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factor
 
 @pytest.mark.parametrize("words", [("summary",), ("explain", "N01")])
 def test_commands_that_only_read_verdicts_load_no_data_libraries(
-    published: Path, tmp_path: Path, words: tuple[str, ...]
+    small_study: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     # Beside them are no data, whose rows would be read.
     verdicts = tmp_path / "verdicts.json"
-    verdicts.write_bytes((published / "verdicts.json").read_bytes())
+    verdicts.write_bytes((small_study / "verdicts.json").read_bytes())
     script = (
         "import sys; from report.cli import main; "
         f"main([*{words!r}, '--verdicts', {str(verdicts)!r}]); "

@@ -18,12 +18,8 @@ from jsonschema import Draft202012Validator
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from report.cli import main
-from report.data.dataset import Dataset
 from report.data.gather import gather
-from report.data.nodes import read_nodes
-from report.data.reference import REFERENCE, read_reference
-from report.judging.judge import judge
-from report.model import Verdict
+from report.model import Verdict, read_verdicts
 from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
 from report.publish.study import CITATION, study
@@ -38,13 +34,9 @@ HOSTILE = '</script><script>alert(1)</script><!-- & \u2028 "quoted" \\ é'
 
 
 @pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Verdicts on a synthetic node, as `judge` gives them: decided and undecided ones, and those that wait."""
-    folder = tmp_path_factory.mktemp("judged")
-    factory = Factory(folder / "nodes")
-    factory("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
-    data = Dataset(read_nodes([factory.root], True), read_reference(REFERENCE))
-    return judge(data, folder / "verdicts.json", allow_synthetic=True)
+def document(small_study: Path) -> dict[str, Any]:
+    """Verdicts of every kind: decided and undecided ones, and those that wait."""
+    return read_verdicts(small_study / "verdicts.json")
 
 
 def verdict(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -90,13 +90,6 @@ def test_a_run_that_only_scatters_has_lost_nothing(made: Made) -> None:
     assert 970 < sum(one["low"] <= 0 <= one["high"] for one in each) < 998
 
 
-def test_readings_are_medians_of_a_rounds_later_half(synthetic: Factory) -> None:
-    node = run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, clock_mhz=lambda _, at: 100.0 + 100 * at)
-    found = evidence(synthetic, node)
-    assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
-    assert len(found.readings("sustained", "utilisation")) == len(found.readings("gemm", "clock_mhz")) == 0
-
-
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
     paid(node := synthetic("node-a", gpus=1), 8.0)
     paid(node, 1.0, metric=ADDED, **ONE_GPU)

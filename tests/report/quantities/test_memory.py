@@ -13,25 +13,10 @@ from report.quantities.roofline import share_below
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import evidence, priced
 
-from .builders import (
-    MIB,
-    ON_HOST,
-    ONE_GPU,
-    copy,
-    counted,
-    link,
-    loops,
-    on_cpu,
-    passes,
-    peak,
-    tails,
-    to_gpu,
-    turn,
-    under,
-)
+from .builders import ON_HOST, ONE_GPU, copy, counted, link, loops, on_cpu, passes, peak, tails, to_gpu, turn, under
 from .cases import case, cells, holding, only
 
-NAN = float("nan")
+MIB, NAN = 2**20, float("nan")
 SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"
 
 
