@@ -12,7 +12,7 @@ import pytest
 from report.data.dataset import MissingSourceError
 from report.derived_estimates import DerivedEstimates
 from report.quantities.gpus import rated
-from report.quantities.prices import gpu_machine
+from report.quantities.prices import core_price, gpu_machine
 from report.quantities.sustained import drift
 from report.quantities.train_hours import RUNS, total_flop
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
@@ -88,6 +88,13 @@ def test_a_run_that_only_scatters_has_lost_nothing(made: Made) -> None:
     random = np.random.default_rng(1)
     each = (drift(pd.DataFrame({"value": np.exp(0.01 * random.standard_normal(100))})) for _ in range(1000))
     assert 970 < sum(one["low"] <= 0 <= one["high"] for one in each) < 998
+
+
+def test_readings_are_medians_of_a_rounds_later_half_and_no_power_is_no_reading(synthetic: Factory) -> None:
+    shown: Any = {"clock_mhz": lambda _, at: 100.0 + 100 * at, "power_w": lambda *_: 0.0, "utilisation": lambda *_: 0.0}
+    found = evidence(synthetic, run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, **shown))
+    assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
+    assert [len(found.readings("sustained", name)) for name in ("power_w", "utilisation")] == [0, 1]
 
 
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
@@ -292,6 +299,10 @@ test_prices = holding(
 def test_a_gpu_is_found_by_its_name(name: str, machine: str) -> None:
     assert (gpu_machine(name) or ("",))[0] == machine
     assert f"{machine}.gpus" in REFERENCE and f"{machine}.usd_per_hour" in REFERENCE
+
+
+def test_a_processor_of_a_maker_whose_machines_are_not_priced_has_no_price(made: Made) -> None:
+    assert core_price(made(cluster), {"vendor": "Unheard of"}) is None
 
 
 def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -> None:
