@@ -30,13 +30,10 @@ from tests.report.liars import copied, record
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 HOSTILE = settings(
-    max_examples=CASES,
-    deadline=None,
-    derandomize="HOSTILE" not in os.environ,
-    database=None,
+    max_examples=CASES, deadline=None, derandomize="HOSTILE" not in os.environ, database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +89,9 @@ def replaced(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
 
 
 GOOD = record("victim")
+ODD = [[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]
 ANY = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from([[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(ODD),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(), inside, max_size=4),
     max_leaves=8,
 )

@@ -230,15 +230,10 @@ def test_mistakes_are_named_with_their_line(bench: Bench, change: dict[str, Any]
 
 # What drivers call boards, with memory where a name leaves several, and whose figures they find.
 NAMES = {
-    "NVIDIA H100 80GB HBM3": "h100 h100-sxm",
-    "NVIDIA H200 NVL": "",
-    "NVIDIA GB200": "gb200",
-    "NVIDIA A100 80GB PCIe": "a100-pcie a100-pcie-80gb",
-    "NVIDIA L40": "",
-    "NVIDIA GeForce RTX 4090 Laptop GPU": "",
-    "NVIDIA GeForce RTX 4060 Ti": "rtx-4060-ti-16gb",
-    "NVIDIA GeForce RTX 3060": "rtx-3060-12gb",
-}
+    "NVIDIA H100 80GB HBM3": "h100 h100-sxm", "NVIDIA GB200": "gb200", "NVIDIA H200 NVL": "", "NVIDIA L40": "",
+    "NVIDIA A100 80GB PCIe": "a100-pcie a100-pcie-80gb", "NVIDIA GeForce RTX 4090 Laptop GPU": "",
+    "NVIDIA GeForce RTX 4060 Ti": "rtx-4060-ti-16gb", "NVIDIA GeForce RTX 3060": "rtx-3060-12gb",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
