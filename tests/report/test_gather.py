@@ -163,13 +163,10 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
 
 
-def test_no_usable_node_or_a_synthetic_one_is_one_clear_message(synthetic: Factory, tmp_path: Path) -> None:
+def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("no nodes yet")
     with pytest.raises(StudyError, match="no usable node under"):
         read_nodes([tmp_path])
-    filled(synthetic)
-    with pytest.raises(StudyError, match="synthetic data is for tests only"):
-        read_nodes([synthetic.root])
 
 
 @pytest.mark.parametrize("together", [1, 8])
