@@ -14,12 +14,6 @@ import pytest
 
 from contract.node import write_node
 from contract.tables import SAMPLES, unit_of, write_unchecked
-from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.reference import REFERENCE, read_reference
-from report.judging.judge import judge
-
-from .rendering import once
 
 ROOT = Path(__file__).parents[2]
 CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
@@ -147,6 +141,12 @@ def synthetic(tmp_path: Path) -> Factory:
 @pytest.fixture(scope="session")
 def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data/, one synthetic node as it is gathered, and verdicts.json on every claim; to be read only."""
+    from report.data.gather import gather
+    from report.data.gathered import read_dataset
+    from report.data.reference import REFERENCE, read_reference
+    from report.judging.judge import judge
+
+    from .rendering import once
 
     def make(folder: Path) -> None:
         Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
