@@ -51,9 +51,8 @@ def test_a_python_without_venv_says_what_to_install_and_leaves_nothing(tmp_path:
     (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError(\"No module named 'ensurepip'\")")
     said = make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
     assert said.returncode != 0
-    mistake = [line for line in said.stderr.splitlines() if not line.startswith("make")]
-    assert len(mistake) == 1
-    assert "apt-get install python3-venv" in mistake[0]
+    (mistake,) = (line for line in said.stderr.splitlines() if not line.startswith("make"))
+    assert "apt-get install python3-venv" in mistake
     assert not (tmp_path / ".venv").exists()
 
 
@@ -88,42 +87,29 @@ def test_an_install_that_was_ended_goes_no_further_and_is_begun_again(
 def test_an_environment_of_ones_own_is_not_cleared(tmp_path: Path, order: tuple[str, str]) -> None:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv/own").touch()
-    (tmp_path / "broken").touch()
-    for calm in (False, True):
-        if calm:
-            (tmp_path / "calm").touch()
-        assert (make(tmp_path, *order).returncode == 0) is calm
-    assert (tmp_path / ".venv/half").exists()
-    assert (tmp_path / ".venv/own").exists()
+    for name, done in (("broken", False), ("calm", True)):
+        (tmp_path / name).touch()
+        assert (make(tmp_path, *order).returncode == 0) is done
+    assert (tmp_path / ".venv/half").exists() and (tmp_path / ".venv/own").exists()
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine without a browser or a compiler."""
-    (tmp_path / "bin").mkdir()
-    return {
-        **{name: value for name, value in os.environ.items() if name != "CI"},
-        "PATH": str(tmp_path / "bin"),
-        "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path / "browsers"),
-    }
-
-
-def test_what_the_machine_lacks_is_left_out_and_told_but_fails_under_ci(tmp_path: Path, bare: dict[str, str]) -> None:
+def test_what_the_machine_lacks_is_left_out_and_told_but_fails_under_ci(tmp_path: Path) -> None:
+    # The environment of a machine without a browser or a compiler.
+    bare = {name: value for name, value in os.environ.items() if name != "CI"}
+    bare |= {"PATH": str(tmp_path / "bin"), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path / "browsers")}
     (tmp_path / "test_all.py").write_text(
         "def test_a(chromium): pass\ndef test_b(chromium): pass\ndef test_c(compiler): pass\ndef test_d(): pass\n"
     )
     order = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
     order += ["-p", "no:cacheprovider", str(tmp_path / "test_all.py")]
     quiet = subprocess.run(order, env=bare, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert quiet.returncode == 0, quiet.stdout
-    assert "1 passed, 3 skipped" in quiet.stdout
+    assert quiet.returncode == 0 and "1 passed, 3 skipped" in quiet.stdout, quiet.stdout
     told = [line for line in quiet.stdout.splitlines() if line.startswith("not tested here")]
     assert len(told) == 2, "each reason once"
     assert told[0].startswith("not tested here (2): the report in a browser: none starts; `apt-get install chromium`")
     assert told[1].startswith("not tested here (1): compiled code: no C++ compiler; ")
     strict = subprocess.run(order, env={**bare, "CI": "true"}, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert strict.returncode == 1
-    assert "1 passed, 3 errors" in strict.stdout
+    assert strict.returncode == 1 and "1 passed, 3 errors" in strict.stdout
 
 
 def test_where_no_browser_can_be_fetched_one_line_says_so_in_bounded_time(
@@ -134,8 +120,7 @@ def test_where_no_browser_can_be_fetched_one_line_says_so_in_bounded_time(
     monkeypatch.setattr(browser, "WHOLE_S", 1)
     monkeypatch.setattr(browser, "starts", lambda: False)
     browser.main()
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1
+    (said,) = capsys.readouterr().out.splitlines()
     assert "playwright install" in said
     with suppress(psutil.NoSuchProcess):
         child = psutil.Process(int((tmp_path / "child").read_text()))

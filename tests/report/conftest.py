@@ -22,7 +22,7 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 
 @dataclass
 class SyntheticNode:
-    """A node folder under construction; nothing is on disk before `write`."""
+    """A node folder under construction; nothing is on disk before `write`. cpu: more of what its processor says."""
 
     folder: Path
     devices: list[dict[str, Any]]
@@ -30,6 +30,7 @@ class SyntheticNode:
     cache: int = 2**25
     origin: str = "synthetic"
     seed: int = 0
+    cpu: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -37,25 +38,11 @@ class SyntheticNode:
         return self.folder.name
 
     def point(
-        self,
-        experiment: str,
-        value: float | Mapping[str, float],
-        *,
-        device: str = "cpu",
-        backend: str = "torch",
-        dtype: str = "float32",
-        threads: int = 1,
-        params: Mapping[str, Any] | None = None,
-        unit: str = "s",
-        flop: float = float("nan"),
-        bytes: float = float("nan"),
-        rounds: int = 3,
-        samples: int = 5,
-        spread: float = 0.01,
-        status: str = "ok",
-        reason: str = "",
-        metric: str = "time",
-    ) -> SyntheticNode:
+        self, experiment: str, value: float | Mapping[str, float], *, device: str = "cpu", backend: str = "torch",
+        dtype: str = "float32", threads: int = 1, params: Mapping[str, Any] | None = None, unit: str = "s",
+        flop: float = float("nan"), bytes: float = float("nan"), rounds: int = 3, samples: int = 5,
+        spread: float = 0.01, status: str = "ok", reason: str = "", metric: str = "time",
+    ) -> SyntheticNode:  # fmt: skip
         """Add a point whose rounds vary by `spread` about `value` (exactly `value` at spread 0).
 
         `value` may map metrics to values; metrics with 'share' in their name have unit 1.
@@ -108,7 +95,7 @@ class SyntheticNode:
             "hardware": {
                 "cpu": {
                     "model": "Synthetic(R) CPU @ 3 GHz", "usable_cores": self.cores,
-                    "caches": {"L3": {"bytes": self.cache, "instances": 1}},
+                    "caches": {"L3": {"bytes": self.cache, "instances": 1}}, **self.cpu,
                 },
                 "memory_bytes": 2**33, "gpus": [],
             },
@@ -149,3 +136,21 @@ class Factory:
 def synthetic(tmp_path: Path) -> Factory:
     """`synthetic('name').gemm(27.9).clock().write()` is a node folder of origin synthetic."""
     return Factory(tmp_path / "nodes")
+
+
+@pytest.fixture(scope="session")
+def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data/, one synthetic node as it is gathered, and verdicts.json on every claim; to be read only."""
+    from report.data.gather import gather
+    from report.data.gathered import read_dataset
+    from report.data.reference import REFERENCE, read_reference
+    from report.judging.judge import judge
+
+    from .rendering import once
+
+    def make(folder: Path) -> None:
+        Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
+        gather([folder / "nodes"], folder / "data", allow_synthetic=True)
+        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
+
+    return once(tmp_path_factory, "small", make)

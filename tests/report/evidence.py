@@ -1,4 +1,4 @@
-"""What every test of quantities asks: the evidence of some synthetic nodes, a quantity's cells, the value of one."""
+"""The evidence of some synthetic nodes, and what they show."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 
 from report.data.dataset import Dataset
 from report.data.nodes import read_nodes
-from report.estimates import Estimates
-from report.judging.filters import select
-from report.quantities import quantities
 from report.render.measurements import Exhibit, sections
 
 from .conftest import Factory, SyntheticNode
@@ -19,17 +16,6 @@ from .conftest import Factory, SyntheticNode
 def data(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
     """The evidence of these nodes."""
     return Dataset(read_nodes([synthetic.write(nodes)], True))
-
-
-def of(name: str, found: Dataset, **scope: Any) -> Estimates:
-    """The cells of a quantity that are in scope."""
-    return select(quantities()[name].compute(found), scope)
-
-
-def value(cells: Estimates) -> float:
-    """The estimate of the only cell."""
-    assert len(cells) == 1
-    return float(cells.frame["estimate"].iloc[0])
 
 
 class Shown(Mapping[str, list[Exhibit]]):

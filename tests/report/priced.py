@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,15 @@ REFERENCE = read_reference(Path(__file__).resolve().parents[2] / "data" / "refer
 GIGA = 1e9
 
 
-@dataclass
-class Priced(SyntheticNode):
-    """A node whose processor tells its maker and its instructions."""
-
-    vendor: str = "AuthenticAMD"
-    model: str = ""
-
-    def record(self) -> dict[str, Any]:
-        record = super().record()
-        record["hardware"]["cpu"] |= {"vendor": self.vendor, "simd": ["avx2", "avx512f"]}
-        if self.model:
-            record["hardware"]["cpu"]["model"] = self.model
-        return record
-
-
 def figure(name: str) -> float:
     """The value of an entry of the reference."""
     return float(REFERENCE[name]["value"])
 
 
-def priced(synthetic: Factory, gpu: str = "", name: str = "node-a", **more: Any) -> Priced:
-    """A node with what `Priced` may say of its processor, and a GPU of that name if one is given."""
-    return Priced(synthetic.root / name, [CPU, *([{**GPU, "name": gpu}] if gpu else [])], **more)
+def priced(synthetic: Factory, gpu: str = "", name: str = "node-a", model: str = "", **more: Any) -> SyntheticNode:
+    """A node whose processor tells its maker, its instructions and, if given, its name; and a GPU of that name."""
+    cpu = {"vendor": "AuthenticAMD", "simd": ["avx2", "avx512f"], **({"model": model} if model else {})}
+    return SyntheticNode(synthetic.root / name, [CPU, *([{**GPU, "name": gpu}] if gpu else [])], cpu=cpu, **more)
 
 
 def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:

@@ -33,25 +33,14 @@ EXTREMES = (0.0, 5e-324, 1e-12, 1e12, 1.7976931348623157e308, -1.0)
 
 def machine(factory: Factory, name: str, sockets: int, gpu: float, core: float) -> SyntheticNode:
     """A node that trains four models at several batches; gpu: of a core's rate, growing with the batch; 0 for none."""
-
-    class Machine(SyntheticNode):
-        def record(self) -> dict[str, Any]:
-            found = super().record()
-            found["hardware"]["cpu"]["sockets"] = sockets
-            return found
-
-    made = factory(name, gpus=1 if gpu else 0)
-    node = Machine(made.folder, made.devices, seed=len(name) + sockets)
+    node = factory(name, gpus=1 if gpu else 0, seed=len(name) + sockets, cpu={"sockets": sockets})
     node.gemm(27.9).gemm(14, n=256).gemm(4, dtype="float64").clock()
     for place, model in enumerate(("mlp", "cnn", "gpt", "lstm")):
         for batch in (1, 8, 64, 256):
             for dtype, gain in (("float32", 1.0), ("bfloat16", 1.7)):
                 rate = core * gain * (1 + 0.2 * place)
-                work: dict[str, Any] = {
-                    "params": {"model": model, "batch": batch},
-                    "dtype": dtype,
-                    "spread": 0.02 + 0.02 * place,
-                }
+                work: dict[str, Any] = {"params": {"model": model, "batch": batch}, "dtype": dtype}
+                work["spread"] = 0.02 + 0.02 * place
                 node.point("training", batch / rate, threads=1, **work)
                 node.point("training", batch / (rate * 2.5), threads=2, **work)
                 if gpu:
@@ -62,12 +51,8 @@ def machine(factory: Factory, name: str, sockets: int, gpu: float, core: float) 
 def fleet(folder: Path) -> Path:
     """Nodes of one and of two sockets, each with a GPU, and a third whose CPU is faster than both."""
     factory = Factory(folder / "nodes")
-    nodes = [
-        machine(factory, "node-a", 1, 8.0, 10.0),
-        machine(factory, "node-bb", 2, 1.1, 20.0),
-        machine(factory, "node-ccc", 1, 0, 60.0),
-    ]
-    return factory.write(nodes)
+    some = (("node-a", 1, 8.0, 10.0), ("node-bb", 2, 1.1, 20.0), ("node-ccc", 1, 0, 60.0))
+    return factory.write([machine(factory, *one) for one in some])
 
 
 def judged_fleet(folder: Path) -> None:

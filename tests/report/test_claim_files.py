@@ -35,22 +35,16 @@ def claim(path: Path) -> dict[str, Any]:
 
 
 def parts(of: dict[str, Any]) -> list[dict[str, Any]]:
-    if of["kind"] == "judgement":
-        return []
-    return list(of.get("all_of", [of]))
+    return [] if of["kind"] == "judgement" else list(of.get("all_of", [of]))
 
 
 def texts(node: Any) -> Iterator[str]:
     """Every string below `node`, but for section headings, which are names."""
     if isinstance(node, str):
         yield node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            if key != "section":
-                yield from texts(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from texts(value)
+    inside = [node[key] for key in node if key != "section"] if isinstance(node, dict) else node
+    for value in inside if isinstance(inside, list) else ():
+        yield from texts(value)
 
 
 def shingles(text: str) -> dict[str, str]:

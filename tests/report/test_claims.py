@@ -17,18 +17,10 @@ from report.judging.rules import RULES
 from report.model import Threshold
 
 FLAT: dict[str, Any] = {
-    "id": "W15",
-    "article": "whygpu",
-    "section": "A section",
-    "says": "Something about cores.",
-    "kind": "measured",
-    "quantity": "gemm.rate",
-    "scope": {"device": "cpu", "dtype": "float32"},
-    "rule": "at_most",
-    "threshold": {"value": 1000, "why": "generous"},
-    "note": "A note.",
-    "version": 1,
-}
+    "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",
+    "quantity": "gemm.rate", "scope": {"device": "cpu", "dtype": "float32"}, "rule": "at_most",
+    "threshold": {"value": 1000, "why": "generous"}, "note": "A note.", "version": 1,
+}  # fmt: skip
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
 BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
@@ -54,9 +46,6 @@ def references(folder: Path, *entries: dict[str, Any]) -> Path:
     with (folder / "chips.yaml").open("w") as file:
         YAML().dump(list(entries), file)
     return folder
-
-
-# ------------------------------------------------------------------ claims
 
 
 def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
@@ -112,8 +101,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "sensitivity of too many": ({"sensitivity": list(range(51))}, "sensitivity:", ["too long"]),
     "sensitivity that is a range": ({"sensitivity": [[1, 2]]}, "- - 1", ["not of type number"]),
     "sensitivity that ends before it begins": (
-        {"rule": "within", "threshold": {"value": [1, 9], "why": "?"}, "sensitivity": [[9, 1]]},
-        "sensitivity:", ["the range [9, 1] ends"],
+        {"rule": "within", "threshold": {"value": [1, 9], "why": "?"}, "sensitivity": [[9, 1]]}, "sensitivity:",
+        ["the range [9, 1] ends"],
     ),
     "scale by nothing": ({"scale": {"by": 0, "why": "?"}}, "by: 0", ["scale.by"]),
     "scale without end": ({"scale": {"by": math.inf, "why": "?"}}, "by: .inf", [f"scale.by: {NUMBERS}"]),
@@ -184,9 +173,6 @@ def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:
         read_claims(tmp_path, {})
 
 
-# ------------------------------------------------------------------ published figures
-
-
 def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> None:
     for written in ("2024-07-23", "2024", "2024-07", "not stated"):
         (tmp_path / "chips.yaml").write_text(
@@ -199,15 +185,13 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"low": 200}, "does not lie between low and high"),
-        ({"high": 100}, "does not lie between low and high"),
+        *(({end: value}, "does not lie between low and high") for end, value in (("low", 200), ("high", 100))),
         ({"value": ...}, "missing: value"),
         ({"status": "verifed"}, "Did you mean 'verified'?"),
         ({"value": math.inf}, "0.value: not a finite number"),
         ({"value": -1}, "-1 is less than the minimum of 0"),
         ({"high": 1e31}, "greater than the maximum"),
-        ({"unit": "GB/s"}, "'GB/s' is not a unit that is known here"),
-        ({"unit": "h\n"}, "is not a unit that is known here"),
+        *(({"unit": unit}, "is not a unit that is known here") for unit in ("GB/s", "h\n")),
         ({"unit": "yes or no"}, "192 is not of type"),
         ({"date": "last year"}, "'last year' is no date: write 2024"),
         ({"id": "chip\n"}, "does not match"),

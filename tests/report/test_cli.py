@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -11,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StudyError
+from contract.errors import run_command
 from report.cli import main, parser
-from report.data.gather import gather
 from report.judging.judge import CLAIMS
 from report.quantities import quantities
 
@@ -28,7 +28,7 @@ def typed(*words: str | Path, **environment: str) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) -> None:
+def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Path) -> None:
     # It calls itself measured, for the commands refuse synthetic data.
     synthetic("node-a", origin="measured").gemm(27.9).gemm(14, n=256).clock().write()
     empty = tmp_path / "published"
@@ -38,7 +38,15 @@ def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) ->
     assert main(["judge", "--data", str(data), "--out", str(out)]) == 0
     document = json.loads(out.read_text())
     assert len(document["verdicts"]) == len(list(CLAIMS.glob("*.yaml"))) and document["origin"] == "measured"
-    assert out.with_suffix(".csv").exists()
+    with out.with_suffix(".csv").open() as file:
+        rows = [(row["id"], row["verdict"], row["estimate"]) for row in csv.DictReader(file)]
+    told = ((one["id"], one["verdict"], one["estimate"]) for one in document["verdicts"])
+    assert rows == [(*names, "" if estimate is None else str(estimate)) for *names, estimate in told]
+    # Sets have another order in a process whose hashes are of another seed.
+    again = typed("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
+    assert again.returncode == 0, again.stderr
+    other = json.loads((tmp_path / "again.json").read_text())
+    assert json.dumps(other | {"generated_utc": ""}) == json.dumps(document | {"generated_utc": ""})
     counted = typed("summary", "--verdicts", out)
     assert counted.returncode == 0 and "node: Synthetic, 2 cores" in counted.stdout
     row = next(line.split() for line in counted.stdout.splitlines() if line.startswith("challenged"))
@@ -58,40 +66,20 @@ def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) ->
         (["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"], "invalid choice: 'word'"),
     ],
 )
-def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     (tmp_path / "other.json").write_text("[]")
-    done = typed(*(word.format(tmp=tmp_path) for word in words))
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: ") and said in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-def test_synthetic_data_cannot_be_judged_from_the_command_line(synthetic: Factory, tmp_path: Path) -> None:
-    synthetic("node-a").clock().write()
-    with pytest.raises(StudyError, match="synthetic data is for tests only"):
-        main(["gather", "--nodes", str(synthetic.root), "--out", str(tmp_path / "data")])
-    gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
-    with pytest.raises(StudyError, match="synthetic, which are for tests only"):
-        main(["judge", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "v.json")])
-
-
-def test_equal_data_are_judged_equally_whatever_order_sets_have(published: Path, tmp_path: Path) -> None:
-    # The published nodes were judged in this process, whose hashes are of another seed.
-    out = tmp_path / "verdicts.json"
-    done = typed("judge", "--data", published / "data", "--out", out, PYTHONHASHSEED="1")
-    assert done.returncode == 0, done.stderr
-    judged = [json.loads(path.read_text(encoding="utf-8")) for path in (out, published / "verdicts.json")]
-    for document in judged:
-        del document["generated_utc"]
-    assert json.dumps(judged[0]) == json.dumps(judged[1])
+    assert run_command(main, [word.format(tmp=tmp_path) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and said in err and len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [("summary",), ("explain", "N01")])
 def test_commands_that_only_read_verdicts_load_no_data_libraries(
-    published: Path, tmp_path: Path, words: tuple[str, ...]
+    small_study: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     # Beside them are no data, whose rows would be read.
     verdicts = tmp_path / "verdicts.json"
-    verdicts.write_bytes((published / "verdicts.json").read_bytes())
+    verdicts.write_bytes((small_study / "verdicts.json").read_bytes())
     script = (
         "import sys; from report.cli import main; "
         f"main([*{words!r}, '--verdicts', {str(verdicts)!r}]); "

@@ -21,18 +21,11 @@ from report.quantities import Quantity, quantities
 from .conftest import Factory
 from .evidence import data
 from .priced import REFERENCE, evidence, priced, trained
+from .test_claims import entry
 
 DAYS = Formula("T = G / n", "d", {"G": ("GPU hours", "h"), "n": ("GPUs", "1")})
 RATE = Formula("r = F / t", "FLOP/s", {"F": ("operations", "FLOP"), "t": ("time", "s")})
 WITH = [quantity for quantity in quantities().values() if quantity.formulas]
-
-
-def entry(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
-    return {
-        "id": name, "subject": "S", "what": "Something", "value": value, "unit": unit, "date": "2024",
-        "source": {"title": "Table 4", "publisher": "P", "url": "https://example.org", "where": "p. 1"},
-        "status": "verified", **more,
-    }  # fmt: skip
 
 
 def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
@@ -65,14 +58,10 @@ def test_units_are_converted(hours: float, unit: str, gpus: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "symbols"),
-    [
-        ("T = G * n", "s/d", DAYS.symbols),
-        ("T = G / n", "USD", DAYS.symbols),
-        ("T = G + n", "d", DAYS.symbols),
-        # Operations do not pass for a bare number.
-        ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")}),
-    ],
-)
+    [("T = G * n", "s/d", DAYS.symbols), ("T = G / n", "USD", DAYS.symbols), ("T = G + n", "d", DAYS.symbols),
+     # Operations do not pass for a bare number.
+     ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")})],
+)  # fmt: skip
 def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: dict[str, tuple[str, str]]) -> None:
     with pytest.raises(StudyError, match=f"not in '{unit}'"):
         Formula(text, unit, symbols).check()
@@ -97,7 +86,7 @@ def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not
 
 
 def test_entries_beside_bound_the_sensitivity_alone(synthetic: Factory) -> None:
-    others = [entry("b.usd", 30.0, "USD/h"), {**entry("c.usd", 99.0, "USD/h"), "status": "not verified"}]
+    others = [entry("b.usd", 30.0, "USD/h"), entry("c.usd", 99.0, "USD/h", status="not verified")]
     found = known(synthetic, entry("a.usd", 50.0, "USD/h"), *others)
     price = documented(found, "a.usd", ["b.usd", "c.usd", "d.usd"])
     assert (price.low, price.high, price.spans) == (30, 50, False)
@@ -132,9 +121,7 @@ def test_counts_are_rounded_up() -> None:
     assert only(derive([Work({}, formula, inputs)]))["estimate"] == 3
 
 
-def test_verdicts_tell_how_a_number_was_worked_out_and_what_each_input_would_turn(
-    synthetic: Factory, tmp_path: Path
-) -> None:
+def test_verdicts_tell_how_a_number_was_worked_out(synthetic: Factory, tmp_path: Path) -> None:
     found = evidence(synthetic, trained(priced(synthetic), 400))
     judge(found, tmp_path / "verdicts.json", CLAIMS, allow_synthetic=True)
     verdicts = {one["id"]: one for one in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"]}
@@ -144,10 +131,3 @@ def test_verdicts_tell_how_a_number_was_worked_out_and_what_each_input_would_tur
     assert record["result"]["value"] == pytest.approx(seconds / 86400) and record["result"]["unit"] == "d"
     assert all(name in REFERENCE for one in record["inputs"] for name in one["entries"])
     assert {one["symbol"] for one in record["inputs"] if one["in_interval"]} == {"u"}
-    record = verdicts["W25"]["parts"][0]["arithmetic"]
-    for one in [record, *record["also"]]:
-        moved = {(turn["symbol"], turn["end"]): turn["value"] for turn in one["sensitivity"]}
-        for given in one["inputs"]:
-            ends = [end for end in ("low", "high") if given[end] is not None and given[end] != given["value"]]
-            assert all((given["symbol"], end) in moved for end in ends), given["symbol"]
-        assert all(value != pytest.approx(one["result"]["value"]) for value in moved.values())

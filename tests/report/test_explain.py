@@ -14,58 +14,37 @@ from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.ranges import format_ranges, parse_ranges
 from report.data.reference import REFERENCE, read_reference
-from report.judging.judge import judge
 from report.model import read_verdicts
 
 from .conftest import Factory
 from .test_cli import typed
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with gathered data and verdicts beside it, of every claim on one synthetic node; to be read only."""
-    folder = tmp_path_factory.mktemp("study")
-    Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
-    gather([folder / "nodes"], folder / "data", allow_synthetic=True)
-    judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
-    return folder
-
-
 @pytest.fixture
-def document(study: Path) -> dict[str, Any]:
+def document(small_study: Path) -> dict[str, Any]:
     """The verdicts, to be changed."""
-    return copy.deepcopy(read_verdicts(study / "verdicts.json"))
+    return copy.deepcopy(read_verdicts(small_study / "verdicts.json"))
 
 
 def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
-    study: Path, document: dict[str, Any]
+    small_study: Path, document: dict[str, Any]
 ) -> None:
-    text = explain(document, "w15", Sources(study / "data"))
+    text = explain(document, "w15", Sources(small_study / "data"))
     flat = " ".join(text.split())
     one = find(document, "W15")
     (part,), (cell,) = one["parts"], one["cells"]
     for said in (
-        "W15: CHALLENGED",
-        one["article_title"],
-        one["says"],
-        "measured claim; evidence: measured; rule: version 1",
-        part["rule_text"],
-        "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
-        "made of 2 rows of the summary",
-        "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512",
-        "3 rounds, 15 samples",
-        "round 3: 5, median",
-        "threshold 1,000 MAC/cycle: challenged (as declared)",
-        "float64 in place of float32: challenged",
-        f"What would turn it ({one['robust']})",
-        one["flip"],
-        f"see also: {', '.join(one['see_also'])}",
-    ):
+        "W15: CHALLENGED", one["article_title"], one["says"], "measured claim; evidence: measured; rule: version 1",
+        part["rule_text"], "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle", "made of 2 rows of the summary",
+        "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512", "3 rounds, 15 samples", "round 3: 5, median",
+        "threshold 1,000 MAC/cycle: challenged (as declared)", "float64 in place of float32: challenged",
+        f"What would turn it ({one['robust']})", one["flip"], f"see also: {', '.join(one['see_also'])}",
+    ):  # fmt: skip
         assert " ".join(said.split()) in flat, said
     # The numbers of the rows are those that the cell names, and those of the data.
     numbers = parse_ranges(cell["behind"])
     assert all(f"row {number}" in flat for number in numbers)
-    rows = read_dataset(study / "data").table.loc[numbers].set_index("experiment")
+    rows = read_dataset(small_study / "data").table.loc[numbers].set_index("experiment")
     by_hand = rows["flop"]["gemm"] / rows["estimate"]["gemm"] / 2 / rows["estimate"]["clock"] * 128
     assert cell["estimate"] == pytest.approx(by_hand)
 
@@ -78,19 +57,19 @@ def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any
     assert text.splitlines()[-1] == "The rows of data behind each cell are told with --data DIR, what gather wrote."
 
 
-def test_many_rows_are_cut_and_told_whole_when_asked(study: Path, document: dict[str, Any]) -> None:
+def test_many_rows_are_cut_and_told_whole_when_asked(small_study: Path, document: dict[str, Any]) -> None:
     (cell,) = find(document, "W15")["cells"]
-    some = read_dataset(study / "data").table.index.tolist()
+    some = read_dataset(small_study / "data").table.index.tolist()
     cell["behind"] = format_ranges(some)
-    cut = explain(document, "W15", Sources(study / "data", most=3))
+    cut = explain(document, "W15", Sources(small_study / "data", most=3))
     assert f"made of {len(some)} rows of the summary; the first 3" in cut and cut.count("    row ") == 3 < len(some)
-    assert explain(document, "W15", Sources(study / "data", most=None)).count("    row ") == len(some)
+    assert explain(document, "W15", Sources(small_study / "data", most=None)).count("    row ") == len(some)
 
 
 def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
-    study: Path, document: dict[str, Any]
+    small_study: Path, document: dict[str, Any]
 ) -> None:
-    sources = Sources(study / "data", read_reference(REFERENCE), most=None)
+    sources = Sources(small_study / "data", read_reference(REFERENCE), most=None)
     for one in document["verdicts"]:
         text = explain(document, one["id"], sources)
         flat = " ".join(text.split())
@@ -102,11 +81,11 @@ def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
 
 
 def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
-    study: Path, document: dict[str, Any], tmp_path: Path
+    small_study: Path, document: dict[str, Any], tmp_path: Path
 ) -> None:
-    claim, verdicts = find(document, "W15"), study / "verdicts.json"
-    assert sources_of(verdicts, None, REFERENCE, ROWS, claim).data == study / "data"
-    assert sources_of(study / "elsewhere" / "verdicts.json", None, REFERENCE, ROWS, claim).data is None
+    claim, verdicts = find(document, "W15"), small_study / "verdicts.json"
+    assert sources_of(verdicts, None, REFERENCE, ROWS, claim).data == small_study / "data"
+    assert sources_of(small_study / "elsewhere" / "verdicts.json", None, REFERENCE, ROWS, claim).data is None
     with pytest.raises(StudyError, match=r"nowhere: holds no summary\.parquet"):
         sources_of(verdicts, Path("nowhere"), REFERENCE, ROWS, claim)
     Factory(tmp_path / "nodes")("node-z").gemm(27.9).gemm(14, n=256).clock().write()
@@ -115,12 +94,11 @@ def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
         explain(document, "W15", Sources(tmp_path / "data"))
 
 
-def test_the_command_needs_no_more_than_the_claim(study: Path, tmp_path: Path) -> None:
-    verdicts = study / "verdicts.json"
+def test_the_command_needs_no_more_than_the_claim(small_study: Path, tmp_path: Path) -> None:
+    verdicts = small_study / "verdicts.json"
     told = typed("explain", "W15", "--verdicts", verdicts)
     assert told.returncode == 0 and "made of 2 rows" in told.stdout and "row " in told.stdout
     for words, said in (
-        (("W15", "--verdicts", verdicts, "--data", "nowhere"), "nowhere: holds no summary.parquet"),
         (("W155", "--verdicts", verdicts), "there is no claim 'W155'. Did you mean 'W15'"),
         (("W15", "--rows", "many"), "argument --rows"),
     ):

@@ -97,16 +97,14 @@ CUT = b"PAR1"
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"unit": None}, "column 'unit' is missing"),
-        ({"node": "another"}, "column 'node', row 0: 'another', but this folder's node.json says 'node-a'"),
-        ({"origin": "measured"}, "column 'origin', row 0: 'measured', but this folder's node.json says 'synthetic'"),
-        ({"value": -1.0}, "not a time"),
-        ({"value": "fast"}, "value"),
+        ({"unit": None}, "column 'unit' is missing"), ({"value": -1.0}, "not a time"), ({"value": "fast"}, "value"),
+        *(({name: other}, f"column '{name}', row 0: '{other}', but this folder's node.json says '{own}'")
+          for name, other, own in (("node", "another", "node-a"), ("origin", "measured", "synthetic"))),
         (CUT, "Parquet"),
         # The same round twice.
         (1, "round 1 of gemm on cpu was already read"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_cannot_be_used_is_refused_with_its_reason_and_the_rest_counts(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
 ) -> None:
@@ -165,13 +163,10 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
 
 
-def test_no_usable_node_or_a_synthetic_one_is_one_clear_message(synthetic: Factory, tmp_path: Path) -> None:
+def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("no nodes yet")
     with pytest.raises(StudyError, match="no usable node under"):
         read_nodes([tmp_path])
-    filled(synthetic)
-    with pytest.raises(StudyError, match="synthetic data is for tests only"):
-        read_nodes([synthetic.root])
 
 
 @pytest.mark.parametrize("together", [1, 8])

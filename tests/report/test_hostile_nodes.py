@@ -30,13 +30,10 @@ from tests.report.liars import copied, record
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 HOSTILE = settings(
-    max_examples=CASES,
-    deadline=None,
-    derandomize="HOSTILE" not in os.environ,
-    database=None,
+    max_examples=CASES, deadline=None, derandomize="HOSTILE" not in os.environ, database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +89,9 @@ def replaced(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
 
 
 GOOD = record("victim")
+ODD = [[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]
 ANY = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from([[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(ODD),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(), inside, max_size=4),
     max_leaves=8,
 )
@@ -125,20 +118,14 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[" * 100_000, "deep"),
-        ('{"schema": 1e999}', "not a finite number"),
-        ('{"schema": NaN}', "not a finite number"),
-        ('{"schema": ' + "9" * 5000 + "}", "too large a whole number"),
-        ('{"schema": "\\udc00"}', "lone surrogate"),
-        ("x" * 2**21, "2,097,152 bytes"),
-        ("{}", "missing"),
-        ("null", "not of type object"),
-        (
-            json.dumps({**GOOD, "hardware": {**GOOD["hardware"], "cpu": {"model": "\x1b[2J", "usable_cores": 1}}}),
-            "is not one line",
-        ),
+        ("[" * 100_000, "deep"), ("x" * 2**21, "2,097,152 bytes"), ("{}", "missing"), ("null", "not of type object"),
+        *((f'{{"schema": {value}}}', why) for value, why in (
+            ("1e999", "not a finite number"), ("NaN", "not a finite number"), ('"\\udc00"', "lone surrogate"),
+            ("9" * 5000, "too large a whole number"),
+        )),
+        (json.dumps(replaced(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
     copied(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,11 @@ from report.data.nodes import read_nodes
 from report.data.reference import read_reference
 from report.formatting import interval
 from report.judging.judge import judge
-from report.model import Verdict
 
 from .conftest import Factory, SyntheticNode
 from .test_claims import entry, references
 
-HEAD = {
-    "article": "whygpu",
-    "section": "A section",
-    "says": "Something.",
-    "kind": "measured",
-    "note": "N.",
-    "version": 1,
-}
+HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
 PER_CYCLE: dict[str, Any] = {
     "quantity": "gemm.mac_per_cycle_per_core",
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},
@@ -43,8 +33,6 @@ CORES: dict[str, Any] = {
 DAYS: dict[str, Any] = {
     "quantity": "llama405b.days_from_gpu_hours", "rule": "at_most", "threshold": {"value": 90, "why": "?"},
 }  # fmt: skip
-
-
 GPU_HOURS = [entry("llama31-405b.gpu_hours", 30.84e6, "h"), entry("llama31-405b.gpus", 16384)]
 
 
@@ -85,9 +73,6 @@ def avx512(synthetic: Factory, mac: float = 27.9, **more: Any) -> SyntheticNode:
     return node.gemm(mac / 2, dtype="float64", **more)
 
 
-# ------------------------------------------------------------------ outcomes
-
-
 def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Court, synthetic: Factory) -> None:
     court.claim(**W15)
     one = court.verdict(avx512(synthetic))
@@ -96,24 +81,12 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     assert 1000 == one["threshold"] < one["low"] < one["estimate"] < one["high"]
     shown = interval(one["estimate"], one["low"], one["high"], "MAC/cycle")
     assert one["reason"].startswith("On Synthetic, 2 cores, a matrix product (float32, 1 thread, fastest: torch")
-    assert one["reason"].endswith(
-        f"multiplying by 128 (the server) gives {shown}, above the threshold of 1,000 MAC/cycle."
-    )
+    assert one["reason"].endswith(f"by 128 (the server) gives {shown}, above the threshold of 1,000 MAC/cycle.")
     (cell,) = one["cells"]
     assert (cell["outcome"], cell["node"], cell["device"], cell["dtype"]) == ("challenges", "node-a", "cpu", "float32")
     assert cell["n_rounds"] == 3 and cell["estimate"] == one["estimate"]
-    (part,) = one["parts"]
-    assert [(tried["threshold"], tried["outcome"]) for tried in part["robustness"]["thresholds"]] == [
-        (200, "challenged"), (500, "challenged"), (1000, "challenged"), (2000, "challenged"), (5000, "supported"),
-    ]  # fmt: skip
-    assert part["robustness"]["turns_at"][0]["threshold"] == pytest.approx(one["low"])
-    assert [(swap["value"], swap["outcome"]) for swap in part["robustness"]["swaps"]] == [
-        ("float64", "challenged"), ("torch", "challenged"),
-    ]  # fmt: skip
-    assert (
-        "With a threshold of 5,000 MAC/cycle in place of 1,000 MAC/cycle, the verdict would be supported."
-        in (one["flips"])
-    )
+    turned = "With a threshold of 5,000 MAC/cycle in place of 1,000 MAC/cycle, the verdict would be supported."
+    assert turned in one["flips"]
 
 
 @pytest.mark.parametrize(
@@ -130,16 +103,11 @@ def test_what_cannot_be_told_is_undecided_and_says_why(
     assert (one["low"] is None) == ("rounds" in node) and said in one["reason"]
 
 
-# ------------------------------------------------------------------ parts
-
 CORE = {"name": "one core", **PER_CYCLE, "threshold": {"value": 8, "why": "?"}}
 SCALING = {
-    "name": "all cores",
-    "quantity": "gemm.scaling_efficiency",
-    "scope": {"device": "cpu", "dtype": "float32", "threads": "all", "backend": "best"},
-    "rule": "at_most",
-    "threshold": {"value": 0.5, "why": "?"},
-}
+    "name": "all cores", "quantity": "gemm.scaling_efficiency", "rule": "at_most",
+    "scope": {**PER_CYCLE["scope"], "threads": "all"}, "threshold": {"value": 0.5, "why": "?"},
+}  # fmt: skip
 
 
 def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:
@@ -176,8 +144,6 @@ def test_a_part_without_evidence_leaves_the_whole_waiting_and_says_what_is_decid
     assert one["estimate"] == one["parts"][0]["estimate"] and one["evidence_tier"] == "measured"
 
 
-# ------------------------------------------------------------------ what is missing
-
 SPEEDUP = {"quantity": "training.speedup", "rule": "within", "threshold": {"value": [10, 100], "why": "?"}}
 RATIO: dict[str, Any] = {
     "quantity": "gemm.rate", "rule": "ratio", "options": {"over": "device", "of": "gpu", "to": "cpu"},
@@ -211,13 +177,7 @@ def refused(synthetic: Factory) -> SyntheticNode:
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(
-    court: Court,
-    synthetic: Factory,
-    claim: dict[str, Any],
-    node: Callable[[Factory], SyntheticNode],
-    verdict: str,
-    says: str,
-    fields: dict[str, Any],
+    court: Court, synthetic: Factory, claim: dict[str, Any], node: Any, verdict: str, says: str, fields: dict[str, Any]
 ) -> None:
     references(court.reference, entry(status="not verified"))
     court.claim(**claim)
@@ -240,21 +200,3 @@ def test_a_claim_that_does_not_fit_what_is_there_names_its_file(
     court.claim(**{**W15, **change})
     with pytest.raises(StudyError, match=said):
         court.verdict(avx512(synthetic))
-
-
-# ------------------------------------------------------------------ the document
-
-
-def test_the_document_is_complete_and_ordered(court: Court, synthetic: Factory) -> None:
-    for name in ("W01", "W02", "N07"):
-        court.claim(name, **W15, **({"article": "nuface"} if name == "N07" else {}))
-    document = court.judge(avx512(synthetic).point("transfer", 0, status="unsupported", reason="no accelerator"))
-    assert [one["id"] for one in document["verdicts"]] == ["N07", "W01", "W02"]
-    assert list(document["tally"]) == list(Verdict) and document["tally"]["challenged"] == 3
-    (node,) = document["nodes"]
-    assert node["label"] == "Synthetic, 2 cores" and node["statuses"] == {"ok": 4, "unsupported": 1}
-    assert (node["n_points"], node["n_ok"]) == (5, 4) and node["duty"] == pytest.approx(0.7)
-    assert document["origin"] == "synthetic" and document["refused"] == []
-    with (court.root / "out" / "verdicts.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["verdict"] for row in rows] == ["challenged"] * 3 and float(rows[0]["estimate"]) > 1000

@@ -64,7 +64,6 @@ class Broken:
         raise AssertionError(f"no verdict rests on {quantity}")
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """The check and the line of each fault."""
         for line in faults(self.study):
             name, _, told = line.partition(": ")
             yield name, told
@@ -103,20 +102,7 @@ def test_a_file_that_is_missing_is_named(study: Study, tmp_path: Path, what: str
         faults(replace(study, **{what: tmp_path / "none"}))
 
 
-def without_interval(_verdict: Any, _part: Any, cell: dict[str, Any]) -> None:
-    cell["low"] = cell["high"] = None
-
-
-def as_if_exact(_verdict: Any, _part: Any, cell: dict[str, Any]) -> None:
-    cell["low"] = cell["high"] = cell["estimate"]
-
-
-def beside_its_interval(_verdict: Any, _part: Any, cell: dict[str, Any]) -> None:
-    cell["estimate"] = cell["high"] * 2
-
-
-def without_a_word(_verdict: Any, _part: Any, cell: dict[str, Any]) -> None:
-    cell.update(estimate=None, low=None, high=None, label="")
+WITHOUT_INTERVAL, WITHOUT_A_WORD = {"low": None, "high": None}, dict.fromkeys(("estimate", "low", "high"))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +113,11 @@ def without_a_word(_verdict: Any, _part: Any, cell: dict[str, Any]) -> None:
          "version 2 of its rule has no reason"),
         *(("rule-version", PRODUCT, lambda v, p, c, key=key: p.update({key: ""}), f"decided without {key}")
           for key in ("rule_text", "threshold_why", "threshold")),
-        ("interval", PRODUCT, without_interval, "no interval, though all behind it have one"),
-        ("interval", PRODUCT, without_interval, "without an interval"),
-        ("interval", PRODUCT, as_if_exact, "is exact, though it was timed"),
-        ("interval", PRODUCT, beside_its_interval, "is not within ["),
-        ("interval", PRODUCT, without_a_word, "neither an estimate nor a word why there is none"),
+        *(("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_INTERVAL), told)
+          for told in ("no interval, though all behind it have one", "without an interval")),
+        ("interval", PRODUCT, lambda v, p, c: c.update(low=c["estimate"], high=c["estimate"]), "is exact, though it"),
+        ("interval", PRODUCT, lambda v, p, c: c.update(estimate=c["high"] * 2), "is not within ["),
+        ("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_A_WORD, label=""), "neither an estimate nor a word why"),
         ("counts", PRODUCT, lambda v, p, c: c.update(n_rounds=0), "no number of rounds or of samples"),
         ("unit", PRODUCT, lambda v, p, c: p.update(unit=""), "no unit"),
         ("unit", FIGURE, lambda v, p, c: p.update(unit="d"), "in d, while its entry is in"),

@@ -28,8 +28,6 @@ from .evidence import data
 from .priced import REFERENCE, priced
 from .quantities.builders import passes
 
-# ------------------------------------------------------------------ what kind of machine it is
-
 
 def server(synthetic: Factory, cores: int) -> SyntheticNode:
     """A GPU and its host, which trains a tenth as fast and whose memory is an eighth as fast."""
@@ -143,30 +141,22 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
 
 def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_away(tmp_path: Path) -> None:
     """Beside the published rounds one round of the same machine, and a friend's machine."""
-    alone = taken(tmp_path / "published", NAME, 5)
-    mine, friend = (
-        taken(tmp_path / "mine", NAME, 1, "again", 1.04),
-        taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97),
-    )
+    alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
+    friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
     before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
     verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
     assert {*decided.values()} == {"challenged", "depends"} and decided.items() <= verdicts[1].items()
 
     def cells(document: dict[str, Any], node: str) -> dict[tuple[str, ...], tuple[Any, ...]]:
-        return {
-            (verdict["id"], cell["part"], cell["label"]): tuple(
-                cell[name] for name in ("estimate", "low", "high", "n_rounds", "n_samples")
-            )
-            for verdict in document["verdicts"]
-            for cell in verdict["cells"]
-            if cell["node"] == node
-        }
+        every = [(verdict["id"], cell) for verdict in document["verdicts"] for cell in verdict["cells"]]
+        names = ("estimate", "low", "high", "n_rounds", "n_samples")
+        return {(claim, cell["part"], cell["label"]): tuple(cell[name] for name in names)
+                for claim, cell in every if cell["node"] == node}  # fmt: skip
 
-    assert [node["id"] for node in after["nodes"]] == [NAME, f"{NAME}.2", f"{NAME}.0a1b2c"]
-    assert [node["label"] for node in after["nodes"]] == [
-        f"AMD EPYC, 2 cores ({mark})" for mark in ("2026-11-22", "2", "0a1b2c")
-    ]
+    marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
+    told = [(node["id"], node["label"]) for node in after["nodes"]]
+    assert told == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
     assert cells(before, NAME) and cells(after, NAME) == cells(before, NAME)
     assert set(cells(after, f"{NAME}.0a1b2c")) == set(cells(before, NAME))
     # One round has no interval: it decides nothing where another of its kind does.

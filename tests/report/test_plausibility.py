@@ -12,15 +12,9 @@ import pytest
 from contract.errors import StudyError
 from report.data.gather import gather
 from report.data.nodes import Nodes, read_nodes
-from tests.report.liars import PUBLISHED, Rows, copied, quicker
+from tests.report.liars import Rows, copied, quicker
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
-
-
-def test_what_was_published_can_be_true() -> None:
-    found = read_nodes([PUBLISHED])
-    assert found.refused == []
-    assert len(found.nodes[0].rounds) == len(list(PUBLISHED.glob("*.parquet")))
 
 
 @pytest.mark.parametrize("thorough", [False, True], ids=["values", "and every clock"])
@@ -48,6 +42,17 @@ def read(folder: Path) -> Nodes:
     found = read_nodes([folder.parent])
     assert "honest" in [node.id for node in found.nodes]
     return found
+
+
+def kept(found: Nodes) -> set[str]:
+    """The liar's experiments that were read."""
+    return {name for node in found.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
+
+
+def with_another(node: Path, name: str, change: Rows | None = None) -> Path:
+    """The node with one more round, changed otherwise than the rest."""
+    (copied(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
+    return node
 
 
 def setting(**columns: Any) -> Rows:
@@ -86,17 +91,13 @@ def test_each_untruth_is_named_with_its_figure(
     tmp_path: Path, rounds: list[str], change: Rows, words: list[str]
 ) -> None:
     node = copied(tmp_path / "nodes" / "liar", rounds, change)
-    if rounds != ["clock.cpu.1"]:
-        clock = copied(tmp_path / "of" / "liar", ["clock.cpu.2"]) / "clock.cpu.2.parquet"
-        clock.rename(node / clock.name)
-    found = read(node)
+    found = read(node if rounds == ["clock.cpu.1"] else with_another(node, "clock.cpu.2"))
     (refusal,) = found.refused
     assert Path(refusal["file"]).name == f"{rounds[0]}.parquet"
     for word in words:
         assert word in refusal["reason"]
     # The other experiment of the same node counts on.
-    kept = {name for one in found.nodes if one.id == "liar" for name in one.samples["experiment"].unique()}
-    assert kept == set() if rounds == ["clock.cpu.1"] else {"clock"}
+    assert kept(found) == set() if rounds == ["clock.cpu.1"] else {"clock"}
 
 
 @pytest.mark.parametrize(
@@ -128,38 +129,29 @@ def all_cores(rows: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("change", "faults"), [(one_core, 1), (all_cores, 0)])
 def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: Path, change: Rows, faults: int) -> None:
-    clock = copied(tmp_path / "of" / "liar", ["clock.cpu.2"]) / "clock.cpu.2.parquet"
-    node = copied(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change)
-    clock.rename(node / clock.name)
+    node = with_another(copied(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
     assert [Path(one["file"]).name for one in read(node).refused] == ["peak.cpu.1.parquet"] * faults
 
 
 @pytest.mark.parametrize(
-    ("untrue", "out"),
-    [
-        (["tabular"], ["liar/tabular.cpu.4.parquet"]),
-        (["tabular", "gemm"], ["nodes/liar"]),
-    ],
+    ("untrue", "out"), [(["tabular"], "liar/tabular.cpu.4.parquet"), (["tabular", "gemm"], "nodes/liar")]
 )
 def test_two_untrue_experiments_cost_the_whole_node_and_one_only_its_file(
-    tmp_path: Path, untrue: list[str], out: list[str]
+    tmp_path: Path, untrue: list[str], out: str
 ) -> None:
     def change(rows: pd.DataFrame) -> None:
         if rows["experiment"].iloc[0] in untrue:
             quicker(1e4)(rows)
 
     found = read(copied(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
-    assert ["/".join(Path(one["file"]).parts[-2:]) for one in found.refused] == out
-    kept = {name for node in found.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
-    assert kept == ({"clock", "gemm"} if len(untrue) == 1 else set())
+    assert ["/".join(Path(one["file"]).parts[-2:]) for one in found.refused] == [out]
+    assert kept(found) == ({"clock", "gemm"} if len(untrue) == 1 else set())
 
 
 def test_a_round_may_say_other_operations_only_where_all_its_rounds_do(tmp_path: Path) -> None:
     node = copied(tmp_path / "nodes" / "liar", ["training.cpu.1"])
-    other = copied(tmp_path / "of" / "liar", ["training.cpu.2"], times("flop", 0.5)) / "training.cpu.2.parquet"
-    other.rename(node / other.name)
-    (refusal,) = read(node).refused
-    assert refusal["file"] == str(node / other.name) and "in another round" in refusal["reason"]
+    (refusal,) = read(with_another(node, "training.cpu.2", times("flop", 0.5))).refused
+    assert refusal["file"] == str(node / "training.cpu.2.parquet") and "in another round" in refusal["reason"]
 
 
 def test_nothing_but_untruth_is_no_node(tmp_path: Path) -> None:

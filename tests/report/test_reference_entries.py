@@ -48,9 +48,8 @@ def test_a_claim_uses_what_it_names_and_what_its_rule_compares() -> None:
 def test_a_claim_uses_what_its_quantity_asks_for_also_in_vain(known: float | None) -> None:
     """A quantity that waits for its source is who the failed look-up is kept for."""
     hours = entry("llama31-405b.gpu_hours", known, "h")
-    found = users(
-        hours, entry("llama31-405b.gpus", 10.0, "1"), claims=(claim("W04", parts=(part("exists", 1, quantity=DAYS),)),)
-    )
+    asks = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
+    found = users(hours, entry("llama31-405b.gpus", 10.0, "1"), claims=(asks,))
     assert found["llama31-405b.gpu_hours"][:2] == ["W04", DAYS]
     assert found["llama31-405b.gpus"][0] == "W04" or known is None
 
@@ -84,10 +83,11 @@ def test_a_figure_is_told_in_words(value: Any, more: dict[str, Any], said: str) 
 
 
 def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published: Path, small_study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["references", "--data", str(published / "data")]
-    assert main(asked) == 0, "give these a use, or remove them from data/reference"
+    assert main(["references", "--data", str(published / "data")]) == 0, (
+        "give these a use, or remove them from data/reference"
+    )
     lines = capsys.readouterr().out.splitlines()
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]
     assert lines[0] == f"{len(unread)} figures not verified:" and lines[-1] == "0 used by nobody"
@@ -95,5 +95,6 @@ def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
     references(folder, entry("lonely.figure", 1.0, "B/s"))
-    assert main([*asked, "--reference", str(folder)]) == 1
-    assert capsys.readouterr().out.splitlines()[-2:] == ["1 used by nobody:", "  lonely.figure: 1 B/s, verified"]
+    assert main(["references", "--data", str(small_study / "data"), "--reference", str(folder)]) == 1
+    told = capsys.readouterr().out.partition(" used by nobody:\n")[2]
+    assert "  lonely.figure: 1 B/s, verified" in told.splitlines()

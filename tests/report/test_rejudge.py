@@ -19,7 +19,7 @@ from report.judging.evaluate import PartResult, QuantityCache
 from report.model import JUDGED, Side, Threshold
 from report.render.rejudged import as_script, can_be_tried
 
-from .deciding import NO_DATA, log_cells, part
+from .deciding import NO_DATA, cells, log_cells, part
 from .rejudging import BASELINES, Bench, bench, judged_fleet
 from .rendering import once
 
@@ -66,9 +66,9 @@ def test_every_decided_part_comes_out_as_it_did_and_as_it_does_over_its_range(ju
 
 
 def test_where_one_cell_is_enough_the_intervals_are_wider_than_the_drawn() -> None:
-    cells = log_cells([1.0, 2.0, 3.0], place=["a", "b", "c"])
-    one, every = record(cells, "exists", 2.0), record(cells, "at_least", 2.0)
-    ends = zip(*(side.tolist() for side in cells.ends(rules.level("exists", 3))), strict=True)
+    some = log_cells([1.0, 2.0, 3.0], place=["a", "b", "c"])
+    one, every = record(some, "exists", 2.0), record(some, "at_least", 2.0)
+    ends = zip(*(side.tolist() for side in some.ends(rules.level("exists", 3))), strict=True)
     assert [cell[:2] for cell in one["cells"]] == [list(pair) for pair in ends]
     pairs = zip(one["cells"], every["cells"], strict=True)
     assert all(a[0] < b[0] and b[1] < a[1] for a, b in pairs), "as many chances to be wrong as there are cells"
@@ -86,11 +86,7 @@ def test_series_that_never_change_places_are_settled() -> None:
 
 
 def test_a_cell_without_an_interval_is_settled_and_an_infinite_end_is_a_word() -> None:
-    rows = [
-        {"estimate": 1.0, "low": math.nan, "high": math.nan, "place": "a"},
-        {"estimate": 2.0, "low": -math.inf, "high": math.inf, "place": "b"},
-    ]
-    told = record(exact(rows), "at_least", 1.0)
+    told = record(cells((math.nan, math.nan), (-math.inf, math.inf), place=["a", "b"]), "at_least", 1.0)
     assert told["settled"] == [0, 0, 1] and [cell[:2] for cell in told["cells"]] == [["-Infinity", "Infinity"]]
     json.dumps(told, allow_nan=False)
 

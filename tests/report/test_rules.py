@@ -28,30 +28,21 @@ some_intervals = st.lists(interval, min_size=1, max_size=8)
 threshold = st.floats(0.1, 100)
 
 
-# ------------------------------------------------------------------ one estimate
-
-
 @pytest.mark.parametrize(
     ("low", "high", "bound", "how", "side"),
     [
-        (2, 3, 1, "at_least", "supports"),
-        (1, 3, 1, "at_least", "supports"),
-        (0, 0.9, 1, "at_least", "challenges"),
-        (0, 1, 1, "at_least", "undecided"),
-        (900, 1000, 1000, "at_most", "supports"),
-        (1000, 1100, 1000, "at_most", "undecided"),
+        *((*ends, 1, "at_least", side) for *ends, side in (
+            (2, 3, "supports"), (1, 3, "supports"), (0, 0.9, "challenges"), (0, 1, "undecided"),
+            (math.nan, math.nan, "undecided"), (math.nan, 0.5, "undecided"), (2, math.inf, "supports"),
+        )),
+        (900, 1000, 1000, "at_most", "supports"), (1000, 1100, 1000, "at_most", "undecided"),
         (1000.1, 1100, 1000, "at_most", "challenges"),
-        (10, 60, [10, 60], "within", "supports"),
-        (5, 9, [10, 60], "within", "challenges"),
-        (5, 10, [10, 60], "within", "undecided"),
-        (60, 61, [10, 60], "within", "undecided"),
-        (61, 70, [10, 60], "within", "challenges"),
-        (5, 70, [10, 60], "within", "undecided"),
-        (math.nan, math.nan, 1, "at_least", "undecided"),
-        (math.nan, 0.5, 1, "at_least", "undecided"),
-        (2, math.inf, 1, "at_least", "supports"),
+        *((*ends, [10, 60], "within", side) for *ends, side in (
+            (10, 60, "supports"), (5, 9, "challenges"), (5, 10, "undecided"), (60, 61, "undecided"),
+            (61, 70, "challenges"), (5, 70, "undecided"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
     # Beside others, each is decided by itself.
     others = rules.sides_of(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
@@ -80,31 +71,27 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
         assert one == other
 
 
-# ------------------------------------------------------------------ from many to one
-
-
 @pytest.mark.parametrize(
     ("rule", "some", "bound", "options", "outcome"),
     [
-        ("at_least", [(2, 3), (4, 5)], 1, {}, "supported"),
-        ("at_least", [(2, 3), (4, 5)], 9, {}, "challenged"),
-        ("at_least", [(2, 3), (4, 9)], 3.5, {}, "depends"),
-        ("at_least", [(2, 9), (1, 9)], 3.5, {}, "undecided"),
-        ("at_least", [(5, 9), (1, 9)], 3.5, {}, "depends"),
-        ("at_least", [(1, 2), (1, 9)], 3.5, {}, "depends"),
-        ("exists", [(1, 2), (5, 6), (1, 9)], 4, {}, "supported"),
-        ("exists", [(1, 2), (5, 6), (1, 9)], 7, {}, "undecided"),
-        ("exists", [(1, 2), (5, 6), (1, 9)], 10, {}, "challenged"),
+        *(("at_least", some, bound, {}, outcome) for some, bound, outcome in (
+            ([(2, 3), (4, 5)], 1, "supported"), ([(2, 3), (4, 5)], 9, "challenged"), ([(2, 3), (4, 9)], 3.5, "depends"),
+            ([(2, 9), (1, 9)], 3.5, "undecided"), ([(5, 9), (1, 9)], 3.5, "depends"),
+            ([(1, 2), (1, 9)], 3.5, "depends"),
+        )),
+        *(("exists", [(1, 2), (5, 6), (1, 9)], bound, {}, outcome) for bound, outcome in (
+            (4, "supported"), (7, "undecided"), (10, "challenged"),
+        )),
         ("exists", [(3, 6), (12, 14)], 9, {"compare": "at_most"}, "supported"),
-        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.3}, "supported"),
-        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.5}, "undecided"),
-        ("for_share_of", [(1, 2), (5, 6), (1, 9)], 4, {"share": 0.9}, "challenged"),
-        # 3 of 10 are a share of 0.3, which no binary fraction is.
-        ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.3}, "supported"),
-        ("for_share_of", [(5, 6)] * 3 + [(1, 2)] * 7, 4, {"share": 0.31}, "challenged"),
-        ("for_share_of", [(1, 9)] * 3 + [(1, 2)] * 7, 4, {"share": 0.3}, "undecided"),
+        *(("for_share_of", some, 4, {"share": share}, outcome) for some, share, outcome in (
+            ([(1, 2), (5, 6), (1, 9)], 0.3, "supported"), ([(1, 2), (5, 6), (1, 9)], 0.5, "undecided"),
+            ([(1, 2), (5, 6), (1, 9)], 0.9, "challenged"),
+            # 3 of 10 are a share of 0.3, which no binary fraction is.
+            ([(5, 6)] * 3 + [(1, 2)] * 7, 0.3, "supported"), ([(5, 6)] * 3 + [(1, 2)] * 7, 0.31, "challenged"),
+            ([(1, 9)] * 3 + [(1, 2)] * 7, 0.3, "undecided"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_one_outcome_of_all(
     rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
 ) -> None:
@@ -134,20 +121,14 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
-        ("supported", "supported"),
-        ("supported, supported", "supported"),
-        ("challenged, challenged", "challenged"),
-        ("supported, challenged", "depends"),
-        ("supported, depends", "depends"),
-        ("supported, undecided", "undecided"),
-        ("challenged, undecided", "undecided"),
-        ("supported, challenged, undecided", "depends"),
-        ("depends, undecided", "depends"),
-        ("supported, awaiting source", "awaiting source"),
+        ("supported", "supported"), ("supported, supported", "supported"), ("challenged, challenged", "challenged"),
+        ("supported, challenged", "depends"), ("supported, depends", "depends"), ("supported, undecided", "undecided"),
+        ("challenged, undecided", "undecided"), ("supported, challenged, undecided", "depends"),
+        ("depends, undecided", "depends"), ("supported, awaiting source", "awaiting source"),
         ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
     assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
 
@@ -158,9 +139,6 @@ def test_a_claim_is_told_with_the_number_of_a_part_that_came_out_as_the_whole_di
     told = {verdict: number_of(parts, verdict)["estimate"] for verdict in ("supported", "undecided", "awaiting source")}
     assert told == {"supported": 1.0, "undecided": 2.0, "awaiting source": 1.0}
     assert number_of(parts[:1], "awaiting source") == parts[0] and number_of([], "supported") == {}
-
-
-# ------------------------------------------------------------------ how sure each must be
 
 
 def one(log: bool = True, **values: float) -> Estimates:
@@ -196,17 +174,10 @@ def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
     assert decide("exists", two, wide * 0.999).outcome == "supported"
 
 
-# ------------------------------------------------------------------ what is in scope
-
-
 def test_all_threads_are_each_node_s_own_most() -> None:
     """A server with more cores takes nothing from a smaller one; a GPU has no threads of the CPU's."""
-    some = cells(
-        *[(1, 2)] * 6,
-        node=["small", "small", "large", "large", "large", "large"],
-        device=["cpu", "cpu", "cpu", "cpu", "cpu", "cuda:0"],
-        threads=[1, 2, 1, 2, 8, 0],
-    )
+    where = {"node": ["small"] * 2 + ["large"] * 4, "device": ["cpu"] * 5 + ["cuda:0"], "threads": [1, 2, 1, 2, 8, 0]}
+    some = cells(*[(1, 2)] * 6, **where)
     found = select(some, {"threads": "all"})
     assert found.rows("node", "device", "threads") == [("small", "cpu", 2), ("large", "cpu", 8), ("large", "cuda:0", 0)]
     assert select(some, {"threads": "all", "device": "cpu"}).rows("threads") == [(2,), (8,)]
@@ -240,9 +211,6 @@ def test_the_best_library_enters_only_where_it_is_asked_for() -> None:
     assert not len(select(some, {"model": "mlp"})), "a label that nothing bears"
 
 
-# ------------------------------------------------------------------ boundaries
-
-
 # Estimates that hold, fail, or are too close to 4.
 ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
 
@@ -268,17 +236,9 @@ def test_what_separates_the_sides_is_named(some: str, labels: dict[str, Sequence
     assert describe.boundary(found) == where
 
 
-# ------------------------------------------------------------------ transforms
-
-
 def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
-    some = log_cells(
-        [10, 2, 30, 3, 7],
-        node=["a"] * 4 + ["b"],
-        device=["cuda:0", "cpu"] * 2 + ["cuda:0"],
-        op=["copy", "copy", "add", "add", "add"],
-        threads=[0, 2, 0, 2, 0],
-    )
+    where = {"node": ["a"] * 4 + ["b"], "device": ["cuda:0", "cpu"] * 2 + ["cuda:0"], "threads": [0, 2, 0, 2, 0]}
+    some = log_cells([10, 2, 30, 3, 7], **where, op=["copy", "copy", "add", "add", "add"])
     found = decide("ratio", some, 4, options={"over": "device", "of": "gpu", "to": "cpu"})
     assert found.estimates.rows("op", "estimate") == [("copy", pytest.approx(5)), ("add", pytest.approx(10))]
     assert found.outcome == "supported"
@@ -286,9 +246,8 @@ def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     inverse = decide("ratio", some, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
     assert sorted(1 / inverse.estimates["high"]) == pytest.approx(sorted(found.estimates["low"]))
     # Of exact figures it is exact.
-    figures = decide(
-        "ratio", cells((8, 8), (4, 4), entry=["a", "b"]), 1, options={"over": "entry", "of": "a", "to": "b"}
-    )
+    over = {"over": "entry", "of": "a", "to": "b"}
+    figures = decide("ratio", cells((8, 8), (4, 4), entry=["a", "b"]), 1, options=over)
     assert figures.estimates.rows("low", "high") == [(2, 2)]
 
 
@@ -324,13 +283,8 @@ def test_slope_intervals_cover_the_true_exponent() -> None:
 def crossing(cpu: Sequence[float], gpu: Sequence[float], bound: float = 1) -> rules.RuleResult:
     """The sizes 1, 10, 100, … from which on the CPU is ahead of the GPU, against a threshold."""
     n = len(cpu)
-    some = log_cells(
-        [*cpu, *gpu],
-        node=["a"] * 2 * n,
-        device=["cpu"] * n + ["cuda:0"] * n,
-        threads=[2] * n + [0] * n,
-        size=[10**i for i in range(n)] * 2,
-    )
+    where = {"node": ["a"] * 2 * n, "device": ["cpu"] * n + ["cuda:0"] * n, "threads": [2] * n + [0] * n}
+    some = log_cells([*cpu, *gpu], **where, size=[10**i for i in range(n)] * 2)
     return decide("crossover", some, bound, options={"over": "device", "of": "cpu", "to": "gpu", "along": "size"})
 
 

@@ -40,7 +40,7 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
     return between * effects(random, (groups, points, rounds)) + np.median(samples, axis=-1)
 
 
-def coverage(y: np.ndarray, level: float) -> tuple[float, float, float, float]:
+def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
     """Share of intervals of this level that hold the truth: of times, of ratios; and the standard error of each share.
 
     Ratios are of neighbouring points of one group (disjoint pairs) and of a point and its
@@ -61,13 +61,8 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, float, float, float]:
     inside = ratio((slice(None), slice(0, even, 2)), (slice(None), slice(1, even, 2))).mean(axis=1)
     across = ratio((slice(0, None, 2),), (slice(1, None, 2),)).mean(axis=1)
     ratios = np.concatenate([inside[0::2] / 2 + inside[1::2] / 2, across])
-    per_group = times.mean(axis=1)
-    return (
-        per_group.mean(),
-        ratios.mean(),
-        per_group.std(ddof=1) / np.sqrt(groups),
-        ratios.std(ddof=1) / np.sqrt(len(ratios)),
-    )
+    both = (times.mean(axis=1), ratios)
+    return (*(one.mean() for one in both), *(one.std(ddof=1) / np.sqrt(len(one)) for one in both))
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 8])
@@ -91,9 +86,6 @@ def test_small_groups_are_not_over_confident(points: int, effects: Effects, spre
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
     assert 0.93 <= ratios <= 0.985  # conservative in groups of two: said in the docstring
-
-
-# ------------------------------------------------------------------ known values
 
 
 @given(st.floats(1e-3, 1e4))
@@ -140,8 +132,6 @@ def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
     assert np.isnan(once.low[0])
 
 
-# ------------------------------------------------------------------ properties
-
 positive = st.floats(1e-6, 1e3)
 group = st.lists(st.lists(positive, min_size=2, max_size=8), min_size=1, max_size=8)
 
@@ -177,9 +167,6 @@ def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, s
     se, df = statistics.combine(se_a, df_a, se_b, df_b)
     assert statistics.combine(se_a, df_a, 0.0, np.inf) == (pytest.approx(se_a), pytest.approx(df_a))
     assert se >= max(se_a, se_b) and min(df_a, df_b) <= df * (1 + 1e-9) and df <= max(df_a, df_b) * (1 + 1e-9)
-
-
-# ------------------------------------------------------------------ rounds that points share
 
 
 def _alike(y: np.ndarray) -> float:

@@ -136,18 +136,14 @@ def one_series(samples: pd.DataFrame) -> dict[str, Any]:
         reason = f"{rounds} {commonest(failed['status'])}: {reason}"
     medians = ok.groupby("round")["value"].median()
     return {
-        "unit": commonest(used["unit"]),
+        **{name: commonest(used[name]) for name in ("unit", "stop_reason", "origin")},
+        **{name: used[name].median() for name in ("flop", "bytes")},
+        **{name: used[name].max() for name in ("error", "tolerance")},
         "status": "ok" if len(ok) else commonest(samples["status"]),
         "reason": reason,
-        "stop_reason": commonest(used["stop_reason"]),
         "n_rounds": len(medians),
         "n_samples": len(ok),
-        "flop": used["flop"].median(),
-        "bytes": used["bytes"].median(),
-        "error": used["error"].max(),
-        "tolerance": used["tolerance"].max(),
         "flags": "; ".join([*flags_of_samples(used), *flags_of_rounds(ok, medians)]),
-        "origin": commonest(used["origin"]),
         "medians": medians.to_list(),
     }
 
@@ -177,12 +173,8 @@ def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     if not share and all(min(medians) > 0 for medians in rows["medians"]):
         logs = [np.log(medians) for medians in rows["medians"]]
         own = [np.var(one, ddof=1) if len(one) > 1 else 0.0 for one in logs]
-        return [
-            estimate(medians, variance, freedom, log=True)
-            for medians, variance, freedom in zip(
-                rows["medians"], *statistics.moderate(own, df, shared(logs)), strict=True
-            )
-        ]
+        moderated = zip(rows["medians"], *statistics.moderate(own, df, shared(logs)), strict=True)
+        return [estimate(*one, log=True) for one in moderated]
     found = []
     for medians, freedom in zip(rows["medians"], df, strict=True):
         one: dict[str, Any]
@@ -201,12 +193,8 @@ def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def plainly(samples: pd.DataFrame) -> pd.DataFrame:
     """The summary by its definitions, one series after another."""
-    rows = pd.DataFrame(
-        [
-            {**dict(zip(SERIES, key, strict=True)), **one_series(part)}
-            for key, part in sorted(samples.groupby(SERIES), key=lambda found: found[0])
-        ]
-    )
+    every = sorted(samples.groupby(SERIES), key=lambda found: found[0])
+    rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **one_series(part)} for key, part in every])
     rows[["estimate", "low", "high", "log_se", "df"]] = math.nan
     for _, at in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
         for place, one in zip(at, one_group(rows.loc[at]), strict=True):
@@ -251,11 +239,10 @@ def test_the_tables_above_hold_every_case() -> None:
         lambda column: column.astype(object),
         lambda column: column.astype(pd.ArrowDtype(arrow.string())),
         lambda column: column.astype(pd.CategoricalDtype(["zz", *sorted({*column, ""}, reverse=True), "aa"])),
-        lambda column: pd.Series(
-            pd.arrays.ArrowExtensionArray(arrow.array(column.astype(object)).dictionary_encode()), index=column.index
-        ),
+        lambda column: pd.Series(pd.arrays.ArrowExtensionArray(
+            arrow.array(column.astype(object)).dictionary_encode()), index=column.index),
     ],
-)
+)  # fmt: skip
 def test_text_may_come_in_any_kind_of_column_and_rows_in_any_order(kind: Callable[[pd.Series], pd.Series]) -> None:
     samples = table(3)
     other = samples.assign(**{name: kind(samples[name]) for name in TEXT})
@@ -298,9 +285,6 @@ def test_a_missing_text_is_refused_with_its_column_and_row(kind: str) -> None:
         summarise(samples)
 
 
-# ------------------------------------------------------------------ flags
-
-
 @pytest.mark.parametrize(
     ("texts", "columns", "expected"),
     [
@@ -321,18 +305,11 @@ def test_a_point_says_in_how_many_samples_and_how_bad(
 
 
 details = st.from_regex(r"[a-z0-9][a-z0-9 %,.]{0,20}", fullmatch=True).map(str.strip)
-counted = st.tuples(st.integers(0, 99), st.integers(1, 99))
+counted = st.builds(Seen, st.sampled_from(sorted(FLAGS)), st.integers(0, 99), st.integers(1, 99), st.just("") | details)
+told = st.builds(Seen, st.sampled_from(["unstable", "exact"]), most=details)
 
 
-@given(
-    st.lists(
-        st.builds(
-            lambda name, n, most: Seen(name, *n, most), st.sampled_from(sorted(FLAGS)), counted, st.just("") | details
-        )
-        | st.builds(lambda name, most: Seen(name, most=most), st.sampled_from(["unstable", "exact"]), details),
-        max_size=4,
-    )
-)
+@given(st.lists(counted | told, max_size=4))
 def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
     assert flags.read(flags.text(seen)) == seen
     assert flags.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +16,15 @@ from report.commands.what_if import Answer, lines, prices, settings, what_if
 from report.data.dataset import Dataset
 from report.data.gather import gather
 from report.data.nodes import read_nodes
-from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import read_claims
 from report.judging.judge import judge
 
 from .conftest import Factory, SyntheticNode
+from .priced import REFERENCE
+from .test_claims import entry
+from .test_judge import DAYS, HEAD, PER_CYCLE
 
-HEAD = {
-    "article": "whygpu",
-    "section": "A section",
-    "says": "Something.",
-    "kind": "measured",
-    "note": "N.",
-    "version": 1,
-}
-PRODUCT: dict[str, Any] = {
-    "quantity": "gemm.mac_per_cycle_per_core",
-    "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},
-}
+PRODUCT: dict[str, Any] = {name: PER_CYCLE[name] for name in ("quantity", "scope")}
 SPEED: dict[str, Any] = {"quantity": "training.speedup", "scope": {"baseline": "core", "precision": "equal"}}
 CLAIMS: dict[str, dict[str, Any]] = {
     "W01": {**PRODUCT, "rule": "at_most", "threshold": {"value": 10, "why": "few"}},
@@ -47,25 +37,13 @@ CLAIMS: dict[str, dict[str, Any]] = {
     },
     "W04": {"same_as": "W01"},
     "W05": {"kind": "judgement", "bears_on": ["W01"]},
-    "W06": {
-        "kind": "derived", "quantity": "llama405b.days_from_gpu_hours",
-        "rule": "at_most", "threshold": {"value": 90, "why": "a quarter"},
-    },
+    "W06": {**DAYS, "kind": "derived"},
     "W07": {
         "kind": "documented", "quantity": "reference.value", "scope": {"entry": "thing.price"},
         "rule": "at_most", "threshold": {"value": 1000, "why": "cheap"},
     },
 }  # fmt: skip
-THING = {
-    "id": "thing.price", "subject": "A thing", "what": "Its price", "value": None, "unit": "USD", "date": "2026",
-    "source": {"title": "none", "publisher": "nobody", "url": "https://example.org", "where": "nowhere"},
-    "status": "not verified",
-}  # fmt: skip
-
-
-@cache
-def published_figures() -> dict[str, Any]:
-    return read_reference(REFERENCE)
+THING = entry("thing.price", None, "USD")
 
 
 @dataclass
@@ -77,7 +55,7 @@ class Study:
     claims: dict[str, dict[str, Any]] = field(default_factory=lambda: {**CLAIMS})
 
     def __post_init__(self) -> None:
-        self.reference = {**published_figures(), "thing.price": THING}
+        self.reference = {**REFERENCE, "thing.price": THING}
         self.folder = self.root / "claims"
         self.folder.mkdir()
         self.write(self.folder, self.claims)
@@ -109,15 +87,7 @@ class Study:
 def machine(synthetic: Factory, name: str = "node-a", sockets: int = 1) -> SyntheticNode:
     """A CPU of 27.9 MAC/cycle in float32 and half in float64, and a GPU that trains 50 times as fast as a core,
     20 times as fast as both."""
-
-    class Machine(SyntheticNode):
-        def record(self) -> dict[str, Any]:
-            found = super().record()
-            found["hardware"]["cpu"]["sockets"] = sockets
-            return found
-
-    made = synthetic(name, gpus=1)
-    node = Machine(made.folder, made.devices)
+    node = synthetic(name, gpus=1, cpu={"sockets": sockets})
     node.gemm(27.9).gemm(4, dtype="float64").clock()
     for device, threads, rate in (("cpu", 1, 10.0), ("cpu", 2, 25.0), ("cuda:0", 0, 500.0)):
         node.point("training", 32 / rate, device=device, threads=threads, params={"model": "mlp", "batch": 32})
@@ -190,9 +160,7 @@ def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synth
         ("W03.two-order.threshold=1", "W03 has no part 'two-order'. Parts: one-order-in-all, two-orders. Did you mean"),
         ("W01.part.threshold=1", "W01 has no part 'part'. Parts: none."),
         ("W01.threshold=[1,2]", "compares with a number, such as 10, not '[1,2]'"),
-        ("W01.threshold=many", "compares with a number"),
-        ("W01.threshold=NaN", "compares with a number"),
-        ("W01.threshold=true", "compares with a number"),
+        *((f"W01.threshold={value}", "compares with a number") for value in ("many", "NaN", "true")),
         ("W01.threshold=-1", "-1 is below zero: what is counted here never is"),
         ("W02.threshold=10", "compares with a range of two numbers, such as [10, 100]"),
         ("W02.threshold=[1,2,3]", "compares with a range of two numbers"),
@@ -201,9 +169,7 @@ def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synth
         ("W05.threshold=1", "W05 is a judgement"),
         ("price: thing.prise=3", "there is no reference entry 'thing.prise'. Did you mean 'thing.price'?"),
         ("price: thing.price", "is not a number above 0 (in USD)"),
-        ("price: thing.price=much", "not a number above 0 (in USD)"),
-        ("price: thing.price=-1", "not a number above 0"),
-        ("price: thing.price=inf", "not a number above 0"),
+        *((f"price: thing.price={value}", "not a number above 0 (in USD)") for value in ("much", "-1", "inf")),
         ("price: gpu.built_for_graphics=1", "not a number above 0"),
     ],
 )

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,13 +17,11 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from studies.bench import __main__ as command
-from studies.bench import aa, bare, intervals, page
+from studies.bench import aa, bare, intervals, page, scale
 from studies.bench.intervals import Estimate, Ratio
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
-
-# ------------------------------------------------------------------ statistics
 
 
 @pytest.mark.parametrize(
@@ -86,21 +85,13 @@ def test_an_interval_against_its_target(low: float, high: float, outcome: str) -
     assert intervals.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
-@pytest.mark.parametrize(
-    ("covered", "pairs", "outcome"),
-    [
-        (95, 100, "met"),
-        (100, 100, "missed: above 93%–97%, within what chance does"),
-        (50, 100, "missed: below 93%–97%"),
-        (0, 0, "missed: no intervals"),
-    ],
-)
+@pytest.mark.parametrize(("covered", "pairs", "outcome"), [
+    (95, 100, "met"), (100, 100, "missed: above 93%–97%, within what chance does"), (50, 100, "missed: below 93%–97%"),
+    (0, 0, "missed: no intervals"),
+])  # fmt: skip
 def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
     every = [Ratio(0.0, 1.0)] * covered + [Ratio(1.0, 0.5)] * (pairs - covered)
     assert intervals.share_against_band(intervals.coverage(every), (0.93, 0.97)) == outcome
-
-
-# ----------------------------------------------------------------------- peers
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -114,9 +105,6 @@ def test_the_bare_triad_computes_what_it_should(tmp_path: Path, compiler: str, t
     assert once() > 0
 
 
-# --------------------------------------------------------------------- command
-
-
 def test_a_busy_machine_is_refused_unless_told_and_a_short_burst_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(command.ANYWAY, raising=False)
     with pytest.raises(StudyError, match="busy: others take 50% of it"):
@@ -128,14 +116,10 @@ def test_a_busy_machine_is_refused_unless_told_and_a_short_burst_is_none(monkeyp
     command.idle(lambda seconds: pytest.fail("asked"))
 
 
-# ------------------------------------------------------------------------ page
-
-
-def test_the_published_page_is_that_of_its_data() -> None:
-    told, data = ROOT / "docs" / "bench.md", ROOT / "docs" / "bench.json"
-    assert told.exists() == data.exists()
-    if data.exists():
-        assert page.text(json.loads(data.read_text(encoding="utf-8"))) == told.read_text(encoding="utf-8")
+@pytest.mark.parametrize("module", [page, scale], ids=lambda one: one.__name__)
+def test_the_published_pages_are_those_of_their_data(module: ModuleType) -> None:
+    data = ROOT / "docs" / f"{'scale' if module is scale else 'bench'}.json"
+    assert module.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -22,11 +22,9 @@ from studies.calibration.trials import ANSWERS, WIDTHS, Setting, run
 from tests.report.conftest import Factory
 
 SMALL = [
-    Setting(USUAL, 3, 40, 100),
-    Setting(USUAL, 3, 2, 1500),
-    Setting(Noise(unequal=3, heavy=True), 5, 10, 400),
-    Setting(EVERYTHING, 5, 10, 400),
-]
+    Setting(USUAL, 3, 40, 100), Setting(USUAL, 3, 2, 1500),
+    Setting(Noise(unequal=3, heavy=True), 5, 10, 400), Setting(EVERYTHING, 5, 10, 400),
+]  # fmt: skip
 SEED = 7
 
 
@@ -41,9 +39,6 @@ def strays(setting: Setting) -> float:
         errors = [(share["high"] - share["low"]) / (2 * 1.96) for share in (seen[answer], told[answer])]
         apart.append(abs(seen[answer]["share"] - told[answer]["share"]) / float(np.hypot(*errors)))
     return max(apart)
-
-
-# ------------------------------------------------------------------ the table is the engine's
 
 
 @pytest.mark.parametrize("setting", SMALL, ids=lambda one: f"{one.rounds} rounds, {one.points} points")
@@ -77,9 +72,6 @@ def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it
             assert shares == sorted(shares) and shares[-1] > 0.98
 
 
-# ------------------------------------------------------------------ the simulation is what it says
-
-
 @pytest.mark.parametrize("noise", [Noise(between=0.02), Noise(heavy=True), Noise(shared=0.5), Noise(unequal=1)])
 def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
     log = np.log(disturbance(noise, Machines(4000, 2, 5), np.random.default_rng(1)))
@@ -89,9 +81,6 @@ def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
     assert np.mean(medians) == pytest.approx(0, abs=0.001)
     correlation = np.corrcoef(medians[:, 0, 0].ravel(), medians[:, 0, 1].ravel())[0, 1]
     assert correlation == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
-
-
-# ------------------------------------------------------------------ only tests may use it
 
 
 def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
@@ -114,9 +103,6 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
     gather([folder], data, allow_synthetic=True)
     refused("judge", "--data", str(data), "--out", str(tmp_path / "verdicts.json"))
     assert not (tmp_path / "verdicts.json").exists()
-
-
-# ------------------------------------------------------------------ a faulty table
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tm
     assert found["agrees"].mean() < 0.05 and 0.92 <= found["agrees_beside"].mean() <= 0.98
     assert not found.loc[found["params"].str.contains('"m": 7,'), "agrees_beside"].any() and alone.sum() == 1
     assert found["ratio"].median() == pytest.approx(1.5, rel=0.02)
+    assert '"m": 7,' in repeat._experiment("gemm", found)["worst"]["params"]
 
 
 def test_the_clocks_of_both_runs_are_told(tmp_path: Path, of_tests: None) -> None:

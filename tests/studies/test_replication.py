@@ -44,13 +44,10 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("changed", "labels", "agrees"),
-    [
-        ({}, "float32", True),
-        ({"labels": {"dtype": "float64"}}, "float64", True),
-        # The middle of the second decides on which side it lies.
-        ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False),
-    ],
-)
+    [({}, "float32", True), ({"labels": {"dtype": "float64"}}, "float64", True),
+     # The middle of the second decides on which side it lies.
+     ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False)],
+)  # fmt: skip
 def test_the_cell_that_is_meant_is_measured_again(
     again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
 ) -> None:
@@ -71,10 +68,6 @@ def test_the_cell_that_is_meant_is_measured_again(
 def test_what_is_no_single_cell_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         again(**changed)
-
-
-def test_five_results_of_five_claims_are_measured_again() -> None:
-    assert len({one.claim for one in command.AGAIN}) == len(command.AGAIN) == 5
 
 
 def test_the_load_counts_requests_and_refuses_wrong_answers() -> None:

@@ -122,12 +122,8 @@ class Rehearsal:
     def _copied(self) -> Clone:
         """A fresh copy of the tree, on another host."""
         at = self.folder / f"host {len(self.hosts) + 1}"
-        listed = subprocess.run(
-            ["git", "-C", str(ROOT), "ls-files", "-zco", "--exclude-standard"],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
+        order = ["git", "-C", str(ROOT), "ls-files", "-zco", "--exclude-standard"]
+        listed = subprocess.run(order, capture_output=True, check=True, text=True)
         for name in filter(None, listed.stdout.split("\0")):
             if not name.startswith("data/editions/") and (ROOT / name).is_file():
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
@@ -231,9 +227,8 @@ class Rehearsal:
                     self.faults.append(f"{job.name}.{number}: {len(asked - there)} points have no row")
                 if not table["origin"].eq("synthetic").all():
                     self.faults.append(f"{job.name}.{number}: does not say that it was made up")
-        self.faults += [
-            f"gathered at the {row.turn}: {row.gathered}" for row in self.rows if row.gathered not in ("ok", "-")
-        ]
+        badly = [row for row in self.rows if row.gathered not in ("ok", "-")]
+        self.faults += [f"gathered at the {row.turn}: {row.gathered}" for row in badly]
 
 
 def judged(nodes: Sequence[Path], out: Path) -> tuple[str, dict[str, str]]:

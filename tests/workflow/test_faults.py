@@ -13,6 +13,7 @@ from tests.workflow.conftest import mounted
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """A clone in which nothing is measured, by any of the tests that share it."""
     made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
+    (made.path / "small.yaml").write_text(kills.PRESET.replace("- grid", "- value: 1\n        grid"))
     (made.path / "typo.yaml").write_text(kills.PRESET.replace("llvm", "lvm"))
     (made.path / "occupied").write_text("a file")
     return made
@@ -23,7 +24,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     [
         ("prset=quick", "configuration: prset: unknown key. Allowed: preset,"),
         ("budget_min=nan", "configuration: budget_min: not a finite number"),
-        ("budget_min=0.01", "a budget of 0.01 min: what the comparisons need takes about"),
+        ("preset=small.yaml budget_min=0.01", "a budget of 0.01 min: what the comparisons need takes about"),
         ("preset=fulll", "no preset 'fulll'. Presets: full, quick"),
         ("preset=typo.yaml", "typo.yaml, line 10: experiments.clock.sweep.0.grid.backend.0: 'lvm'"),
         ("previous=typo.yaml", "typo.yaml, line 2: not JSON"),
@@ -33,7 +34,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     ],
 )
 def test_what_cannot_be_is_named_in_a_line_before_anything_is_measured(untouched: Clone, words: str, said: str) -> None:
-    refused = untouched.snakemake(*(words.split() if words.startswith("--") else ("--config", words)))
+    refused = untouched.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith(f"error: {said}")
     assert "Traceback" not in refused.stderr

@@ -26,9 +26,8 @@ class Run:
 
     def __init__(self, folder: Path, stream: io.StringIO) -> None:
         self.stream, self.folder, self.now, self.jobs = stream, folder, 0.0, 0
-        (folder / "plan.json").write_text(
-            json.dumps({"rounds": 2, "seconds": {"gemm.cpu": [5, 5], "peak.cpu": [5, 5]}})
-        )
+        plan = {"rounds": 2, "seconds": {"gemm.cpu": [5, 5], "peak.cpu": [5, 5]}}
+        (folder / "plan.json").write_text(json.dumps(plan))
         self.left = [self._job("measure", name, number) for number in (1, 2) for name in ("gemm", "peak")]
         self.left += [self._job("judge"), self._job("study")]
         self.console = logging.StreamHandler(stream)
@@ -65,6 +64,12 @@ class Run:
         self.log(LogEvent.WORKFLOW_STARTED, "SNAKEMAKE")
         self.log(LogEvent.RUN_INFO, "Job stats:\njob count")
 
+    def fail(self, log: Path, before_the_end: str = "") -> None:
+        self.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
+        self.log(None, before_the_end, logging.ERROR)
+        message = "WorkflowError:\nAt least one job did not complete successfully."
+        self.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+
     def whole(self) -> str:
         self.begin()
         for job in list(self.left):
@@ -81,18 +86,11 @@ def test_a_log_file_has_a_line_for_each_stage_and_finding_with_the_time_left(tmp
     said = Run(tmp_path, io.StringIO()).whole().splitlines()
     words = [line.partition("] ")[2].strip() for line in said]
     assert words == [
-        "measuring, round 1 of 2",
-        NOTE,
-        "gemm found, job 1",
-        "peak found, job 2",
-        "measuring, round 2 of 2",
-        "gemm found, job 3",
-        "peak found, job 4",
-        "judging the claims",
-        "judge said, job 5",
-        f"report: {tmp_path}/report/index.html",
-        f"{tmp_path}/report/report.pdf",
-    ]
+        "measuring, round 1 of 2", NOTE, "gemm found, job 1", "peak found, job 2",
+        "measuring, round 2 of 2", "gemm found, job 3", "peak found, job 4",
+        "judging the claims", "judge said, job 5",
+        f"report: {tmp_path}/report/index.html", f"{tmp_path}/report/report.pdf",
+    ]  # fmt: skip
     # 4 x 5 s of measuring and 15 s of judging are predicted; after the first job, measuring takes twice that.
     assert said[0].startswith("[  0%, 35 s left] ")
     assert said[2].startswith("[ 18%, 45 s left] ")
@@ -118,10 +116,7 @@ def test_a_failure_shows_the_jobs_own_words_and_where_the_logs_are(tmp_path: Pat
     log = run.start(job)
     log.write_text("\n".join(f"line {number}" for number in range(99)) + "\nerror: no such preset\n")
     run.log(LogEvent.ERROR, "RuleException:\nCalledProcessError in file …", logging.ERROR, exception="RuleException")
-    run.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
-    run.log(None, "Exiting because a job execution failed. Look above for error messages", logging.ERROR)
-    message = "WorkflowError:\nAt least one job did not complete successfully."
-    run.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+    run.fail(log, "Exiting because a job execution failed. Look above for error messages")
     said = run.stream.getvalue()
     assert f"failed: measure gemm on cpu, round 1; the end of its log, {log}:" in said
     assert "  error: no such preset\n" in said and "line 98" in said and "line 2\n" not in said
@@ -134,9 +129,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     run.begin()
     log = run.start(run.left[0])
     run.log(None, "Terminating processes on user request, this might take some time.")
-    run.log(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=1, rule_name="measure", log=[str(log)])
-    message = "WorkflowError:\nAt least one job did not complete successfully."
-    run.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
+    run.fail(log)
     (line,) = run.stream.getvalue().splitlines()[1:]
     assert "interrupted: what was finished is kept; the same command goes on from there" in line
 

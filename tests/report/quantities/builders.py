@@ -18,9 +18,6 @@ COUNTED, ADDED = METHODS
 ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 
 
-# ------------------------------------------------------------------ products and training
-
-
 def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any) -> SyntheticNode:
     """A product on a GPU at `rate` FLOP/s, and in a graph at `graph`, with a clock of 1.5 GHz beside every sample."""
     flop = 2.0 * n**3
@@ -74,9 +71,6 @@ def layer(
     params = {"layer": kind, "shape": shape, "batch": 32, "passes": "forward", "variant": variant}
     about = {**ONE_GPU, "spread": 0.0, "backend": "", "flop": 1e9, **more}
     return node.point("libraries", seconds, params=params, **about)
-
-
-# ------------------------------------------------------------------ memory and requests
 
 
 def copy(
@@ -177,9 +171,6 @@ def say(node: SyntheticNode, phase: str, seconds: float, flop: float, moved: flo
     node.point("generation", seconds, params=params, flop=flop, bytes=moved, **{"spread": 0, **more})
 
 
-# ------------------------------------------------------------------ long runs, several devices, loops
-
-
 def run(
     node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
@@ -211,12 +202,6 @@ def paid(node: SyntheticNode, energy: float, n: int = 64, metric: str = COUNTED,
     more = {"params": {"m": n, "n": n, "k": n}, "flop": 2.0 * n**3, **more}
     node.point("gemm", 1e-3, spread=0.0, **more)
     joules(node, "gemm", energy, metric, **more)
-
-
-def idling(node: SyntheticNode, use: Callable[[int, int], float], rounds: int = 3) -> SyntheticNode:
-    """Products at 1 TFLOP/s that fill the chip, and products of one block at a thousandth of that."""
-    run(node, "products", [1.0] * 10, rounds=rounds, utilisation=lambda *_: 1.0)
-    return run(node, "one_block", [1.0] * 10, rounds=rounds, extent=64, flop=1e9, utilisation=use)
 
 
 def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:
@@ -262,8 +247,6 @@ def loops(node: SyntheticNode, device: str = "cpu") -> SyntheticNode:
     turn(node, "encoded", 4, 3e-3, 12e-3, ahead[3], 1.2e-4, device=device)
     return node
 
-
-# ------------------------------------------------------------------ whole jobs, convergence, equivalence
 
 # Prepared in 1 s; 100 steps of 10 ms, each after 1 ms of drawing; 50 forward passes of 4 ms: 2.3 s.
 PARTS = {"prepare_time": 1.0, "step_time": 0.01, "draw_time": 0.001, "forward_time": 0.004}
@@ -320,14 +303,9 @@ CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
 
 
 def curve(
-    node: SyntheticNode,
-    model: str,
-    agrees: Sequence[float] = AGREE,
-    status: str = "ok",
-    steps: int = 20,
-    apart: float = 1e-4,
-    **more: Any,
-) -> None:
+    node: SyntheticNode, model: str, agrees: Sequence[float] = AGREE, status: str = "ok", steps: int = 20,
+    apart: float = 1e-4, **more: Any,
+) -> None:  # fmt: skip
     """A model's curve of losses on a device: whether it agrees in each round."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every quantity says what it is, and nothing where nothing was measured; figures count where they were verified."""
+"""Every quantity says what it is; figures count where they were verified."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import pandas as pd
 import pytest
 
 from report.data.dataset import Dataset, MissingSourceError
-from report.judging.claims import Part
-from report.judging.filters import missing
-from report.model import Threshold
 from report.quantities import quantities, quantity, says
-from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import evidence, priced, trained
+from tests.report.conftest import Factory
+from tests.report.priced import evidence
+from tests.report.test_claims import entry
 
-from .cases import Made, cells, only
+from .cases import cells, only
 
 
 @pytest.mark.parametrize("name", list(quantities()))
@@ -33,31 +31,6 @@ def test_a_quantity_that_cannot_be_is_refused(name: str, more: dict[str, Any]) -
         quantity(name, "1", **more)(says("{value}")(lambda data: data.summary("gemm")))
 
 
-def bare(synthetic: Factory) -> SyntheticNode:
-    return synthetic("node-a").point("unknown", 1.0)
-
-
-def of_gpu_alone(synthetic: Factory) -> SyntheticNode:
-    return trained(priced(synthetic, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
-
-
-@pytest.mark.parametrize("name", [name for name, one in quantities().items() if one.experiments])
-def test_without_its_experiments_a_quantity_says_nothing_and_one_that_needs_a_gpu_asks_for_it(
-    made: Made, name: str
-) -> None:
-    known = quantities()[name]
-    try:
-        found = known.estimates(made(bare))
-    except MissingSourceError:
-        return
-    assert not len(found) or known.tier == "derived"
-    if "gpu" in known.kinds and not len(found):
-        part = Part("", name, "at_least", Threshold(1), "")
-        assert missing(part, known, found, made(bare)).verdict == "awaiting hardware"
-    if "cpu" in known.kinds and known.tier == "measured":
-        assert not len(known.estimates(made(of_gpu_alone)))
-
-
 def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
     node = synthetic("node-a").gemm(40).gemm(20, n=256).peak(20 * 2 * 3e9).clock()
     row = only("gemm.peak_share", evidence(synthetic, node), backend="best")
@@ -67,12 +40,8 @@ def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
 
 def figures(synthetic: Factory, values: dict[str, dict[str, Any]]) -> Dataset:
     """Evidence with these entries alone, by name."""
-    known = {
-        "subject": "S", "what": "Something", "unit": "1", "date": "2024", "status": "verified",
-        "source": {"title": "T", "publisher": "P", "url": "https://example.org", "where": "p. 1"},
-    }  # fmt: skip
     found = evidence(synthetic, synthetic("a-node"))
-    return Dataset(found.nodes, {name: {**known, "id": name, **more} for name, more in values.items()})
+    return Dataset(found.nodes, {name: entry(name, **more) for name, more in values.items()})
 
 
 NUMBERS = {

@@ -72,8 +72,6 @@ def test_one_disturbed_point_neither_makes_nor_moves_a_step(place: int, factor: 
     assert abs(np.log2(found[0].low / right[0].low)) <= 0.5
 
 
-# ------------------------------------------------------------------ the numbers of a machine
-
 START = {"peak": 1.0, "bandwidth": 1.0, "launch": 1e-6, "cache": 3.0}
 TRUTH = {"peak": 0.8, "bandwidth": 0.7, "launch": 2e-5, "cache": 4.0}
 

@@ -12,30 +12,14 @@ import pytest
 from report.data.dataset import MissingSourceError
 from report.derived_estimates import DerivedEstimates
 from report.quantities.gpus import rated
-from report.quantities.prices import gpu_machine
+from report.quantities.prices import core_price, gpu_machine
 from report.quantities.sustained import drift
 from report.quantities.train_hours import RUNS, total_flop
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
 from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
 
-from .builders import (
-    ADDED,
-    ONE_GPU,
-    PREDICTED,
-    counted,
-    job,
-    joules,
-    listed,
-    paid,
-    peak,
-    ranks,
-    run,
-    slowing,
-    tails,
-)  # fmt: skip
+from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, paid, peak, ranks, run, slowing, tails
 from .cases import Made, case, cells, holding, only
-
-# ------------------------------------------------------------------ sustained load and energy
 
 
 def sustained(synthetic: Factory) -> SyntheticNode:
@@ -106,22 +90,18 @@ def test_a_run_that_only_scatters_has_lost_nothing(made: Made) -> None:
     assert 970 < sum(one["low"] <= 0 <= one["high"] for one in each) < 998
 
 
-def test_readings_are_medians_of_a_rounds_later_half(synthetic: Factory) -> None:
-    node = run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, clock_mhz=lambda _, at: 100.0 + 100 * at)
-    found = evidence(synthetic, node)
+def test_readings_are_medians_of_a_rounds_later_half_and_no_power_is_no_reading(synthetic: Factory) -> None:
+    shown: Any = {"clock_mhz": lambda _, at: 100.0 + 100 * at, "power_w": lambda *_: 0.0, "utilisation": lambda *_: 0.0}
+    found = evidence(synthetic, run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, **shown))
     assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
-    assert len(found.readings("sustained", "utilisation")) == len(found.readings("gemm", "clock_mhz")) == 0
+    assert [len(found.readings("sustained", name)) for name in ("power_w", "utilisation")] == [0, 1]
 
 
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
-    node = synthetic("node-a", gpus=1)
-    paid(node, 8.0)
+    paid(node := synthetic("node-a", gpus=1), 8.0)
     paid(node, 1.0, metric=ADDED, **ONE_GPU)
     detail = "CPU: counted by the device; GPU: power times time"
     case("energy.gpu_over_cpu", 1 / 8, detail=detail, **_GEMM).check(evidence(synthetic, node))
-
-
-# ------------------------------------------------------------------ whole jobs and published runs
 
 
 def whole_jobs(synthetic: Factory) -> list[SyntheticNode]:
@@ -233,9 +213,6 @@ def test_the_flop_of_runs_are_as_published_and_grow(made: Made) -> None:
     assert totals == sorted(totals) and all(above / below > 2 for below, above in zip(totals, totals[2:], strict=False))
 
 
-# ------------------------------------------------------------------ several devices
-
-
 def several(synthetic: Factory) -> SyntheticNode:
     node = synthetic("node-a", gpus=1)
     node.devices[1]["memory_bytes"] = 20e9
@@ -267,11 +244,7 @@ test_several_devices = holding(
 @pytest.mark.parametrize("limit", ["computes", "moves", "waits"])
 def test_how_far_gpus_differ_follows_from_what_limits_the_model(synthetic: Factory, limit: str) -> None:
     node = synthetic("node-a")
-    for model, flop, parameters, levels in (
-        ("computes", 1e15, 1e3, 1),
-        ("moves", 1.0, 5e8, 1),
-        ("waits", 1e3, 1e3, 1e3),
-    ):
+    for model, flop, parameters, levels in (("computes", 1e15, 1e3, 1), ("moves", 1, 5e8, 1), ("waits", 1e3, 1e3, 1e3)):
         counted(node, model, 3, step_flop=flop, parameters=parameters, activation_bytes=1, levels=levels)
     found = evidence(synthetic, node)
     ratings = {"computes": "bf16_flops", "moves": "memory_bytes_per_s"}
@@ -282,8 +255,6 @@ def test_how_far_gpus_differ_follows_from_what_limits_the_model(synthetic: Facto
     assert large["estimate"] == math.inf and "NVIDIA L4" in large["detail"]  # which cannot hold it
     assert len(numbers) >= 5 and spread == pytest.approx(max(numbers) / min(numbers), rel=1e-2)
 
-
-# ------------------------------------------------------------------ prices
 
 H100 = "NVIDIA H100 80GB HBM3"
 CORE, T4, HIRED = (figure(f"aws-{name}.usd_per_hour") / share
@@ -330,17 +301,18 @@ def test_a_gpu_is_found_by_its_name(name: str, machine: str) -> None:
     assert f"{machine}.gpus" in REFERENCE and f"{machine}.usd_per_hour" in REFERENCE
 
 
+def test_a_processor_of_a_maker_whose_machines_are_not_priced_has_no_price(made: Made) -> None:
+    assert core_price(made(cluster), {"vendor": "Unheard of"}) is None
+
+
 def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -> None:
     cards = {"rtx-3060-12gb": (300.0, 1.0, 3.0, 12.0), "rtx-4060-ti-8gb": (400.0, 8.0, 2.0, 8.0),
              "rtx-4060-ti-16gb": (500.0, 5.0, 2.0, 16.0)}  # fmt: skip
-    changed = {
-        name: {"status": "verified", "value": number}
-        for card, numbers in cards.items()
-        for name, number in zip(
-            [f"{card.removesuffix('-12gb')}.usd",
-             *(f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))], numbers, strict=True
-        )
-    }  # fmt: skip
+    changed = {}
+    for card, numbers in cards.items():
+        names = (f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))
+        known = zip((f"{card.removesuffix('-12gb')}.usd", *names), numbers, strict=True)
+        changed |= {name: {"status": "verified", "value": number} for name, number in known}
     found = cells("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
     ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
     assert [ranks["rtx-3060-12gb", one] for one in ("arithmetic", "bandwidth", "capacity")] == [3, 1, 1]
@@ -381,8 +353,6 @@ def test_a_figure_that_is_missing_or_not_verified_is_asked_for(
         cells(name, evidence(synthetic, node, changed=changed))
 
 
-# ------------------------------------------------------------------ clusters
-
 LARGEST, DAY = 405_000_000_000, 86400
 WORK, RATIO = 3.8e25, "ladder.cpu_cluster_cost_ratio"
 # FLOP/s of a server of 128 cores as the node's, of one of MLPerf's, and of that as it is rated.
@@ -400,8 +370,7 @@ def cluster(synthetic: Factory) -> SyntheticNode:
 
 
 @pytest.mark.parametrize(
-    ("kind", "machine", "cores"),
-    [("measured", "c7a", 192 / 128), ("documented", "c7i", 96 / 112), ("rated", "c7i", 96 / 112)],
+    ("kind", "machine", "cores"), [("measured", "c7a", 3 / 2), ("documented", "c7i", 6 / 7), ("rated", "c7i", 6 / 7)]
 )
 def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
     made: Made, kind: str, machine: str, cores: float
@@ -411,24 +380,18 @@ def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
     servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
     cost = servers[54] * 54 * 24 * figure(f"aws-{machine}.48xlarge.usd_per_hour")
     gpu = figure("llama31-405b.gpu_hours") * figure("aws-p5.48xlarge.usd_per_hour") / 8
-    expected: list[tuple[str, float, dict[str, Any]]] = [
-        ("ladder.servers_for_90_days", WORK / (RATES[kind] * 90 * DAY), {"parameters": LARGEST}),
-        (RATIO, cost / gpu, {"by": "operations"}),
-    ]
-    for name, number, scope in expected:
-        assert only(name, found, evidence=kind, **scope)["estimate"] == pytest.approx(number), name
+    alone = only("ladder.servers_for_90_days", found, evidence=kind, parameters=LARGEST)
+    assert alone["estimate"] == pytest.approx(WORK / (RATES[kind] * 90 * DAY))
+    assert only(RATIO, found, evidence=kind, by="operations")["estimate"] == pytest.approx(cost / gpu)
     whole = cells(RATIO, found)
     assert isinstance(whole, DerivedEstimates)
     gpus = figure("llama31-405b.gpus")
     # The numbers of the claims' other words, worked out from the same inputs.
-    assert {name: one.only(evidence=kind).value("estimate", 0) for name, _, one in whole.beside} == pytest.approx(
-        {
-            **{f"servers for {days} days": count for days, count in servers.items()},
-            **{f"power of those for {days} days": count * 1000 for days, count in servers.items()},
-            f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus,
-            "cost of the run": cost,
-        }
-    )
+    expected = {f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus, "cost of the run": cost}
+    for days, count in servers.items():
+        expected |= {f"servers for {days} days": count, f"power of those for {days} days": count * 1000}
+    told = {name: one.only(evidence=kind).value("estimate", 0) for name, _, one in whole.beside}
+    assert told == pytest.approx(expected)
 
 
 def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(made: Made) -> None:
@@ -436,4 +399,3 @@ def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(made: Made) 
     prices = figure("aws-c7i.48xlarge.usd_per_hour") / figure("aws-p5.48xlarge.usd_per_hour")
     found = only(RATIO, made(cluster), evidence="documented", by="relation to GPUs")
     assert found["estimate"] == pytest.approx(relation * prices)
-    assert isinstance(cells(RATIO, made(cluster)), DerivedEstimates)

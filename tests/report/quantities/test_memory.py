@@ -13,28 +13,11 @@ from report.quantities.roofline import share_below
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import evidence, priced
 
-from .builders import (
-    MIB,
-    ON_HOST,
-    ONE_GPU,
-    copy,
-    counted,
-    link,
-    loops,
-    on_cpu,
-    passes,
-    peak,
-    tails,
-    to_gpu,
-    turn,
-    under,
-)  # fmt: skip
+from .builders import ON_HOST, ONE_GPU, copy, counted, link, loops, on_cpu, passes, peak, tails, to_gpu, turn, under
 from .cases import case, cells, holding, only
 
-NAN = float("nan")
+MIB, NAN = 2**20, float("nan")
 SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"
-
-# ------------------------------------------------------------------ memory and the link
 
 
 def memory(synthetic: Factory) -> list[SyntheticNode]:
@@ -118,8 +101,6 @@ def test_measured_peaks_correct_the_model_of_memory(synthetic: Factory, measured
     assert bool(found.only(model="gpt2").value("source_rows", 0)) == measured
     assert found.only(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
-
-# ------------------------------------------------------------------ the roofline
 
 # FLOP/s, bytes/s: a balance of 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
@@ -260,9 +241,6 @@ def test_rounds_give_the_interval_and_kernels_are_no_sample(synthetic: Factory) 
     assert row["low"] < 0.3 < row["high"] < row["low"] + 0.3 and row["n_rounds"] == 3
 
 
-# ------------------------------------------------------------------ chains of steps and caches
-
-
 def chain(
     node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4,
     count: int = 1, device: str = "cpu", spread: float = 1e-4,
@@ -307,11 +285,9 @@ test_chains = holding(
 
 def caches(synthetic: Factory, level_2: int | None = MIB, flat: bool = False) -> Dataset:
     """Caches of 32 KiB, 1 MiB and 16 MiB at 2, 6 and 24 ns, and memory at 150 ns."""
-    node = synthetic("node-a", cache=16 * MIB)
-    record = node.record()
-    if level_2 is not None:
-        record["hardware"]["cpu"]["caches"]["L2"] = {"bytes": 2 * level_2, "instances": 2}
-    node.record = lambda: record  # type: ignore[method-assign]
+    levels = {"L3": (16 * MIB, 1), **({"L2": (2 * level_2, 2)} if level_2 else {})}
+    told = {name: {"bytes": size, "instances": number} for name, (size, number) in levels.items()}
+    node = synthetic("node-a", cpu={"caches": told})
     for size in (2**power for power in range(12, 28)):
         nanoseconds = 2 if flat or size <= 2**15 else 6 if size <= MIB else 24 if size <= 16 * MIB else 150
         chain(node, nanoseconds * 1e-9, "chase", footprint=size, spread=0.01)
@@ -337,8 +313,6 @@ def test_memory_is_compared_with_what_is_near_a_core(
     case("sequential.cache_gain", gain, rel=0.05, detail=f"134 MB over {near}").check(found)
     assert bool(len(cells("sequential.cache_level", found))) == (not flat)
 
-
-# ------------------------------------------------------------------ a request to a GPU and back
 
 DENSE: dict[str, Any] = {"op": "mlp", "m": 64, "n": 1024, "k": 1024}
 TINY: dict[str, Any] = {"op": "elementwise", "m": 8, "n": 1, "k": 1}
@@ -407,9 +381,7 @@ def test_the_size_of_a_request_is_what_travels(op: str, shape: tuple[int, int, i
     ("gpu", "expected"),
     [
         ({1000: 2e-5, 10_000: 2e-5, 100_000: 2e-5, 1_000_000: 2e-5}, (80_000, 160_000, 800_000)),
-        ({1000: 1e-7, 10_000: 1e-7}, (NAN, NAN, NAN)),
-        ({1000: 1e-3, 10_000: 1e-3}, (NAN, NAN, NAN)),
-        ({1000: 1e-8, 10_000: 1e-3}, (NAN, NAN, NAN)),
+        *(({1000: few, 10_000: many}, (NAN,) * 3) for few, many in ((1e-7, 1e-7), (1e-3, 1e-3), (1e-8, 1e-3))),
     ],
     ids=["overtakes", "always ahead", "never ahead", "falls behind"],
 )
@@ -422,9 +394,6 @@ def test_where_the_gpu_overtakes(synthetic: Factory, gpu: dict[int, float], expe
     found = only("offload.crossover", evidence(synthetic, node), baseline="core")
     assert [found[end] for end in ("low", "estimate", "high")] == pytest.approx(expected, rel=0.1, nan_ok=True)
     assert found["detail"]
-
-
-# ------------------------------------------------------------------ services, loops with data, tables
 
 
 def services(synthetic: Factory) -> SyntheticNode:
