@@ -120,7 +120,11 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
 
 
 @quantity(
-    "gemm.graph_gain", "1", experiments=["gemm"], device="gpu", labels=("dtype", "backend", "shape", "m", "n", "k")
+    "gemm.graph_gain",
+    "1",
+    experiments=["gemm"],
+    device="gpu",
+    labels=("dtype", "backend", "threads", "shape", "m", "n", "k"),
 )
 @says("On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph")
 def graph_gain(data: Dataset) -> Estimates:
@@ -137,7 +141,7 @@ def graph_gain(data: Dataset) -> Estimates:
     "FLOP/s",
     experiments=["gemm-search"],
     device="gpu",
-    labels=("dtype", "backend", "m", "n", "k", "span"),
+    labels=("dtype", "backend", "threads", "m", "n", "k", "span"),
 )
 @says("On {node}, the fastest matrix product that a search found ({labels}) runs at {value}")
 def achievable_rate(data: Dataset) -> Estimates:

@@ -60,7 +60,7 @@ def bandwidth_rate(data: Dataset) -> Estimates:
     return concat([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
-@_bandwidth("bandwidth.over_desktop", "1", ("op", "dtype", "baseline"), device="both")
+@_bandwidth("bandwidth.over_desktop", "1", ("op", "dtype", "footprint", "baseline"), device="both")
 @says("The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})")
 def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation and format.

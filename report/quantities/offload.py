@@ -185,4 +185,4 @@ def crossover(data: Dataset) -> Estimates:
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
     # Where the CPU answers first past the crossing.
     behind = [by_size.get(place, np.nan) < 1 for place in found.rows(*series, "high")]
-    return found.unknown(behind, "estimate", "low", "high")
+    return found.without("side").unknown(behind, "estimate", "low", "high")

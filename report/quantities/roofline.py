@@ -14,7 +14,7 @@ from report.data.dataset import Dataset, once
 from report.estimates import VALUES, Estimates, concat, exact, merged
 from report.quantities import gemm, memory, quantity, says
 
-_LABELS = ("model", "batch", "phase", "dtype", "threads")
+_LABELS = ("model", "batch", "phase", "dtype", "backend", "threads")
 _PLACE = ["node", "device", "dtype", "threads"]
 _CEILINGS = ["gemm", "bandwidth"]
 _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")

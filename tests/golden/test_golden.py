@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.golden.__main__ import differences, judged, read, said
+from report.data.gathered import read_dataset
+from report.quantities import quantities
+from tests.golden.__main__ import differences, every_figure, judged, read, said
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
@@ -23,6 +25,10 @@ def test_the_published_node_says_what_it_said(published: Path) -> None:
 def test_a_fleet_with_gpus_says_what_it_said(tmp_path: Path) -> None:
     judged("fleet", tmp_path)
     assert changes("fleet", said(tmp_path, page=False)) == []
+    data = read_dataset(tmp_path / "data", every_figure())
+    for name, quantity in quantities().items():
+        undeclared = {*quantity.estimates(data).labels} - {*quantity.labels, "node", "device"}
+        assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
 
 
 def test_what_differs_is_found_wherever_it_lies() -> None:
