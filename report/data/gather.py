@@ -110,8 +110,10 @@ def _part(folders: Sequence[Folder], place: Path) -> _Part:
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
     files = {name: place.with_suffix(f".{name}.parquet") for name in SCHEMAS}
-    for name, table in (("samples", samples), ("summary", summary)):
-        parquet.write_table(arrow.Table.from_pandas(table, SCHEMAS[name], preserve_index=False), files[name])
+    # Samples are read back by experiment: those of others lie in groups of rows that are passed by.
+    for name, table in (("samples", samples.sort_values("experiment", kind="stable")), ("summary", summary)):
+        rows = arrow.Table.from_pandas(table, SCHEMAS[name], preserve_index=False)
+        parquet.write_table(rows, files[name], row_group_size=8192)
     bare = [Node(node.record, node.source, samples.iloc[:0], node.rounds) for node in nodes]
     faults = [fault for _, some in found for fault in some]
     experiments = [str(name) for name in samples["experiment"].unique()]
