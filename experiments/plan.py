@@ -9,6 +9,7 @@ cannot do without stays; a budget too small for it is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -172,8 +173,9 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
             return trimmed
     if least:
         return trimmed
+    enough = math.ceil(trimmed.seconds / 6) / 10
     raise StudyError(
-        f"a budget of {minutes:g} min: what the comparisons need takes about {trimmed.seconds / 60:.0f} min "
+        f"a budget of {minutes:g} min: what the comparisons need takes about {enough:g} min "
         f"in {trimmed.rounds} rounds. Give it that, or take a smaller preset."
     )
 
