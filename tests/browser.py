@@ -17,9 +17,15 @@ from contract import ending
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 REMEDY = "`apt-get install chromium` (Debian), or `.venv/bin/playwright install --only-shell chromium`"
 # Where nothing answers, not even with a refusal, each of Playwright's five attempts waits as long as this.
 CONNECT_MS, WHOLE_S = "5000", 300

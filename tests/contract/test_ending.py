@@ -51,11 +51,15 @@ def _heed_signals() -> None:
 def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """A script at work, and the processes that it has started."""
     head = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         # `nohup` and a shell's background ignore signals, and so would what they start.
         preexec_fn=_heed_signals,
-    )  # fmt: skip
+    )
     assert head.stdout is not None
     return head, [psutil.Process(int(number)) for number in head.stdout.readline().split()]
 

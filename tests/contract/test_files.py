@@ -146,7 +146,8 @@ def test_the_end_of_a_pattern_is_the_end_of_the_text() -> None:
     check({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
     # Python's `$` is also before a last line break.
     for document, schema in (
-        ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}), ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),
-    ):  # fmt: skip
+        ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}),
+        ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),
+    ):
         with pytest.raises(StudyError, match=r"^a\.yaml: .*does not match"):
             check(document, schema, "a.yaml")

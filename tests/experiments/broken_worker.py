@@ -13,9 +13,21 @@ from experiments.registry import experiment
 from experiments.work import Observed, Threads, Unsupported, Work
 
 How = Literal[
-    "right", "killed", "hangs", "raises", "no memory", "wrong", "nan", "unsupported", "prints",
-    "tells its environment", "is told", "observes three", "observes no number", "observes a share of two",
-]  # fmt: skip
+    "right",
+    "killed",
+    "hangs",
+    "raises",
+    "no memory",
+    "wrong",
+    "nan",
+    "unsupported",
+    "prints",
+    "tells its environment",
+    "is told",
+    "observes three",
+    "observes no number",
+    "observes a share of two",
+]
 
 
 def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:

@@ -96,25 +96,46 @@ WIDE = ["avx2", "avx512f"]
 FOUND: dict[str, list[Finding | None]] = {
     "left out": [machine.battery(None, ""), libraries.spoiling({"PATH": "/bin"})],
     "ok": [
-        machine.load(watched(0.01), 8), machine.memory(6 * GIB, 8 * GIB, 0.0), machine.memory(6 * GIB, 8 * GIB, None),
-        machine.swap(0, 0), machine.swap(0.01 * GIB, 2 * GIB), machine.battery(True, "balanced"),
-        machine.room(20 * GIB, "results"), processor.affinity({0, 1}, 2), processor.virtual(False),
-        processor.clock_cost(40e-9, 10e-9), libraries.inherited([]), libraries.openblas("SkylakeX", WIDE),
-        libraries.openblas("Haswell", ["avx2"]), libraries.torch_capability("AVX512", WIDE), libraries.onednn(True),
+        machine.load(watched(0.01), 8),
+        machine.memory(6 * GIB, 8 * GIB, 0.0),
+        machine.memory(6 * GIB, 8 * GIB, None),
+        machine.swap(0, 0),
+        machine.swap(0.01 * GIB, 2 * GIB),
+        machine.battery(True, "balanced"),
+        machine.room(20 * GIB, "results"),
+        processor.affinity({0, 1}, 2),
+        processor.virtual(False),
+        processor.clock_cost(40e-9, 10e-9),
+        libraries.inherited([]),
+        libraries.openblas("SkylakeX", WIDE),
+        libraries.openblas("Haswell", ["avx2"]),
+        libraries.torch_capability("AVX512", WIDE),
+        libraries.onednn(True),
         libraries.bfloat16(["avx512_bf16"]),
     ],
     "note": [
-        machine.load(watched(0.4, updater=0.4), 8), machine.swap(1 * GIB, 2 * GIB), processor.affinity({0}, 2),
-        processor.virtual(True), processor.clock_cost(2e-6, 10e-9), libraries.inherited(["OPENBLAS_CORETYPE"]),
-        libraries.openblas("Haswell", WIDE), libraries.torch_capability("AVX2", WIDE), libraries.bfloat16(["avx2"]),
+        machine.load(watched(0.4, updater=0.4), 8),
+        machine.swap(1 * GIB, 2 * GIB),
+        processor.affinity({0}, 2),
+        processor.virtual(True),
+        processor.clock_cost(2e-6, 10e-9),
+        libraries.inherited(["OPENBLAS_CORETYPE"]),
+        libraries.openblas("Haswell", WIDE),
+        libraries.torch_capability("AVX2", WIDE),
+        libraries.bfloat16(["avx2"]),
     ],
     "warning": [
-        machine.load(watched(2.5, yes=1.0, python=1.4), 8), machine.memory(1 * GIB, 8 * GIB, 0.0),
+        machine.load(watched(2.5, yes=1.0, python=1.4), 8),
+        machine.memory(1 * GIB, 8 * GIB, 0.0),
         machine.load(watched(0.9, yes=0.9), 64),  # a point with all threads needs each of them
-        machine.memory(6 * GIB, 8 * GIB, 0.12), machine.battery(False, ""), machine.battery(True, "low-power"),
-        machine.room(0.1 * GIB, "results"), libraries.spoiling({"LD_PRELOAD": "libx.so"}), libraries.onednn(False),
+        machine.memory(6 * GIB, 8 * GIB, 0.12),
+        machine.battery(False, ""),
+        machine.battery(True, "low-power"),
+        machine.room(0.1 * GIB, "results"),
+        libraries.spoiling({"LD_PRELOAD": "libx.so"}),
+        libraries.onednn(False),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("finding", "expected"), [(one, found) for found in FOUND for one in FOUND[found]])

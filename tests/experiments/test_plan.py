@@ -64,13 +64,21 @@ THREE = [block(1, 64), block(2, 65), block(3, 66)]
         (THREE, planned(*THREE[:2]).seconds * 0.7, [64, 65], 3),
         (THREE, planned(block(1, 64), rounds=3).seconds, [64], 3),
         # Details go before what adds, and of equal worth what takes longest.
-        ([block(1, 64), block(2, 65, point_s=20), block(2, 67), block(3, 66)],
-         planned(block(1, 64), block(2, 67), rounds=3).seconds, [64, 67], 3),
+        (
+            [block(1, 64), block(2, 65, point_s=20), block(2, 67), block(3, 66)],
+            planned(block(1, 64), block(2, 67), rounds=3).seconds,
+            [64, 67],
+            3,
+        ),
         # What makes room for more than it has to lets others come back.
-        ([block(1, 64), block(2, 65, point_s=50), block(3, 66)],
-         planned(block(1, 64), block(3, 66), rounds=3).seconds, [64, 66], 3),
+        (
+            [block(1, 64), block(2, 65, point_s=50), block(3, 66)],
+            planned(block(1, 64), block(3, 66), rounds=3).seconds,
+            [64, 66],
+            3,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_worth_least_goes_first(blocks: list[Any], seconds: float, kept: list[int], rounds: int) -> None:
     trimmed = within(planned(*blocks), seconds / 60)
     assert (sizes(trimmed), trimmed.rounds) == (kept, rounds)

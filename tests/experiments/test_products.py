@@ -274,9 +274,11 @@ def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root
     results[1][0, 0] += 3
     results[2][0] += torch.tensor([-1, 2])
     assert {metric: value for metric, (value, _) in numerics.spread(results, 0.5).items()} == {
-        "spread_ulp": 8.0, "spread_median_ulp": 0.0, "spread_relative": math.sqrt(4**2 + 2**2) / 2,
+        "spread_ulp": 8.0,
+        "spread_median_ulp": 0.0,
+        "spread_relative": math.sqrt(4**2 + 2**2) / 2,
         "differing_share": 0.5,
-    }  # fmt: skip
+    }
     # Bits may differ where numbers are equal.
     found = numerics.spread([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
     assert (found["spread_ulp"][0], found["differing_share"][0]) == (0.0, 1.0)

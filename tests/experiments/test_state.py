@@ -253,12 +253,14 @@ def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: P
 
 
 def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
-    root = tree({
-        **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
-        "sys/class/hwmon/hwmon0/name": "nvme\n",
-        "sys/class/hwmon/hwmon1/name": "k10temp\n",
-        "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
-    })  # fmt: skip
+    root = tree(
+        {
+            **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
+            "sys/class/hwmon/hwmon0/name": "nvme\n",
+            "sys/class/hwmon/hwmon1/name": "k10temp\n",
+            "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
+        }
+    )
     seen = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
     assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
@@ -295,8 +297,12 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     }
     seen = counters.gpu_counters("cuda:0", Library(answers))
     assert seen.values() == {
-        "clock_mhz": 1980.0, "memory_clock_mhz": 1980.0, "temperature_c": 41.0, "power_w": 80.0, "utilisation": 0.97,
-    }  # fmt: skip
+        "clock_mhz": 1980.0,
+        "memory_clock_mhz": 1980.0,
+        "temperature_c": 41.0,
+        "power_w": 80.0,
+        "utilisation": 0.97,
+    }
     said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in seen.flags()] == said
     assert seen.joules() == 2.5

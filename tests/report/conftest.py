@@ -38,11 +38,25 @@ class SyntheticNode:
         return self.folder.name
 
     def point(
-        self, experiment: str, value: float | Mapping[str, float], *, device: str = "cpu", backend: str = "torch",
-        dtype: str = "float32", threads: int = 1, params: Mapping[str, Any] | None = None, unit: str = "s",
-        flop: float = float("nan"), bytes: float = float("nan"), rounds: int = 3, samples: int = 5,
-        spread: float = 0.01, status: str = "ok", reason: str = "", metric: str = "time",
-    ) -> SyntheticNode:  # fmt: skip
+        self,
+        experiment: str,
+        value: float | Mapping[str, float],
+        *,
+        device: str = "cpu",
+        backend: str = "torch",
+        dtype: str = "float32",
+        threads: int = 1,
+        params: Mapping[str, Any] | None = None,
+        unit: str = "s",
+        flop: float = float("nan"),
+        bytes: float = float("nan"),
+        rounds: int = 3,
+        samples: int = 5,
+        spread: float = 0.01,
+        status: str = "ok",
+        reason: str = "",
+        metric: str = "time",
+    ) -> SyntheticNode:
         """Add a point whose rounds vary by `spread` about `value` (exactly `value` at spread 0).
 
         `value` may map metrics to values; metrics with 'share' in their name have unit 1.

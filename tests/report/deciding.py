@@ -33,9 +33,12 @@ def log_cells(estimates: ArrayLike, se: float = 0.01, **labels: Any) -> Estimate
 
 
 def part(
-    rule: str, threshold: float | Sequence[float], options: Mapping[str, Any] | None = None,
-    sensitivity: Sequence[float | Sequence[float]] = (), **more: Any,
-) -> Part:  # fmt: skip
+    rule: str,
+    threshold: float | Sequence[float],
+    options: Mapping[str, Any] | None = None,
+    sensitivity: Sequence[float | Sequence[float]] = (),
+    **more: Any,
+) -> Part:
     """A part of a claim with this rule."""
     tried = tuple(map(Threshold.of, sensitivity))
     given = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
@@ -43,8 +46,12 @@ def part(
 
 
 def decide(
-    rule: str, estimates: Estimates, threshold: float | Sequence[float], unit: str = "1",
-    options: Mapping[str, Any] | None = None, node_labels: Mapping[str, str] | None = None,
-) -> RuleResult:  # fmt: skip
+    rule: str,
+    estimates: Estimates,
+    threshold: float | Sequence[float],
+    unit: str = "1",
+    options: Mapping[str, Any] | None = None,
+    node_labels: Mapping[str, str] | None = None,
+) -> RuleResult:
     """What a rule says of estimates."""
     return rules.decide(part(rule, threshold, options), estimates, unit, node_labels)

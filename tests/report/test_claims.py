@@ -17,10 +17,18 @@ from report.judging.rules import RULES
 from report.model import Threshold
 
 FLAT: dict[str, Any] = {
-    "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",
-    "quantity": "gemm.rate", "scope": {"device": "cpu", "dtype": "float32"}, "rule": "at_most",
-    "threshold": {"value": 1000, "why": "generous"}, "note": "A note.", "version": 1,
-}  # fmt: skip
+    "id": "W15",
+    "article": "whygpu",
+    "section": "A section",
+    "says": "Something about cores.",
+    "kind": "measured",
+    "quantity": "gemm.rate",
+    "scope": {"device": "cpu", "dtype": "float32"},
+    "rule": "at_most",
+    "threshold": {"value": 1000, "why": "generous"},
+    "note": "A note.",
+    "version": 1,
+}
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
 BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 

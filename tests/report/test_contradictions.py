@@ -47,8 +47,11 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
     found = read_contradictions(DECLARED, claims, reference)
     against = [two for one in found for two in combinations(one.sides, 2)]
     pairs = {frozenset((a, b)) for side, other in against for (a, _), (b, _) in product(side, other)}
-    said = [(claim.id, named) for claim in claims
-            for named in re.findall(r"Contradicts ([^.]*?[GNW]\d\d)\b[^.]*\.", claim.note or "")]  # fmt: skip
+    said = [
+        (claim.id, named)
+        for claim in claims
+        for named in re.findall(r"Contradicts ([^.]*?[GNW]\d\d)\b[^.]*\.", claim.note or "")
+    ]
     noted = {frozenset((name, other)) for name, named in said for other in re.findall(r"[GNW]\d\d", named)}
     keys = ("quantity", "scope", "rule", "scale")
     rules = {
@@ -64,10 +67,15 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
 
 
 ONE = {
-    "id": "speed", "title": "Speed", "question": "How fast?", "conflict": "real", "why": "Both cannot be.",
+    "id": "speed",
+    "title": "Speed",
+    "question": "How fast?",
+    "conflict": "real",
+    "why": "Both cannot be.",
     "sides": [{"says": "Fast.", "claims": ["N12"]}, {"says": "Slow.", "claims": ["N11"]}],
-    "stands": "each", "boundary": "The base.",
-}  # fmt: skip
+    "stands": "each",
+    "boundary": "The base.",
+}
 
 
 def declared(folder: Path, claims: list[Claim], reference: dict[str, Any], *some: dict[str, Any]) -> Any:
@@ -140,10 +148,12 @@ def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
 @pytest.mark.parametrize(
     ("own", "expected"),
     [
-        ("opinion, fails", "holds, fails"), ("holds, open", "holds, fails"), ("undecided, fails", "holds, fails"),
+        ("opinion, fails", "holds, fails"),
+        ("holds, open", "holds, fails"),
+        ("undecided, fails", "holds, fails"),
         *((same, same) for same in ("fails, fails", "holds, holds", "opinion, in part", "open, opinion")),
     ],
-)  # fmt: skip
+)
 def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
     for turn in (1, -1):
         assert opposed(own.split(", ")[::turn]) == expected.split(", ")[::turn]
@@ -152,11 +162,17 @@ def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("standings", "expected"),
     [
-        ("holds, fails", "one stands"), ("holds, opinion", "one stands"), ("holds, fails, holds", "some stand"),
-        ("holds, holds", "all stand"), ("fails, fails", "none stands"), ("in part, fails", "in part"),
-        ("undecided, holds", "undecided"), ("open, undecided, fails", "open"), ("opinion, opinion", "opinion"),
+        ("holds, fails", "one stands"),
+        ("holds, opinion", "one stands"),
+        ("holds, fails, holds", "some stand"),
+        ("holds, holds", "all stand"),
+        ("fails, fails", "none stands"),
+        ("in part, fails", "in part"),
+        ("undecided, holds", "undecided"),
+        ("open, undecided, fails", "open"),
+        ("opinion, opinion", "opinion"),
     ],
-)  # fmt: skip
+)
 def test_what_becomes_of_a_contradiction(standings: str, expected: str) -> None:
     assert outcome(standings.split(", ")) == expected
 

@@ -58,10 +58,14 @@ def test_units_are_converted(hours: float, unit: str, gpus: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "symbols"),
-    [("T = G * n", "s/d", DAYS.symbols), ("T = G / n", "USD", DAYS.symbols), ("T = G + n", "d", DAYS.symbols),
-     # Operations do not pass for a bare number.
-     ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")})],
-)  # fmt: skip
+    [
+        ("T = G * n", "s/d", DAYS.symbols),
+        ("T = G / n", "USD", DAYS.symbols),
+        ("T = G + n", "d", DAYS.symbols),
+        # Operations do not pass for a bare number.
+        ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")}),
+    ],
+)
 def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: dict[str, tuple[str, str]]) -> None:
     with pytest.raises(StudyError, match=f"not in '{unit}'"):
         Formula(text, unit, symbols).check()

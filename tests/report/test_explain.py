@@ -34,12 +34,22 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
     one = find(document, "W15")
     (part,), (cell,) = one["parts"], one["cells"]
     for said in (
-        "W15: CHALLENGED", one["article_title"], one["says"], "measured claim; evidence: measured; rule: version 1",
-        part["rule_text"], "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle", "made of 2 rows of the summary",
-        "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512", "3 rounds, 15 samples", "round 3: 5, median",
-        "threshold 1,000 MAC/cycle: challenged (as declared)", "float64 in place of float32: challenged",
-        f"What would turn it ({one['robust']})", one["flip"], f"see also: {', '.join(one['see_also'])}",
-    ):  # fmt: skip
+        "W15: CHALLENGED",
+        one["article_title"],
+        one["says"],
+        "measured claim; evidence: measured; rule: version 1",
+        part["rule_text"],
+        "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
+        "made of 2 rows of the summary",
+        "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512",
+        "3 rounds, 15 samples",
+        "round 3: 5, median",
+        "threshold 1,000 MAC/cycle: challenged (as declared)",
+        "float64 in place of float32: challenged",
+        f"What would turn it ({one['robust']})",
+        one["flip"],
+        f"see also: {', '.join(one['see_also'])}",
+    ):
         assert " ".join(said.split()) in flat, said
     # The numbers of the rows are those that the cell names, and those of the data.
     numbers = parse_ranges(cell["behind"])

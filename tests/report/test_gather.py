@@ -97,14 +97,18 @@ CUT = b"PAR1"
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"unit": None}, "column 'unit' is missing"), ({"value": -1.0}, "not a time"), ({"value": "fast"}, "value"),
-        *(({name: other}, f"column '{name}', row 0: '{other}', but this folder's node.json says '{own}'")
-          for name, other, own in (("node", "another", "node-a"), ("origin", "measured", "synthetic"))),
+        ({"unit": None}, "column 'unit' is missing"),
+        ({"value": -1.0}, "not a time"),
+        ({"value": "fast"}, "value"),
+        *(
+            ({name: other}, f"column '{name}', row 0: '{other}', but this folder's node.json says '{own}'")
+            for name, other, own in (("node", "another", "node-a"), ("origin", "measured", "synthetic"))
+        ),
         (CUT, "Parquet"),
         # The same round twice.
         (1, "round 1 of gemm on cpu was already read"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_used_is_refused_with_its_reason_and_the_rest_counts(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
 ) -> None:

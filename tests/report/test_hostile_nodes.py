@@ -30,10 +30,13 @@ from tests.report.liars import copied, record
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 HOSTILE = settings(
-    max_examples=CASES, deadline=None, derandomize="HOSTILE" not in os.environ, database=None,
+    max_examples=CASES,
+    deadline=None,
+    derandomize="HOSTILE" not in os.environ,
+    database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -118,14 +121,22 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[" * 100_000, "deep"), ("x" * 2**21, "2,097,152 bytes"), ("{}", "missing"), ("null", "not of type object"),
-        *((f'{{"schema": {value}}}', why) for value, why in (
-            ("1e999", "not a finite number"), ("NaN", "not a finite number"), ('"\\udc00"', "lone surrogate"),
-            ("9" * 5000, "too large a whole number"),
-        )),
+        ("[" * 100_000, "deep"),
+        ("x" * 2**21, "2,097,152 bytes"),
+        ("{}", "missing"),
+        ("null", "not of type object"),
+        *(
+            (f'{{"schema": {value}}}', why)
+            for value, why in (
+                ("1e999", "not a finite number"),
+                ("NaN", "not a finite number"),
+                ('"\\udc00"', "lone surrogate"),
+                ("9" * 5000, "too large a whole number"),
+            )
+        ),
         (json.dumps(replaced(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
     copied(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()

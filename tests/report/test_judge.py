@@ -105,9 +105,12 @@ def test_what_cannot_be_told_is_undecided_and_says_why(
 
 CORE = {"name": "one core", **PER_CYCLE, "threshold": {"value": 8, "why": "?"}}
 SCALING = {
-    "name": "all cores", "quantity": "gemm.scaling_efficiency", "rule": "at_most",
-    "scope": {**PER_CYCLE["scope"], "threads": "all"}, "threshold": {"value": 0.5, "why": "?"},
-}  # fmt: skip
+    "name": "all cores",
+    "quantity": "gemm.scaling_efficiency",
+    "rule": "at_most",
+    "scope": {**PER_CYCLE["scope"], "threads": "all"},
+    "threshold": {"value": 0.5, "why": "?"},
+}
 
 
 def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:

@@ -151,8 +151,11 @@ def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_
     def cells(document: dict[str, Any], node: str) -> dict[tuple[str, ...], tuple[Any, ...]]:
         every = [(verdict["id"], cell) for verdict in document["verdicts"] for cell in verdict["cells"]]
         names = ("estimate", "low", "high", "n_rounds", "n_samples")
-        return {(claim, cell["part"], cell["label"]): tuple(cell[name] for name in names)
-                for claim, cell in every if cell["node"] == node}  # fmt: skip
+        return {
+            (claim, cell["part"], cell["label"]): tuple(cell[name] for name in names)
+            for claim, cell in every
+            if cell["node"] == node
+        }
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
     told = [(node["id"], node["label"]) for node in after["nodes"]]

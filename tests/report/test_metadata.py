@@ -89,11 +89,17 @@ def test_articles_and_sources_are_cited_with_what_they_tell_of_themselves(docume
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (["@type"], "Review"), (["url"], 15), (["claimReviewed"], ""), (["author"], "The authors"),
-        (["datePublished"], "2026"), (["reviewRating", "ratingValue"], "five"), (["reviewRating", "rating"], 5),
-        (["reviewRating", "bestRating"], None), (["itemReviewed", "appearance", "author"], "Rico"),
+        (["@type"], "Review"),
+        (["url"], 15),
+        (["claimReviewed"], ""),
+        (["author"], "The authors"),
+        (["datePublished"], "2026"),
+        (["reviewRating", "ratingValue"], "five"),
+        (["reviewRating", "rating"], 5),
+        (["reviewRating", "bestRating"], None),
+        (["itemReviewed", "appearance", "author"], "Rico"),
     ],
-)  # fmt: skip
+)
 def test_the_shapes_refuse_what_the_vocabulary_does_not_have(
     document: dict[str, Any], path: list[str], value: Any
 ) -> None:

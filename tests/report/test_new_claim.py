@@ -27,11 +27,19 @@ from .conftest import Factory
 from .test_cli import typed
 
 GIVEN: dict[str, Any] = {
-    "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
-    "says": 'A core is "fast": it multiplies in no time.', "quantity": "gemm.rate", "rule": "at_least",
-    "threshold": [1e9], "why": "because: a thousand million is many", "kind": None, "scope": [], "option": [],
-    "sensitivity": [], "note": "A number made up for this test.",
-}  # fmt: skip
+    "article": "whygpu",
+    "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
+    "says": 'A core is "fast": it multiplies in no time.',
+    "quantity": "gemm.rate",
+    "rule": "at_least",
+    "threshold": [1e9],
+    "why": "because: a thousand million is many",
+    "kind": None,
+    "scope": [],
+    "option": [],
+    "sensitivity": [],
+    "note": "A number made up for this test.",
+}
 NEEDS: dict[str, dict[str, Any]] = {
     "within": {"threshold": [10, 60.5], "sensitivity": [5, 100, 10, 60.5]},
     "ratio": {"option": ["over=device", "of=gpu", "to=cpu"]},

@@ -149,10 +149,15 @@ def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive(low: f
 @pytest.mark.parametrize(
     ("some", "sensitivity", "fragile"),
     [
-        ((5.0, 6.0), [], False), ((4.1, 5.5), [], True), ((math.nan, math.nan), [], True), ((4.0, 4.0), [], False),
-        ((5.0, 5.1), [3.0, 5.0], False), ((5.0, 5.1), [3.0, 5.1], True), ((9.0, 9.1), [3.0, 10.0], False),
+        ((5.0, 6.0), [], False),
+        ((4.1, 5.5), [], True),
+        ((math.nan, math.nan), [], True),
+        ((4.0, 4.0), [], False),
+        ((5.0, 5.1), [3.0, 5.0], False),
+        ((5.0, 5.1), [3.0, 5.1], True),
+        ((9.0, 9.1), [3.0, 10.0], False),
     ],
-)  # fmt: skip
+)
 def test_fragile_is_what_is_close_or_turns_within_the_declared_range_and_twice_the_threshold(
     some: tuple[float, float], sensitivity: list[float], fragile: bool
 ) -> None:

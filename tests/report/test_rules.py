@@ -31,18 +31,34 @@ threshold = st.floats(0.1, 100)
 @pytest.mark.parametrize(
     ("low", "high", "bound", "how", "side"),
     [
-        *((*ends, 1, "at_least", side) for *ends, side in (
-            (2, 3, "supports"), (1, 3, "supports"), (0, 0.9, "challenges"), (0, 1, "undecided"),
-            (math.nan, math.nan, "undecided"), (math.nan, 0.5, "undecided"), (2, math.inf, "supports"),
-        )),
-        (900, 1000, 1000, "at_most", "supports"), (1000, 1100, 1000, "at_most", "undecided"),
+        *(
+            (*ends, 1, "at_least", side)
+            for *ends, side in (
+                (2, 3, "supports"),
+                (1, 3, "supports"),
+                (0, 0.9, "challenges"),
+                (0, 1, "undecided"),
+                (math.nan, math.nan, "undecided"),
+                (math.nan, 0.5, "undecided"),
+                (2, math.inf, "supports"),
+            )
+        ),
+        (900, 1000, 1000, "at_most", "supports"),
+        (1000, 1100, 1000, "at_most", "undecided"),
         (1000.1, 1100, 1000, "at_most", "challenges"),
-        *((*ends, [10, 60], "within", side) for *ends, side in (
-            (10, 60, "supports"), (5, 9, "challenges"), (5, 10, "undecided"), (60, 61, "undecided"),
-            (61, 70, "challenges"), (5, 70, "undecided"),
-        )),
+        *(
+            (*ends, [10, 60], "within", side)
+            for *ends, side in (
+                (10, 60, "supports"),
+                (5, 9, "challenges"),
+                (5, 10, "undecided"),
+                (60, 61, "undecided"),
+                (61, 70, "challenges"),
+                (5, 70, "undecided"),
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
     # Beside others, each is decided by itself.
     others = rules.sides_of(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
@@ -74,24 +90,40 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
 @pytest.mark.parametrize(
     ("rule", "some", "bound", "options", "outcome"),
     [
-        *(("at_least", some, bound, {}, outcome) for some, bound, outcome in (
-            ([(2, 3), (4, 5)], 1, "supported"), ([(2, 3), (4, 5)], 9, "challenged"), ([(2, 3), (4, 9)], 3.5, "depends"),
-            ([(2, 9), (1, 9)], 3.5, "undecided"), ([(5, 9), (1, 9)], 3.5, "depends"),
-            ([(1, 2), (1, 9)], 3.5, "depends"),
-        )),
-        *(("exists", [(1, 2), (5, 6), (1, 9)], bound, {}, outcome) for bound, outcome in (
-            (4, "supported"), (7, "undecided"), (10, "challenged"),
-        )),
+        *(
+            ("at_least", some, bound, {}, outcome)
+            for some, bound, outcome in (
+                ([(2, 3), (4, 5)], 1, "supported"),
+                ([(2, 3), (4, 5)], 9, "challenged"),
+                ([(2, 3), (4, 9)], 3.5, "depends"),
+                ([(2, 9), (1, 9)], 3.5, "undecided"),
+                ([(5, 9), (1, 9)], 3.5, "depends"),
+                ([(1, 2), (1, 9)], 3.5, "depends"),
+            )
+        ),
+        *(
+            ("exists", [(1, 2), (5, 6), (1, 9)], bound, {}, outcome)
+            for bound, outcome in (
+                (4, "supported"),
+                (7, "undecided"),
+                (10, "challenged"),
+            )
+        ),
         ("exists", [(3, 6), (12, 14)], 9, {"compare": "at_most"}, "supported"),
-        *(("for_share_of", some, 4, {"share": share}, outcome) for some, share, outcome in (
-            ([(1, 2), (5, 6), (1, 9)], 0.3, "supported"), ([(1, 2), (5, 6), (1, 9)], 0.5, "undecided"),
-            ([(1, 2), (5, 6), (1, 9)], 0.9, "challenged"),
-            # 3 of 10 are a share of 0.3, which no binary fraction is.
-            ([(5, 6)] * 3 + [(1, 2)] * 7, 0.3, "supported"), ([(5, 6)] * 3 + [(1, 2)] * 7, 0.31, "challenged"),
-            ([(1, 9)] * 3 + [(1, 2)] * 7, 0.3, "undecided"),
-        )),
+        *(
+            ("for_share_of", some, 4, {"share": share}, outcome)
+            for some, share, outcome in (
+                ([(1, 2), (5, 6), (1, 9)], 0.3, "supported"),
+                ([(1, 2), (5, 6), (1, 9)], 0.5, "undecided"),
+                ([(1, 2), (5, 6), (1, 9)], 0.9, "challenged"),
+                # 3 of 10 are a share of 0.3, which no binary fraction is.
+                ([(5, 6)] * 3 + [(1, 2)] * 7, 0.3, "supported"),
+                ([(5, 6)] * 3 + [(1, 2)] * 7, 0.31, "challenged"),
+                ([(1, 9)] * 3 + [(1, 2)] * 7, 0.3, "undecided"),
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_outcome_of_all(
     rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
 ) -> None:
@@ -121,14 +153,20 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
-        ("supported", "supported"), ("supported, supported", "supported"), ("challenged, challenged", "challenged"),
-        ("supported, challenged", "depends"), ("supported, depends", "depends"), ("supported, undecided", "undecided"),
-        ("challenged, undecided", "undecided"), ("supported, challenged, undecided", "depends"),
-        ("depends, undecided", "depends"), ("supported, awaiting source", "awaiting source"),
+        ("supported", "supported"),
+        ("supported, supported", "supported"),
+        ("challenged, challenged", "challenged"),
+        ("supported, challenged", "depends"),
+        ("supported, depends", "depends"),
+        ("supported, undecided", "undecided"),
+        ("challenged, undecided", "undecided"),
+        ("supported, challenged, undecided", "depends"),
+        ("depends, undecided", "depends"),
+        ("supported, awaiting source", "awaiting source"),
         ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
-)  # fmt: skip
+)
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
     assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
 

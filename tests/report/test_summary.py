@@ -239,10 +239,11 @@ def test_the_tables_above_hold_every_case() -> None:
         lambda column: column.astype(object),
         lambda column: column.astype(pd.ArrowDtype(arrow.string())),
         lambda column: column.astype(pd.CategoricalDtype(["zz", *sorted({*column, ""}, reverse=True), "aa"])),
-        lambda column: pd.Series(pd.arrays.ArrowExtensionArray(
-            arrow.array(column.astype(object)).dictionary_encode()), index=column.index),
+        lambda column: pd.Series(
+            pd.arrays.ArrowExtensionArray(arrow.array(column.astype(object)).dictionary_encode()), index=column.index
+        ),
     ],
-)  # fmt: skip
+)
 def test_text_may_come_in_any_kind_of_column_and_rows_in_any_order(kind: Callable[[pd.Series], pd.Series]) -> None:
     samples = table(3)
     other = samples.assign(**{name: kind(samples[name]) for name in TEXT})

@@ -30,14 +30,20 @@ ENTRIES = [
 ]
 REFERENCES = {one["id"]: one for one in ENTRIES}
 DEVICES: dict[str, Any] = {
-    **{name.lower(): {"kind": "gpu", "called": f"{name} GPU", "name": rf"\b{name}\b"}
-       for name in ("Big", "Small", "Blank", "Range")},
+    **{
+        name.lower(): {"kind": "gpu", "called": f"{name} GPU", "name": rf"\b{name}\b"}
+        for name in ("Big", "Small", "Blank", "Range")
+    },
     "host": {"kind": "cpu", "called": "Some host", "name": "Host 9"},
-}  # fmt: skip
+}
 PAIR: dict[str, Any] = {
-    "id": "memory", "title": "Memory bandwidth", "quantity": "bandwidth.rate", "figures": ["*.memory_bytes_per_s"],
-    "scope": {"device": "gpu", "backend": "best"}, "differs": "The rating is a ceiling.",
-}  # fmt: skip
+    "id": "memory",
+    "title": "Memory bandwidth",
+    "quantity": "bandwidth.rate",
+    "figures": ["*.memory_bytes_per_s"],
+    "scope": {"device": "gpu", "backend": "best"},
+    "differs": "The rating is a ceiling.",
+}
 
 
 class Machine(SyntheticNode):
@@ -111,12 +117,17 @@ def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Be
 @pytest.mark.parametrize(
     ("card", "rate", "outcome"),
     [
-        ("Big", 3.61e12, AGREES), ("Big", 3.59e12, TO_EXPLAIN), ("Big", 4.39e12, AGREES), ("Big", 4.41e12, TO_EXPLAIN),
+        ("Big", 3.61e12, AGREES),
+        ("Big", 3.59e12, TO_EXPLAIN),
+        ("Big", 4.39e12, AGREES),
+        ("Big", 4.41e12, TO_EXPLAIN),
         # Within what is published as a range; beyond it, and by more than a tenth.
-        ("Range", 3.1e12, AGREES), ("Range", 2.9e12, TO_EXPLAIN),
-        ("Small", 1e12, UNVERIFIED), ("Blank", 1e12, UNVERIFIED),
+        ("Range", 3.1e12, AGREES),
+        ("Range", 2.9e12, TO_EXPLAIN),
+        ("Small", 1e12, UNVERIFIED),
+        ("Blank", 1e12, UNVERIFIED),
     ],
-)  # fmt: skip
+)
 def test_more_than_a_tenth_is_to_be_explained(bench: Bench, card: str, rate: float, outcome: str) -> None:
     found = figures(bench.compare(bench.node("node-a", card).moves(rate)))[card.lower()]
     (cell,) = found["cells"]
@@ -135,9 +146,10 @@ def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(be
         node.point("transfer", 1e-3, device="cuda:0", params=params, bytes=2**28)
     cells = figures(bench.compare(bare, shown, above, pair={"explained": [why]}))["big"]["cells"]
     assert {cell["node"]: (cell["outcome"], cell["explained"]) for cell in cells} == {
-        "node-a": (TO_EXPLAIN, ""), "node-c": (TO_EXPLAIN, ""),
+        "node-a": (TO_EXPLAIN, ""),
+        "node-c": (TO_EXPLAIN, ""),
         "node-b": (EXPLAINED, "The board is held back. Shown by transfer.rate."),
-    }  # fmt: skip
+    }
 
 
 def test_one_of_several_over_one_of_several_others_on_the_right_host(bench: Bench) -> None:
@@ -171,17 +183,26 @@ EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2",
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        ({"name": "9R45"}, True), ({"name": "9r45"}, True), ({"name": "9R46"}, False),
-        ({"kind": "gpu", "name": "Big"}, True), ({"kind": "gpu", "name": "9R45"}, False),
+        ({"name": "9R45"}, True),
+        ({"name": "9r45"}, True),
+        ({"name": "9R46"}, False),
+        ({"kind": "gpu", "name": "Big"}, True),
+        ({"kind": "gpu", "name": "9R45"}, False),
         ({"kind": "gpu", "name": "Big", "memory_bytes": [1e10, 2e10]}, True),
         ({"kind": "gpu", "name": "Big", "memory_bytes": [0, 1e10]}, False),
-        ({"family": "26"}, True), ({"family": "25"}, False), ({"sockets": 2}, True), ({"sockets": 1}, False),
+        ({"family": "26"}, True),
+        ({"family": "25"}, False),
+        ({"sockets": 2}, True),
+        ({"sockets": 1}, False),
         # A figure of a whole processor says nothing of a part of it.
-        ({"cores": 64}, True), ({"cores": 128}, False),
-        ({"has": ["avx512f", "amx_bf16"]}, True), ({"has": ["avx512f", "avx10"]}, False),
-        ({"lacks": ["avx10"]}, True), ({"has": ["avx512f"], "lacks": ["amx_bf16"]}, False),
+        ({"cores": 64}, True),
+        ({"cores": 128}, False),
+        ({"has": ["avx512f", "amx_bf16"]}, True),
+        ({"has": ["avx512f", "avx10"]}, False),
+        ({"lacks": ["avx10"]}, True),
+        ({"has": ["avx512f"], "lacks": ["amx_bf16"]}, False),
     ],
-)  # fmt: skip
+)
 def test_a_figure_is_of_the_devices_that_are_described(bench: Bench, wanted: dict[str, Any], found: bool) -> None:
     node = bench.node("node-a", "NVIDIA Big", cpu=EPYC, memory=1.6e10, cores=128).clock()
     told = {"kind": "cpu", "called": "What is asked for", "name": ".", **wanted}
@@ -230,10 +251,15 @@ def test_mistakes_are_named_with_their_line(bench: Bench, change: dict[str, Any]
 
 # What drivers call boards, with memory where a name leaves several, and whose figures they find.
 NAMES = {
-    "NVIDIA H100 80GB HBM3": "h100 h100-sxm", "NVIDIA GB200": "gb200", "NVIDIA H200 NVL": "", "NVIDIA L40": "",
-    "NVIDIA A100 80GB PCIe": "a100-pcie a100-pcie-80gb", "NVIDIA GeForce RTX 4090 Laptop GPU": "",
-    "NVIDIA GeForce RTX 4060 Ti": "rtx-4060-ti-16gb", "NVIDIA GeForce RTX 3060": "rtx-3060-12gb",
-}  # fmt: skip
+    "NVIDIA H100 80GB HBM3": "h100 h100-sxm",
+    "NVIDIA GB200": "gb200",
+    "NVIDIA H200 NVL": "",
+    "NVIDIA L40": "",
+    "NVIDIA A100 80GB PCIe": "a100-pcie a100-pcie-80gb",
+    "NVIDIA GeForce RTX 4090 Laptop GPU": "",
+    "NVIDIA GeForce RTX 4060 Ti": "rtx-4060-ti-16gb",
+    "NVIDIA GeForce RTX 3060": "rtx-3060-12gb",
+}
 
 
 @pytest.fixture(scope="module")

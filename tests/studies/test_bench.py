@@ -85,10 +85,15 @@ def test_an_interval_against_its_target(low: float, high: float, outcome: str) -
     assert intervals.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
-@pytest.mark.parametrize(("covered", "pairs", "outcome"), [
-    (95, 100, "met"), (100, 100, "missed: above 93%–97%, within what chance does"), (50, 100, "missed: below 93%–97%"),
-    (0, 0, "missed: no intervals"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("covered", "pairs", "outcome"),
+    [
+        (95, 100, "met"),
+        (100, 100, "missed: above 93%–97%, within what chance does"),
+        (50, 100, "missed: below 93%–97%"),
+        (0, 0, "missed: no intervals"),
+    ],
+)
 def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
     every = [Ratio(0.0, 1.0)] * covered + [Ratio(1.0, 0.5)] * (pairs - covered)
     assert intervals.share_against_band(intervals.coverage(every), (0.93, 0.97)) == outcome

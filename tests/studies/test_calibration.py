@@ -22,9 +22,11 @@ from studies.calibration.trials import ANSWERS, WIDTHS, Setting, run
 from tests.report.conftest import Factory
 
 SMALL = [
-    Setting(USUAL, 3, 40, 100), Setting(USUAL, 3, 2, 1500),
-    Setting(Noise(unequal=3, heavy=True), 5, 10, 400), Setting(EVERYTHING, 5, 10, 400),
-]  # fmt: skip
+    Setting(USUAL, 3, 40, 100),
+    Setting(USUAL, 3, 2, 1500),
+    Setting(Noise(unequal=3, heavy=True), 5, 10, 400),
+    Setting(EVERYTHING, 5, 10, 400),
+]
 SEED = 7
 
 

@@ -44,10 +44,13 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("changed", "labels", "agrees"),
-    [({}, "float32", True), ({"labels": {"dtype": "float64"}}, "float64", True),
-     # The middle of the second decides on which side it lies.
-     ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False)],
-)  # fmt: skip
+    [
+        ({}, "float32", True),
+        ({"labels": {"dtype": "float64"}}, "float64", True),
+        # The middle of the second decides on which side it lies.
+        ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False),
+    ],
+)
 def test_the_cell_that_is_meant_is_measured_again(
     again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
 ) -> None:

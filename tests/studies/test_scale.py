@@ -29,10 +29,14 @@ def document(ms_a_node: float = 150.0, last: float = 1.0, peak: float = 500.0) -
     each = ms_a_node / 1e3
     costs = (5 + 100 * each, 5 + 300 * each, 5 + 300 * each + 700 * each * last)
     return {
-        "smoke": False, "anyway": False, "started_utc": "then", "ended_utc": "now", "series": scale.SERIES,
+        "smoke": False,
+        "anyway": False,
+        "started_utc": "then",
+        "ended_utc": "now",
+        "series": scale.SERIES,
         "machine": {"hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}}, "study": {"commit": "abc"}},
         "rows": [row(nodes, cost) for nodes, cost in zip((100, 300, 1000), costs, strict=True)],
-    }  # fmt: skip
+    }
 
 
 def test_time_in_proportion_is_told_without_what_a_start_takes() -> None:
@@ -44,11 +48,13 @@ def test_time_in_proportion_is_told_without_what_a_start_takes() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (document(), "met"), (document(ms_a_node=300.0), "missed"), (document(peak=1400.0), "missed"),
+        (document(), "met"),
+        (document(ms_a_node=300.0), "missed"),
+        (document(peak=1400.0), "missed"),
         ({**document(), "series": 400}, "not tried"),
         ({**document(), "rows": [*document()["rows"][:2], {**document()["rows"][2], "nodes": 500}]}, "not tried"),
     ],
-)  # fmt: skip
+)
 def test_the_target_is_met_in_time_and_memory_or_missed(data: dict[str, Any], told: str) -> None:
     assert f": {told}" in scale.text(data).splitlines()[-1]
 

@@ -66,9 +66,13 @@ def test_more_than_the_limit_is_refused_and_leaves_no_bundle(
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [("2.7", "'2.7' is not a Python that this runs on"), ("3.12 --with polrs", "invalid choice: 'polrs'"),
-     ("3.12 --with wgpu --without wgpu", "both --with and --without wgpu"), ("3.12 --limit 0", "'0' leaves no room")],
-)  # fmt: skip
+    [
+        ("2.7", "'2.7' is not a Python that this runs on"),
+        ("3.12 --with polrs", "invalid choice: 'polrs'"),
+        ("3.12 --with wgpu --without wgpu", "both --with and --without wgpu"),
+        ("3.12 --limit 0", "'0' leaves no room"),
+    ],
+)
 def test_a_mistake_is_told_in_one_line(
     words: str, says: str, bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,12 +59,19 @@ def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Study) -> None
     said = study.clone.said
     # What ends while a run is interrupted is kept, and not told: of round 2 only what was asked otherwise is.
     order = [
-        "discovering what this machine is", "points: in all about", "measuring, round 1 of 2",
+        "discovering what this machine is",
+        "points: in all about",
+        "measuring, round 1 of 2",
         *(f"{name} on cpu, round 1: 2 points in" for name in ("clock", "peak", "gemm")),
-        f"preliminary page: {RESULTS}/preliminary/index.html", "measuring, round 2 of 2",
-        "gemm on cpu, round 2: 1 point in", "gathering the samples", "judging the claims",
-        f"{len(CLAIMS)} claims: ", "rendering the report", f"report: {RESULTS}/report/index.html",
-    ]  # fmt: skip
+        f"preliminary page: {RESULTS}/preliminary/index.html",
+        "measuring, round 2 of 2",
+        "gemm on cpu, round 2: 1 point in",
+        "gathering the samples",
+        "judging the claims",
+        f"{len(CLAIMS)} claims: ",
+        "rendering the report",
+        f"report: {RESULTS}/report/index.html",
+    ]
     places = [said.find(words) for words in order]
     assert -1 not in places and places == sorted(places), said
     for noise in ("rule measure:", "jobid", "steps (", "\r"):

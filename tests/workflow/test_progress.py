@@ -86,11 +86,18 @@ def test_a_log_file_has_a_line_for_each_stage_and_finding_with_the_time_left(tmp
     said = Run(tmp_path, io.StringIO()).whole().splitlines()
     words = [line.partition("] ")[2].strip() for line in said]
     assert words == [
-        "measuring, round 1 of 2", NOTE, "gemm found, job 1", "peak found, job 2",
-        "measuring, round 2 of 2", "gemm found, job 3", "peak found, job 4",
-        "judging the claims", "judge said, job 5",
-        f"report: {tmp_path}/report/index.html", f"{tmp_path}/report/report.pdf",
-    ]  # fmt: skip
+        "measuring, round 1 of 2",
+        NOTE,
+        "gemm found, job 1",
+        "peak found, job 2",
+        "measuring, round 2 of 2",
+        "gemm found, job 3",
+        "peak found, job 4",
+        "judging the claims",
+        "judge said, job 5",
+        f"report: {tmp_path}/report/index.html",
+        f"{tmp_path}/report/report.pdf",
+    ]
     # 4 x 5 s of measuring and 15 s of judging are predicted; after the first job, measuring takes twice that.
     assert said[0].startswith("[  0%, 35 s left] ")
     assert said[2].startswith("[ 18%, 45 s left] ")

@@ -303,9 +303,14 @@ CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
 
 
 def curve(
-    node: SyntheticNode, model: str, agrees: Sequence[float] = AGREE, status: str = "ok", steps: int = 20,
-    apart: float = 1e-4, **more: Any,
-) -> None:  # fmt: skip
+    node: SyntheticNode,
+    model: str,
+    agrees: Sequence[float] = AGREE,
+    status: str = "ok",
+    steps: int = 20,
+    apart: float = 1e-4,
+    **more: Any,
+) -> None:
     """A model's curve of losses on a device: whether it agrees in each round."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip

@@ -137,9 +137,13 @@ def test_a_default_that_is_the_best_is_exactly_one(synthetic: Factory) -> None:
 
 @pytest.mark.parametrize(
     ("refused", "status", "reason", "there"),
-    [(256, "oom", "CUDA out of memory", True), (256, "skipped", "memory: needs 9 GiB", True),
-     (256, "skipped", "budget: one call needs 9 s", False), (4, "oom", "another process took the memory", False)],
-)  # fmt: skip
+    [
+        (256, "oom", "CUDA out of memory", True),
+        (256, "skipped", "memory: needs 9 GiB", True),
+        (256, "skipped", "budget: one call needs 9 s", False),
+        (4, "oom", "another process took the memory", False),
+    ],
+)
 def test_the_largest_batch_over_an_eighth_of_it(
     synthetic: Factory, refused: int, status: str, reason: str, there: bool
 ) -> None:

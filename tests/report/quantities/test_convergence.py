@@ -155,8 +155,14 @@ def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synt
 
 
 def test_the_noise_scale_is_a_ratio_of_means(synthetic: Factory) -> None:
-    node = runs(synthetic(), 32, 1.0, [0.95] * 4, gradient_variance=[0.2, 0.3, 0.1, 0.2],
-                gradient_square=[0.002, 0.002, 0.001, 0.003])  # fmt: skip
+    node = runs(
+        synthetic(),
+        32,
+        1.0,
+        [0.95] * 4,
+        gradient_variance=[0.2, 0.3, 0.1, 0.2],
+        gradient_square=[0.002, 0.002, 0.001, 0.003],
+    )
     row = only("convergence.noise_scale", evidence(synthetic, node), learning_rate="fixed")
     assert row["estimate"] == pytest.approx(100) and row["low"] < 100 < row["high"]
 

@@ -126,14 +126,22 @@ class Teller:
         return {
             "status": "ok",
             "series": [
-                {"metric": f"{series.metric}.{name}" if name else series.metric, "unit": series.unit,
-                 "values": [series.told(seconds * one) for one in slower]}
+                {
+                    "metric": f"{series.metric}.{name}" if name else series.metric,
+                    "unit": series.unit,
+                    "values": [series.told(seconds * one) for one in slower],
+                }
                 for name, seconds in phases.items()
             ],
             "energy": self._energy(series, luck) if timed_s >= ENERGY_AFTER_S else None,
-            "stop_reason": "samples" if number == most else "converged", "readings": readings, "calls": calls,
-            "warmup_s": warm_up_s, "timed_s": timed_s, "flop": answer.flop, "bytes": answer.bytes,
-        }  # fmt: skip
+            "stop_reason": "samples" if number == most else "converged",
+            "readings": readings,
+            "calls": calls,
+            "warmup_s": warm_up_s,
+            "timed_s": timed_s,
+            "flop": answer.flop,
+            "bytes": answer.bytes,
+        }
 
     def _power_w(self, series: Series) -> float:
         return self.chip.power_w if series.power_w is None else series.power_w
