@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import runpy
+import sys
 from collections.abc import Sequence
 
 import pytest
 
+from contract import ending
 from contract.errors import StudyError, run_command
 from experiments.cli import main as experiments
 from report.cli import main as report
@@ -74,3 +77,22 @@ def test_a_number_that_cannot_be_is_refused_in_one_line(
 def test_a_word_that_no_command_knows_is_told_without_a_page_of_usage() -> None:
     with pytest.raises(StudyError, match="unrecognized arguments: --bugdet"):
         experiments(["plan", "--bugdet=3"])
+
+
+@pytest.mark.parametrize("package", ["experiments", "report"])
+def test_an_interrupt_while_a_command_loads_is_put_into_words(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == f"{package}.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(ending, "end_when_told", lambda: None)
+    monkeypatch.delitem(sys.modules, f"{package}.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(package, run_name="__main__", alter_sys=True)
+    assert ended.value.code == 130
+    assert "interrupted" in capsys.readouterr().err

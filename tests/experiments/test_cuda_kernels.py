@@ -152,9 +152,7 @@ def test_threads_are_spread_over_multiprocessors_first() -> None:
     assert {threads: parallel.spread(threads, 132) for threads in spread} == spread
 
 
-def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(
-    cupy: Cupy,
-) -> None:
+def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cupy) -> None:
     a, stream = GPU.normal((10,), Dtype.FLOAT32), torch.cuda.current_stream()
     older: list[tuple[Any, str]] = [(stream, "__cuda_stream__"), (cupy.cuda.Stream, "from_external")]
     for lacking in ([], *([one] for one in older)):

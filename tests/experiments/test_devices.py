@@ -28,7 +28,7 @@ from experiments.devices.xpu import XpuDevice
 from experiments.kernels import cuda as cuda_c
 from experiments.work import Dtype, Unsupported, Work
 from tests.experiments.nvml_standin import Library
-from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Stream, Torch, install
+from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Graph, Stream, Torch, install
 
 WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 T4 = SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5})
@@ -97,9 +97,11 @@ def test_why_a_build_for_cuda_sees_no_gpu(
 @pytest.mark.parametrize(
     ("capability", "built", "runs"),
     [
+        ((9, 0), WHEELS, True),
         ((8, 9), WHEELS, True),  # code of 8.6
         ((7, 0), WHEELS, False),
         ((11, 0), WHEELS, False),  # nothing of that major version
+        ((12, 1), WHEELS, True),
         ((11, 0), [*WHEELS, "compute_90"], True),  # compiled by the driver
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
@@ -409,9 +411,13 @@ def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: 
 def test_graphs_are_for_those_who_have_them(
     kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, Torch(about, **built))
+    torch = install(monkeypatch, Torch(about, **built))
     with pytest.raises(Unsupported, match="captures no graphs"):
         kind(name).graph([lambda: None])
+    if kind is XpuDevice:  # newer ones do
+        monkeypatch.setattr(Torch, "XPUGraph", lambda self: Graph(self), raising=False)
+        replay = kind(name).graph([lambda: torch.launch(1.0)])
+        assert kind(name).between([replay]) == [pytest.approx(1e-3)]
 
 
 def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_are_waited_for(torch: Torch) -> None:
@@ -426,3 +432,17 @@ def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_
     assert torch.here is here
     MpsDevice("mps").together([lambda: seen.append(torch.here)] * 2)
     assert seen[-2:] == [here] * 2, "on Apple's they follow each other"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "hip", "package"),
+    [("12.8", None, "cupy-cuda12x"), (None, "7.0", "cupy-rocm-7-0"), (None, None, "cupy-cuda13x")],
+)
+def test_the_cupy_that_fits_torch_is_named(
+    cuda: str | None, hip: str | None, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real.version, "cuda", cuda)
+    monkeypatch.setattr(real.version, "hip", hip)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(Unsupported, match=f"pip install {package}$"):
+        cuda_c.cupy_on("cuda:0")

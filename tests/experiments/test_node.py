@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
+import os
 import platform
 import re
 import shutil
@@ -332,3 +333,11 @@ def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest
     assert torch.opened == []
     assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
     assert "(NVIDIA)" not in said
+
+
+def test_the_record_shows_the_kernels_that_libraries_choose_themselves(record: dict[str, Any]) -> None:
+    words = [sys.executable, "-m", "experiments", "probe"]
+    told = {**os.environ, "OPENBLAS_CORETYPE": "Prescott"}
+    seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=told)
+    pools = json.loads(seen.stdout)["software"]["blas"]
+    assert "Prescott" not in [pool.get("architecture") for pool in pools]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +19,11 @@ from typing import Any, get_args
 import pandas as pd
 import pytest
 
+from contract.files import write_json
 from contract.tables import read_samples, write_samples
 from experiments import plan, rounds
 from experiments.cli import main
+from experiments.jobs import Plan
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Round
 from experiments.state import Reading
@@ -240,3 +247,46 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
     began, ended = (datetime.strptime(about[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_utc", "ended_utc"))
     assert abs((ended - began).total_seconds() - about["wall_s"]) <= 2
     assert samples["value"].gt(0).all() and samples["elapsed_s"].le(about["wall_s"]).all()
+
+
+def unmeasured(count: int, seed: int = 1, **more: Any) -> Round:
+    """A round of which the plan leaves out every point: it starts no process."""
+    made = make(["right"] * count, seed=seed, **more)
+    made.job = made.job.without(dict.fromkeys(made.job.points, "plan: left out to fit 5 min"))
+    return made
+
+
+def test_progress_is_shown_on_a_terminal_even_one_that_does_not_tell_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()  # 0 columns by 0 lines
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        unmeasured(3).run()
+        terminal.flush()
+        os.set_blocking(ours, False)
+        said = b""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                said += os.read(ours, 4096)
+    os.close(ours)
+    assert b"broken on cpu, round 1:" in said
+    assert b"3/3" in said
+
+
+def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_process_starts(tmp_path: Path) -> None:
+    plan_file, out = tmp_path / "plan.json", str(tmp_path / "gemm.cuda-0.1.parquet")
+    job = replace(make(["right"]).job, experiment="gemm", device="cuda:0", kind="gpu")
+    write_json(plan_file, Plan((job,), 1).plain)
+    words = ["run", "gemm", "--device", "cuda:0", "--plan", str(plan_file), "--out", out]
+    program = f"""
+import sys
+from experiments import rounds
+def start(*_):
+    heavy = {{"torch", "pandas", "pandera", "pyarrow", "numpy", "experiments.suite", "llvmlite"}}
+    print(sorted(heavy & set(sys.modules)))
+    sys.exit(7)
+rounds._Worker.start = start
+from experiments.cli import main
+main({words!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (7, "[]"), done.stderr

@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from experiments import hardware
+from experiments.registry import get
 from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
@@ -247,8 +248,23 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
     """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
-    with server.listening(0) as held:
-        assert held.proto == socket.IPPROTO_TCP
+    at_once: list[int] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            at_once.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def visit() -> None:
+        held = server.listening(0)
+        async with await asyncio.get_running_loop().create_server(Noting, sock=held):
+            reader, writer = await asyncio.open_connection(*held.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(visit())
+    assert len(at_once) == 1
+    assert at_once[0]
 
 
 @pytest.mark.parametrize(
@@ -454,3 +470,32 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
     serving.close()
+
+
+def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: None) -> None:
+    service = services.Embedding(CPU, Dtype.FLOAT32)
+    found = [service.answer(service.inputs(body))["answer"] for body in service.requests()]
+    assert found == list(range(services.REQUESTS))
+
+
+def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
+    layer, x = torch.nn.Linear(64, 24), torch.randn(3, 5, 64)
+    with torch.no_grad():
+        right, told = layer(x), services.LinearInt8(layer)(x)
+    assert told.shape == right.shape
+    assert 0 < float((told - right).norm() / right.norm()) < 0.02
+
+
+def test_a_server_that_is_gone_fails_every_request() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert not any(offered(port, rate=400, count=20).good)
+
+
+def test_memory_is_that_of_the_stored_vectors() -> None:
+    memory = get("serving").memory
+    assert memory is not None
+    of = {"requests_per_s": 5, "cores": 1, "seconds": 1, "backend": "torch", "threads": 1}
+    assert 1.5e9 < memory(service="embedding", dtype="float32", **of) < 1.7e9
+    assert memory(service="classifier", dtype="float32", **of) == 0

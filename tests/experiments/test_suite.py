@@ -19,7 +19,7 @@ from experiments.devices.cpu import CpuDevice
 from experiments.kernels import chain, fma, paths
 from experiments.kernels.cuda import module
 from experiments.kernels.sequential import BITS, cpu
-from experiments.models import levels
+from experiments.models import layers, levels
 from experiments.registry import experiments, get
 from experiments.state import Watch
 from experiments.suite import bandwidth, sustained
@@ -179,6 +179,13 @@ def steps_skipped(patch: Patch) -> None:
     patch.setattr(cpu.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
 
 
+def a_layer_off(patch: Patch) -> None:
+    results = layers.results
+    patch.setattr(layers, "results", lambda module, x, above: [
+        y if x.dtype is torch.float64 else 1.001 * y for y in results(module, x, above)
+    ])  # fmt: skip
+
+
 def another_graph(patch: Patch) -> None:
     traced = levels.traced
     patch.setattr(levels, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
@@ -210,6 +217,7 @@ SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
     "bandwidth": (an_element_off, {}),
     "batched": (a_product_lost, {}),
     "clock": (an_operation_more, {}),
+    "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
     "models": (another_graph, {}),
     "parallelism": (lambda patch: patch.setattr(paths, "MULTIPLIERS", (*paths.MULTIPLIERS[:-1], 1)), {}),
     "peak": (another_sign, {}),
@@ -387,6 +395,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", CPU, {"backend": "cupy"}, "does not run on cpu"),
     ("bandwidth", CPU, {"footprint": 8}, "too small"),
     ("bandwidth", GPU, {}, "does not run"),
+    ("bandwidth", GPU, {"footprint": 8, "backend": "torch"}, "too small"),
     ("batched", GPU, {"dtype": "int8"}, "no batched product"),
     ("batched", GPU, {"backend": "numpy"}, "numpy"),
     ("content", CPU, {"dtype": "tf32"}, "TF32"),
@@ -417,6 +426,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("libraries", CPU, {"dtype": "float64"}, "calls no library"),
     ("libraries", CPU, {"variant": "searched"}, "no such switch"),
     ("libraries", CPU, {**LAYER, "variant": "tiled"}, "backends of gemm"),
+    ("libraries", GPU, {"dtype": "int8"}, "int8"),
     ("libraries", GPU, {"variant": "naive"}, "about products"),
     ("libraries", GPU, {"shape": "256-cells"}, "no convolution"),
     ("libraries", GPU, {**LAYER, "variant": "native"}, "about layers"),
@@ -428,6 +438,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "bfloat16"}, "no bfloat16"),
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "tf32"}, "TF32"),
     ("numerics", CPU, {"method": "summation", "backend": "numpy"}, "backend torch"),
+    ("numerics", CPU, {"method": "summation", "dtype": "tf32"}, "TF32"),
     ("numerics", CPU, {"method": "threads"}, "second number of threads"),
     ("numerics", CPU, {"method": "libraries"}, "held against"),
     ("offload", GPU, {"host_memory": "none"}, "all of it on a GPU"),
@@ -435,6 +446,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("offload", CPU, {"launch": "graph"}, "pinned memory only"),
     ("offload", GPU, {"host_memory": "pageable", "launch": "graph"}, "pinned memory only"),
     ("offload", GPU, {"host_memory": "pinned", "uses": 0}, "has data"),
+    ("offload", GPU, {"host_memory": "pinned", "m": 0}, "has data"),
     ("offload", CPU, {"op": "elementwise"}, "n and k are 1"),
     ("offload", CPU, {"op": "gemv"}, "n is 1"),
     ("offload", GPU, {"host_memory": "pinned", "op": "elementwise", "n": 1, "k": 1, "dtype": "int8"}, "in int8"),
@@ -443,6 +455,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("orchestration", CPU, {"source": "preloaded", "workers": 1}, "need no workers"),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "takes no photographs"),
     ("orchestration", CPU, {"model": "tabular"}, "images and text"),
+    ("orchestration", CPU, {"dtype": "float16"}, "loss scaling"),
     ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, "does not run"),
     ("parallelism", CPU, {**CUDA_C, "kernel": "tiled", "n": 16}, "does not run"),
     ("parallelism", CPU, {"backend": "cupy"}, "cupy"),
@@ -454,6 +467,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("peak", CPU, {"dtype": "float16"}, "no float16 kernel"),
     ("roofline", CPU, {"phase": "decode"}, "answers all at once"),
     ("roofline", CPU, {"model": "lstm-32", "phase": "prefill"}, "answers all at once"),
+    ("roofline", CPU, {"dtype": "float16"}, "loss scaling"),
     ("roofline", CPU, {"dtype": "tf32"}, "TF32|tf32"),
     ("sequential", CPU, {"kernel": "chain", "footprint": 4, "threads": 2}, "one thread"),
     ("sequential", CPU, {"backend": "cupy"}, "does not run on cpu"),
@@ -466,12 +480,16 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("sequential", CPU, {"kernel": "states", "data": "text", "footprint": 1 << 12}, "a text of"),
     ("serving", CPU, {"dtype": "int8"}, "not in int8"),
     ("serving", CPU, {"service": "int8"}, "not in float32"),
+    ("serving", CPU, {"cores": 4096}, "4096 cores"),
     ("serving", CPU, {"threads": 2}, "more than the 1 cores"),
     ("serving", CPU, {"requests_per_s": 0}, "a request a second"),
     ("several-devices", CPU, {"ranks": 4, "threads": 1000}, "4000 cores"),
     ("several-devices", CPU, {"interconnect": "nccl"}, "does not join cpu"),
+    ("several-devices", CPU, {"ranks": 0}, "at least one rank"),
+    ("several-devices", CPU, {"dtype": "float16"}, "loss scaling"),
     ("several-devices", CPU, {"model": "cnn"}, "batch norm"),
     ("several-devices", GPU, {"ranks": 2}, "this node has 1"),
+    ("several-devices", GPU, {}, "this node has 1"),
     ("sustained", CPU, {"load": "one_block"}, "no graphs"),
     ("sustained", CPU, {"load": "triad", "backend": "onednn"}, "onednn"),
     ("sustained", CPU, {"backend": "llvm-nt"}, "llvm-nt"),
@@ -488,6 +506,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("time-to-train", CPU, {"backend": "sklearn"}, "a job for torch"),
     ("time-to-train", CPU, FIT, "works in float64"),
     ("time-to-train", GPU, {**FIT, "dtype": "float64"}, "does not run on"),
+    ("time-to-train", CPU, {"dtype": "float16"}, "loss scaling"),
     ("training", CPU, {"dtype": "float16"}, "loss scaling"),
     ("training", GPU, {"backend": "onednn"}, "onednn"),
     ("training", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "by itself"),

@@ -18,6 +18,16 @@ from experiments.sweep import preset_path, read_preset, sweep
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
 
 
+HINTS = {
+    "fp64": "float64",
+    "double": "float64",
+    "fp32": "float32",
+    "FP16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+}
+
+
 @pytest.mark.parametrize("preset", ["quick", "full", str(TINY)])
 def test_our_presets_measure_every_experiment(preset: str) -> None:
     content = read_preset(preset)
@@ -44,7 +54,7 @@ def change(tmp_path: Path, old: str, new: str) -> str:
         ("dtype: [float64, bfloat16]", "dtype: [float46]", ["experiments.gemm.sweep.1.grid.dtype.0", "'float64'"]),
         *(
             ("dtype: [float64, bfloat16]", f"dtype: [{word}]", ["line 24", f"Did you mean '{meant}'?"])
-            for word, meant in {"double": "float64", "FP16": "float16", "bf16": "bfloat16"}.items()
+            for word, meant in HINTS.items()
         ),
         ("  gemm:", "  gem:", ["experiments.gem: unknown key", "Did you mean 'gemm'?"]),
         ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256, q: 256}", ["cases.0.q", "unknown key"]),

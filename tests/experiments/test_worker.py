@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -231,3 +233,26 @@ def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
 def test_less_than_half_a_second_tells_no_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     count(monkeypatch)
     assert parts(Work(run=lambda: None), SecondCpu())["time"]["energy"] is None
+
+
+WITHOUT_TORCH = """
+import sys
+from experiments import worker
+from experiments.devices import open_device
+from experiments.state import Watch
+policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
+for name, params in eval(sys.argv[1]):
+    order = {"experiment": name, "device": "cpu", "params": params, "policy": policy, "known": {"call_s": 1e-9}}
+    answer = worker.answer_to(order, open_device("cpu"), Watch("cpu"))
+    assert answer["status"] == "ok", answer
+    assert "torch" not in sys.modules, name
+"""
+
+
+def test_what_needs_no_torch_does_not_load_it() -> None:
+    """Two seconds for each process that measures."""
+    points = [("tabular", params("tabular", backend="pandas")), ("sequential", params("sequential"))]
+    points.append(("bandwidth", params("bandwidth")))
+    words = [sys.executable, "-c", WITHOUT_TORCH, repr(points)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -42,6 +42,7 @@ PARAMETERS = {
     "gpt2": transformer(768, 12, 256),
     "gpt-1m": transformer(128, 5, 128),
     "gpt-10m": transformer(384, 6, 128),
+    "gpt-350m": transformer(1024, 24, 256),
     "gpt-1.3b": transformer(2048, 24, 256),
     "gpt-7b": transformer(4096, 32, 256),
     "embedding": 65536 * 64 + 64 * 64 + 64,

@@ -125,7 +125,9 @@ def test_counts_are_rounded_up() -> None:
     assert only(derive([Work({}, formula, inputs)]))["estimate"] == 3
 
 
-def test_verdicts_tell_how_a_number_was_worked_out(synthetic: Factory, tmp_path: Path) -> None:
+def test_verdicts_tell_how_a_number_was_worked_out_and_what_each_input_would_turn(
+    synthetic: Factory, tmp_path: Path
+) -> None:
     found = evidence(synthetic, trained(priced(synthetic), 400))
     judge(found, tmp_path / "verdicts.json", CLAIMS, allow_synthetic=True)
     verdicts = {one["id"]: one for one in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"]}
@@ -135,3 +137,10 @@ def test_verdicts_tell_how_a_number_was_worked_out(synthetic: Factory, tmp_path:
     assert record["result"]["value"] == pytest.approx(seconds / 86400) and record["result"]["unit"] == "d"
     assert all(name in REFERENCE for one in record["inputs"] for name in one["entries"])
     assert {one["symbol"] for one in record["inputs"] if one["in_interval"]} == {"u"}
+    record = verdicts["W25"]["parts"][0]["arithmetic"]
+    for one in [record, *record["also"]]:
+        moved = {(turn["symbol"], turn["end"]): turn["value"] for turn in one["sensitivity"]}
+        for given in one["inputs"]:
+            ends = [end for end in ("low", "high") if given[end] is not None and given[end] != given["value"]]
+            assert all((given["symbol"], end) in moved for end in ends), given["symbol"]
+        assert all(value != pytest.approx(one["result"]["value"]) for value in moved.values())

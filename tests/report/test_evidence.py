@@ -127,3 +127,18 @@ def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machin
         assert (need.verdict, need.device) == ("awaiting hardware", "gpu")
     if "cpu" in known.kinds and known.tier == "measured":
         assert not len(known.estimates(gpu_alone))
+
+
+def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+    about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
+    found = Estimates.of(
+        [
+            {"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
+            {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about},
+        ]
+    )
+    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
+    unknown = found.unknown([True, False], "low", "se")
+    assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
+    assert not len(Estimates.empty().unknown([], "low"))

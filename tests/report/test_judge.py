@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from report.data.nodes import read_nodes
 from report.data.reference import read_reference
 from report.formatting import interval
 from report.judging.judge import judge
+from report.model import Verdict
 
 from .conftest import Factory, SyntheticNode
 from .test_claims import entry, references
@@ -203,3 +205,18 @@ def test_a_claim_that_does_not_fit_what_is_there_names_its_file(
     court.claim(**{**W15, **change})
     with pytest.raises(StudyError, match=said):
         court.verdict(avx512(synthetic))
+
+
+def test_the_document_is_complete_and_ordered(court: Court, synthetic: Factory) -> None:
+    for name in ("W01", "W02", "N07"):
+        court.claim(name, **W15, **({"article": "nuface"} if name == "N07" else {}))
+    document = court.judge(avx512(synthetic).point("transfer", 0, status="unsupported", reason="no accelerator"))
+    assert [one["id"] for one in document["verdicts"]] == ["N07", "W01", "W02"]
+    assert list(document["tally"]) == list(Verdict) and document["tally"]["challenged"] == 3
+    (node,) = document["nodes"]
+    assert node["label"] == "Synthetic, 2 cores" and node["statuses"] == {"ok": 4, "unsupported": 1}
+    assert (node["n_points"], node["n_ok"]) == (5, 4) and node["duty"] == pytest.approx(0.7)
+    assert document["origin"] == "synthetic" and document["refused"] == []
+    with (court.root / "out" / "verdicts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["verdict"] for row in rows] == ["challenged"] * 3 and float(rows[0]["estimate"]) > 1000

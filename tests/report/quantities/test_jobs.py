@@ -95,6 +95,7 @@ def test_readings_are_medians_of_a_rounds_later_half_and_no_power_is_no_reading(
     found = evidence(synthetic, run(synthetic("node-a", gpus=1), "products", [1.0] * 10, rounds=3, **shown))
     assert found.readings("sustained", "clock_mhz").rows("estimate", "n_rounds") == [(pytest.approx(800), 3)]
     assert [len(found.readings("sustained", name)) for name in ("power_w", "utilisation")] == [0, 1]
+    assert len(found.readings("gemm", "clock_mhz")) == 0
 
 
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
