@@ -76,6 +76,8 @@ def test_a_product_in_every_format_is_right_and_a_wrong_one_is_noticed(
 
 def test_an_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1))
+    # One vector in 300 of Freivalds' check adds sixteen such errors up to nothing.
+    torch.manual_seed(1)
     assert not right(work("gemm", H100, dtype="int8"))
 
 
