@@ -123,6 +123,12 @@ class ResNet(nn.Module):
         return [*found, cls.FILTERS[-1] * 10]
 
 
+class WideResNet(ResNet):
+    """The same with four times the filters (Zagoruyko and Komodakis 2016, "Wide residual networks", k = 4)."""
+
+    FILTERS = (64, 128, 256)
+
+
 class Block(nn.Module):
     """Pre-norm transformer block: self-attention and a feed-forward of four times the width."""
 

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from experiments.models import data
-from experiments.models.networks import VOCABULARY, Bag, Cnn, Gpt, Lstm, Mlp, ResNet, Table, Vit
+from experiments.models.networks import VOCABULARY, Bag, Cnn, Gpt, Lstm, Mlp, ResNet, Table, Vit, WideResNet
 
 __all__ = ["ZOO", "Entry", "Gpt", "Mlp"]
 
@@ -139,6 +139,9 @@ ZOO: dict[str, Entry] = {
     "mlp": Entry(Mlp, data.digits_batch, Mlp.macs, False, DIGIT, "dense", images=True),
     "cnn": Entry(Cnn, data.digits_batch, Cnn.macs, False, DIGIT, "convolutional", images=True),
     "resnet": Entry(ResNet, data.mnist_batch, ResNet.macs, False, IMAGE, "convolutional", images=True),
+    "wide-resnet": Entry(
+        WideResNet, data.mnist_batch, WideResNet.macs, False, IMAGE, "convolutional", images=True
+    ),
     "vit": Entry(Vit, data.mnist_batch, Vit.macs, False, IMAGE, "transformer", images=True),
     "lstm-32": _lstm(32),
     "lstm-128": _lstm(128),
@@ -148,6 +151,9 @@ ZOO: dict[str, Entry] = {
     "gpt-1m": _gpt(128, 4, 5, 128),
     "gpt-10m": _gpt(384, 6, 6, 128),
     "gpt-85m": _GPT2,
+    # The shapes of nanoGPT's own examples: for a CPU, and for a GPU (config/train_shakespeare_char.py and its README).
+    "nanogpt-cpu": _gpt(128, 4, 4, 64),
+    "nanogpt": _gpt(384, 6, 6, 256),
     # GPT-2 medium; then GPT-3 XL and 6.7B (Brown et al. 2020, table 2.1), heads of 128 in both.
     "gpt-350m": _gpt(1024, 16, 24, 256),
     "gpt-1.3b": _gpt(2048, 16, 24, 256),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from experiments.models.jobs import Fit, Job
 
 Name = Literal[
-    "digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt",
+    "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-vit", "table-net", "text-classifier",
+    "bytes-gpt", "bytes-nanogpt-cpu", "bytes-gpt-10m", "bytes-nanogpt", "bytes-gpt2",
     "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
