@@ -9,7 +9,8 @@ from experiments.work import Dtype, Unsupported
 SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
 # Nineteen ReLUs behind batch norm: in every layer a share of the units in proportion to the rounding lies so near
 # to the kink that it takes the other path, with its whole gradient, so that the error goes with the square root
-# of the rounding (measured, whatever the batch: 0.3 in bfloat16, up to 6e-4 in float32, where 0.3 would become 1e-3).
+# of the rounding (measured, whatever the batch and the width: 0.3 in bfloat16, up to 6e-4 in float32, where 0.3 would
+# become 1e-3).
 KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
 
 
@@ -17,4 +18,4 @@ def of_gradients(model: str, dtype: Dtype) -> float:
     """The largest right error of a model of the zoo. Raises Unsupported for a format in which none is trained."""
     if dtype not in SMOOTH:
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this study")
-    return (KINKED if model == "resnet" else SMOOTH)[dtype]
+    return (KINKED if model in ("resnet", "wide-resnet") else SMOOTH)[dtype]

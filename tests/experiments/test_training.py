@@ -15,6 +15,7 @@ from torch.autograd import DeviceType
 from experiments.devices.cpu import CpuDevice
 from experiments.models import trace, usage
 from experiments.models import trainer as trainer_module
+from experiments.models.tolerance import of_gradients
 from experiments.models.trainer import Trainer, least_error
 from experiments.models.zoo import ZOO, Entry
 from experiments.suite.training import memory
@@ -93,6 +94,15 @@ def test_a_large_batch_is_checked_on_a_few_samples_over_and_over(model: str, mon
     assert torch.equal(one.inputs, kept), "it goes on with its own batch"
     one.call = lambda x: torch.cat([whole(x)[:-1], 2 * whole(x)[-1:]])
     assert found() > 1e-3, "an error in one sample shows"
+
+
+@pytest.mark.parametrize("model", ["resnet", "wide-resnet"])
+def test_rounding_that_takes_the_other_path_at_kinks_is_right_and_scaled_gradients_are_not(model: str) -> None:
+    entry, one = ZOO[model], trained(model, 8, Dtype.BFLOAT16)
+    limit, whole = of_gradients(model, Dtype.BFLOAT16), one.call
+    assert 0.1 < least_error(one, entry.batch, entry.step_flop(1), limit) <= limit, "more than a smooth model may have"
+    one.call = lambda x: 3 * whole(x)
+    assert least_error(one, entry.batch, entry.step_flop(1), limit) > limit
 
 
 def test_a_step_must_fit_the_memory_of_a_cpu_and_may_exceed_that_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
