@@ -82,14 +82,14 @@ def _decimals(value: float, digits: int) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
-def with_unit(value: float | None, unit: str) -> str:
+def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
     """A measured number and its unit: '412 GFLOP/s', '0.930', '67.2 days'; 'yes' or 'no' for what is so or is not."""
     if value is None:
         return "unknown"
     if unit == YES_NO:
         return "yes" if value >= 0.5 else "no"
     scale, name = prefix(value, unit)
-    return _joined(number(value / scale), name)
+    return _joined(number(value / scale, digits), name)
 
 
 def interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:

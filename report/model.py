@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     SUPPORTED = "supported"
     CHALLENGED = "challenged"
     DEPENDS = "depends"
+    OUTDATED = "outdated"
     UNDECIDED = "undecided"
     AWAITING_HARDWARE = "awaiting hardware"
     AWAITING_EXPERIMENT = "awaiting experiment"
@@ -45,13 +46,17 @@ class Verdict(StrEnum):
         return self in AWAITING
 
 
-DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS)
+DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS, Verdict.OUTDATED)
 JUDGED = (*DECIDED, Verdict.UNDECIDED)
 # What takes longest to come stands for a claim that lacks several things.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
 # Why nothing decides a judgement.
 OPINION = "An opinion or advice: no measurement decides it."
+# What a derived quantity rests on that asks for no model: figures that are added, multiplied and divided.
+ARITHMETIC = "arithmetic"
+# What claims that ask the same have for a verdict where they came out differently.
+DIFFER = "differ"
 
 
 class Side(StrEnum):
@@ -76,20 +81,32 @@ class Tier(StrEnum):
         return max(map(cls, tiers), key=list(cls).index, default=cls.NONE)
 
 
-def combined(outcomes: Sequence[str]) -> Verdict:
-    """The verdict on a claim from those on its parts.
+def agreed(n: int, supporting: int, challenging: int) -> Verdict:
+    """One verdict of n cases, of which so many support and so many challenge.
 
-    What is awaited comes first. All alike: that. Otherwise it depends, if something is shown
-    to differ; parts that merely could not decide leave the whole undecided.
+    It depends where they differ. Where all that are decided agree, they have to be most of the cases.
     """
-    kinds = {Verdict(one) for one in outcomes}
+    if supporting and challenging:
+        return Verdict.DEPENDS
+    if 2 * supporting > n:
+        return Verdict.SUPPORTED
+    return Verdict.CHALLENGED if 2 * challenging > n else Verdict.UNDECIDED
+
+
+def combined(outcomes: Sequence[str]) -> Verdict:
+    """The verdict on a claim from those on its parts, all of which it says.
+
+    What is awaited comes first. Otherwise it depends, if something is shown to differ. It is supported only if
+    every part is, and challenged if most are and none holds.
+    """
+    kinds = [Verdict(one) for one in outcomes]
     awaited = [one for one in kinds if one.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
-    if len(kinds) == 1:
-        return kinds.pop()
-    differ = Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= kinds
-    return Verdict.DEPENDS if differ else Verdict.UNDECIDED
+    if Verdict.DEPENDS in kinds:
+        return Verdict.DEPENDS
+    whole = agreed(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
+    return Verdict.UNDECIDED if whole is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else whole
 
 
 @dataclass(frozen=True, order=True)
@@ -191,13 +208,14 @@ def read_verdicts(path: Path) -> dict[str, Any]:
 
 
 def tally(document: Mapping[str, Any]) -> str:
-    """A table of verdict counts by article, and which nodes they rest on."""
+    """A table of verdict counts by article and by question, each question once, and which nodes they rest on."""
     articles = list(dict.fromkeys(one["article"] for one in document["verdicts"]))
     width = max(map(len, Verdict))
-    head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all"])
+    head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])
+    asked = [one["verdict"] for one in document.get("questions", [])]
 
-    def line(name: str, given: Sequence[str]) -> str:
-        counts = [*(given.count(article) for article in articles), len(given)]
+    def line(name: str, given: Sequence[str], questions: int) -> str:
+        counts = [*(given.count(article) for article in articles), len(given), questions]
         return name.ljust(width) + "".join(str(n).rjust(11) for n in counts)
 
     return "\n".join(
@@ -205,11 +223,14 @@ def tally(document: Mapping[str, Any]) -> str:
             head,
             "-" * len(head),
             *(
-                line(name, [one["article"] for one in document["verdicts"] if one["verdict"] == name])
+                line(
+                    name, [one["article"] for one in document["verdicts"] if one["verdict"] == name], asked.count(name)
+                )
                 for name in Verdict
             ),
+            line("claims differ", [], asked.count(DIFFER)),
             "-" * len(head),
-            line("claims", [one["article"] for one in document["verdicts"]]),
+            line("in all", [one["article"] for one in document["verdicts"]], len(asked)),
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
             *(f"left out: {one['file']}: {one['reason']}" for one in document["refused"]),

@@ -13,6 +13,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
+from report.judging.findings import unknown
 from report.model import Threshold
 from report.quantities import quantities
 
@@ -22,7 +23,7 @@ ARTICLES = {
     "gpuserver": "Why AI Models Require GPUs for Faster and Efficient Training",
     "whygpu": "Why Does AI Need a GPU?",
 }
-_PART = ("quantity", "scope", "scale", "rule", "threshold", "sensitivity", "options", "awaits")
+_PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
 # A misspelt value would silently leave nothing in scope; these labels have closed lists of values.
 CLOSED = {
     "device": ["cpu", "gpu"],
@@ -36,12 +37,17 @@ CLOSED = {
     "transfers": ["none", "excluded", "included"],
     "layer": ["convolution", "lstm", "product"],
     "learning_rate": ["fixed", "linear", "tuned"],
+    "scale": ["small", "large"],
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """One quantity, one rule, one threshold."""
+    """One quantity, one rule, one threshold.
+
+    cases: why these are the cases, where they are a list that was chosen. machine: a kind of machine (`machines.KINDS`)
+    that alone decides.
+    """
 
     name: str
     quantity: str
@@ -53,6 +59,8 @@ class Part:
     scale_why: str = ""
     sensitivity: tuple[Threshold, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    cases: str = ""
+    machine: str = ""
     awaits: dict[str, str] | None = None
 
     @property
@@ -80,7 +88,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Claim:
-    """What an article says and how it will be decided; a judgement has no parts."""
+    """What an article says and how it will be decided; a judgement, and what cannot be tested, has no parts.
+
+    findings: by outcome, the sentences to tell it with, the first whose places can be filled. when_written: the parts
+    as of the time of the article. question: which other claims ask too, in words. untestable: why no rule decides it.
+    """
 
     id: str
     article: str
@@ -89,7 +101,11 @@ class Claim:
     kind: str
     version: int
     path: Path
+    findings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
+    when_written: tuple[Part, ...] = ()
+    question: str = ""
+    untestable: str = ""
     same_as: str | None = None
     see_also: tuple[str, ...] = ()
     bears_on: tuple[str, ...] = ()
@@ -125,10 +141,14 @@ def full_schema() -> dict[str, Any]:
     ]
     for name, quantity in quantities().items():
         labels = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in quantity.labels}
-        this = {"properties": {"quantity": {"const": name}}, "required": ["quantity"], **present}
+        asked = {"quantity": {"const": name}}
+        this = {"properties": asked, "required": ["quantity"], **present}
         scope = {"properties": labels, "additionalProperties": False}
         sides = {"properties": {key: {"enum": list(quantity.labels)} for key in ("over", "along")}}
         rules.append({"if": this, "then": {"properties": {"scope": scope, "options": sides}}})
+        share = {**this, "properties": {**asked, "rule": {"const": "for_share_of"}}, "required": ["quantity", "rule"]}
+        of = {"properties": {"of": {"enum": list(quantity.labels)}}}
+        rules.append({"if": share, "then": {"properties": {"options": of}}})
     for label, allowed in CLOSED.items():
         this = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
         sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
@@ -149,9 +169,9 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     flat = [key for key in _PART if key in raw]
     if flat and "all_of" in raw:
         raise StudyError(f"{place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
-    if raw["kind"] == "judgement" and (flat or "all_of" in raw):
-        key = (flat or ["all_of"])[0]
-        raise StudyError(f"{place(path, key)}: a judgement is not decided by a rule: remove {key!r}")
+    if (raw["kind"] == "judgement" or "untestable" in raw) and (flat or "all_of" in raw):
+        key, what = (flat or ["all_of"])[0], "a judgement" if raw["kind"] == "judgement" else "what cannot be tested"
+        raise StudyError(f"{place(path, key)}: {what} is not decided by a rule: remove {key!r}")
     parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
     for number, part in enumerate(parts):
         within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
@@ -166,6 +186,11 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if twice is not None:
         where = place(path, "all_of", twice, "name")
         raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
+    said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.get("findings", {}).items()}
+    for outcome, sentences in said.items():
+        for fault in (place_ for sentence in sentences for place_ in unknown(sentence, names)):
+            where = place(path, "findings", outcome)
+            raise StudyError(f"{where}: findings: {{{fault}}} names nothing that could stand there")
     changed = {change["version"] for change in raw.get("changes", [])}
     for version in range(2, raw["version"] + 1):
         if version not in changed:
@@ -179,7 +204,11 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         kind=raw["kind"],
         version=raw["version"],
         path=path,
+        findings=said,
         parts=tuple(parts),
+        when_written=tuple(map(_part, raw.get("when_written", []))),
+        question=raw.get("question", ""),
+        untestable=raw.get("untestable", ""),
         same_as=raw.get("same_as"),
         note=raw["note"],
         changes=tuple(raw.get("changes", [])),
@@ -200,6 +229,8 @@ def _part(raw: dict[str, Any]) -> Part:
         scale_why=scale["why"],
         sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
+        cases=raw.get("cases", ""),
+        machine=raw.get("machine", ""),
         awaits=raw.get("awaits"),
     )
 
@@ -231,7 +262,7 @@ def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], k
 
 def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
     """A claim without rules of its own takes those of the claim that it is the same as."""
-    if claim.parts or claim.kind == "judgement" or claim.same_as is None:
+    if claim.parts or claim.kind == "judgement" or claim.untestable or claim.same_as is None:
         return claim
     other = known[claim.same_as]
     if not other.parts:

@@ -19,7 +19,7 @@ from report.judging import describe
 from report.judging.claims import Claim, Part
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.filters import select
-from report.judging.rules import RuleResult, level, may_be_negative
+from report.judging.rules import RuleResult, level, may_be_negative, population
 from report.model import Side
 from report.quantities import quantities
 
@@ -33,7 +33,7 @@ MOST_NAMED = 200
 def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     """A part as it can be judged again: the record `rejudge` of a part in `verdicts.json`.
 
-    how: how one estimate is compared. share: of those that must support it, where the rule asks for one. before,
+    how: how one estimate is compared. before,
     after: what stands around the threshold in its rule; negative: whether that may be below zero. cells, settled: see
     `_compared`. baselines: for each other baseline that was measured the same, and its `outcome` with the declared
     threshold.
@@ -41,7 +41,6 @@ def client_evaluation(found: PartResult, claim: Claim, cache: QuantityCache) -> 
     before, after = describe.around_threshold(found.part, found.unit, _FIELD[found.part.compare])
     return {
         "how": found.part.compare,
-        "share": found.part.share,
         "before": before,
         "after": after,
         "negative": may_be_negative(found.part),
@@ -71,11 +70,14 @@ def _compared(found: PartResult, data: Dataset) -> dict[str, Any]:
     """The compared estimates of a part.
 
     cells: the low and the high end of the interval that decides each, and its labels in words. settled: how many
-    others support, challenge and stay undecided whatever the threshold, for they have no interval.
+    others support, challenge and stay undecided whatever the threshold, for they have no interval. turns: where the
+    rule asks for a share, the last threshold at which it supports, and the first at which it challenges; None for
+    never.
     """
     result = found.result
     if result is None:
-        return {"settled": [0, 0, 0], "cells": []}
+        return {"settled": [0, 0, 0], "cells": [], "turns": None}
+    whole = population(found.part, result.estimates)
     low, high = result.estimates.ends(level(found.part.rule, len(result.estimates)))
     known = ~(np.isnan(low) | np.isnan(high))
     settled = [side for side, is_known in zip(result.sides, known, strict=True) if not is_known]
@@ -83,6 +85,7 @@ def _compared(found: PartResult, data: Dataset) -> dict[str, Any]:
     return {
         "settled": [settled.count(side) for side in Side],
         "cells": [[_end(one), _end(other), name] for one, other, name, is_known in rows if is_known],
+        "turns": [turn if turn is None else _end(turn) for turn in whole.turns(found.part.share)] if whole else None,
     }
 
 

@@ -33,7 +33,7 @@ _VERBS = {
     "fails": ("does not stand", "do not stand"),
     "undecided": ("is too close to call", "are too close to call"),
     "open": ("is still open", "are still open"),
-    "opinion": ("is an opinion", "are opinions"),
+    "opinion": ("cannot be tested", "cannot be tested"),
 }
 STANDINGS = tuple(_VERBS)
 OUTCOMES = ("one stands", "some stand", "all stand", "in part", "none stands", "undecided", "open", "opinion")
@@ -41,8 +41,9 @@ _OF_CLAIMS = {
     Verdict.SUPPORTED: ("is supported", "are supported"),
     Verdict.CHALLENGED: ("is challenged", "are challenged"),
     Verdict.DEPENDS: ("holds in part", "hold in part"),
+    Verdict.OUTDATED: ("no longer holds", "no longer hold"),
     Verdict.UNDECIDED: ("is undecided", "are undecided"),
-    Verdict.NOT_TESTABLE: ("is an opinion", "are opinions"),
+    Verdict.NOT_TESTABLE: ("cannot be tested", "cannot be tested"),
     Verdict.AWAITING_HARDWARE: ("awaits hardware", "await hardware"),
     Verdict.AWAITING_EXPERIMENT: ("awaits an experiment", "await an experiment"),
     Verdict.AWAITING_SOURCE: ("awaits a source", "await a source"),
@@ -211,7 +212,7 @@ def _evidence(verdict: Verdict, whole: Record, judged: Sequence[Record]) -> str:
         _, *others = dict.fromkeys(part["reason"] for part in waiting)
         return "; ".join([str(waiting[0]["missing"]["says"]), *others])
     if verdict is Verdict.NOT_TESTABLE:
-        return OPINION
+        return OPINION if whole.get("kind") == "judgement" else str(whole["reason"] or OPINION)
     if verdict is Verdict.DEPENDS and whole["boundary"]:
         return str(whole["boundary"])
     # Where all parts agree, the first speaks for them: the claim's own reason would repeat every one.

@@ -22,7 +22,8 @@ from report.judging.sensitivity import NEAR_FACTOR, changed_together
 from report.model import Verdict
 
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
-ROBUST, SENSITIVE, UNTRIED = "robust", "sensitive", "not varied"
+ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
+_FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 # After every rank; a change that three digits would not show.
 _LAST, _HARDLY = [9, 0], 0.005
 
@@ -73,7 +74,8 @@ def _fragile(result: RuleResult, record: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def of_claim(parts: Sequence[Mapping[str, Any]], verdict: str) -> dict[str, str | None]:
-    """`flip`, the plain sentence on what turns the verdict on a claim, and `robust`: ROBUST, SENSITIVE or UNTRIED.
+    """`flip`, the plain sentence on what turns the verdict on a claim, and `robust`: ROBUST, SENSITIVE, LISTED (robust,
+    but the cases are a list that was chosen) or UNTRIED (exact figures are not varied).
 
     parts: as `verdicts.json` has them. A claim is as sensitive as the parts that can turn it. Neither is
     said of a claim that is not decided, and only the first of one that is undecided.
@@ -81,10 +83,13 @@ def of_claim(parts: Sequence[Mapping[str, Any]], verdict: str) -> dict[str, str 
     tried = [part for part in parts if part["robustness"]]
     if not Verdict(verdict).judged or not tried:
         return {"flip": None, "robust": None}
+    if all(part["robustness"]["fact"] for part in tried) and not list(_inputs(tried, verdict)):
+        return {"flip": _FACT, "robust": UNTRIED}
+    tried = [part for part in tried if not part["robustness"]["fact"]] or tried
     able = [part for part in tried if part["robustness"]["decides"]]
     at_once = [*_inputs(tried, verdict), *changed_together(tried, verdict)]
     sensitive = bool(at_once) or any(part["robustness"]["fragile"] for part in able)
-    word = SENSITIVE if sensitive else ROBUST if any(map(_was_tried, tried)) else UNTRIED
+    word = SENSITIVE if sensitive else LISTED if any(part["cases"] for part in tried) else ROBUST
     return {"flip": _first(able, at_once, len(parts)), "robust": None if verdict == Verdict.UNDECIDED else word}
 
 
@@ -100,11 +105,6 @@ def _inputs(parts: Sequence[Mapping[str, Any]], verdict: str) -> Iterator[dict[s
                     values = [with_unit(value, tried["unit"]) for value in (tried["input"], one["value"])]
                     named = f"{one['means']} ({one['symbol']}) at {values[0]} in place of {values[1]}"
                     yield {"input": named, "verdict": tried["verdict"]}
-
-
-def _was_tried(part: Mapping[str, Any]) -> bool:
-    record = part["robustness"]
-    return len(record["thresholds"]) > 1 or bool(record["swaps"]) or not record["exact"]
 
 
 def _first(able: Sequence[Mapping[str, Any]], at_once: Sequence[Mapping[str, Any]], n_parts: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _around(part: Part, unit: str, compares: str) -> tuple[str, str]:
     if part.rule == "exists":
         return f"some cell is {compares}", ""
     if part.rule == "for_share_of":
-        return f"at least {exactly(100 * part.share)}% of the cells are {compares}", ""
+        return f"at least {exactly(100 * part.share)}% of the {part.options['of']}s are {compares}", ""
     return compares, " in every cell"
 
 
@@ -245,6 +246,12 @@ def _side(part: Part, which: str, data: Dataset) -> str:
 
 def part_reason(found: PartResult, data: Dataset) -> str:
     """Why a part came out as it did: one sentence or two."""
+    if found.unchecked and found.result is not None:
+        alone = replace(found, unchecked=False, outcome=found.result.outcome)
+        return (
+            f"Its model was checked against no measurement, so it decides nothing alone; taken at its word it would be "
+            f"{found.result.outcome}. {part_reason(alone, data)}"
+        )
     result, part, quantity = found.result, found.part, found.quantity
     if found.missing is not None:
         return missing(found.missing)
@@ -256,15 +263,21 @@ def part_reason(found: PartResult, data: Dataset) -> str:
         return f"{stands_for_all}.{_one_round(result)}"
     if part.rule == "exists":
         return f"{count(pro, 'cell')} of {n} support it. The most favourable: {stands_for_all}."
-    if part.rule == "for_share_of":
-        others = [f"{contra} challenge it"] * (contra > 0)
-        others += [f"{n - pro - contra} are too close to tell"] * (pro + contra < n)
-        counts = several([f"{pro} of {n} cells ({number(100 * pro / n)}%) support it", *others])
-        return f"{counts}; {exactly(100 * part.share)}% are needed. At that share: {stands_for_all}."
+    if result.share is not None:
+        share, needed = result.share, exactly(100 * part.share)
+        told = [number(100 * one) for one in (share.estimate, share.low, share.high)]
+        return (
+            f"{told[0]}% [{told[1]}, {told[2]}] of {count(share.units, share.of)} reach the threshold; {needed}% are "
+            f"needed. At that share: {stands_for_all}."
+        )
     if result.outcome is Verdict.UNDECIDED:
-        return f"None of the {n} cells decides. The nearest to the threshold: {stands_for_all}.{_one_round(result)}"
+        decided = (
+            f"{count(pro + contra, 'cell')} of {n} decide, not most of them" if pro + contra else "No cell decides"
+        )
+        return f"{decided}. The nearest to the threshold: {stands_for_all}.{_one_round(result)}"
     if result.outcome is not Verdict.DEPENDS:
-        return f"All {n} cells agree. The nearest to the threshold: {stands_for_all}."
+        agree = f"All {n} cells" if n == pro + contra else f"All {pro + contra} cells of {n} that decide"
+        return f"{agree} agree. The nearest to the threshold: {stands_for_all}."
     where = str(boundary(result))
     # Cases are listed each by itself; one boundary is about all of them.
     cases = result.boundary is not None and bool(result.boundary.inner)

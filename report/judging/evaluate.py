@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset, MissingSourceError, Used
+from report.data.machines import of_kind
 from report.estimates import Estimates
 from report.judging.claims import Claim, Part
 from report.judging.filters import missing, select
@@ -19,7 +20,8 @@ class PartResult:
     """A part with its outcome.
 
     missing: what it waits for, where no rule could be applied. estimates: all of its quantity,
-    before scope and scale. result: what its rule says.
+    before scope and scale. result: what its rule says. unchecked: that it says so by a model which was not checked, so
+    that the part is undecided whatever comes out.
     """
 
     part: Part
@@ -29,6 +31,7 @@ class PartResult:
     quantity: Quantity | None = None
     estimates: Estimates = field(default_factory=Estimates.empty)
     result: RuleResult | None = None
+    unchecked: bool = False
 
 
 class QuantityCache:
@@ -72,6 +75,8 @@ def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     or if it awaits what is already there.
     """
     quantity = quantities().get(part.quantity)
+    if part.machine:
+        part = replace(part, scope={**part.scope, "node": of_kind(cache.data, part.machine)})
     if part.awaits is not None:
         return _awaiting(part, claim, quantity, cache)
     if quantity is None:
@@ -94,7 +99,9 @@ def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     if not len(result.estimates):
         need = missing(part, quantity, estimates, data)
         return PartResult(part, need.verdict, need, unit, quantity)
-    return PartResult(part, result.outcome, None, result.unit, quantity, estimates, result)
+    unchecked = not quantity.decides and result.outcome.decided
+    outcome = Verdict.UNDECIDED if unchecked else result.outcome
+    return PartResult(part, outcome, None, result.unit, quantity, estimates, result, unchecked)
 
 
 def _awaiting(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
@@ -125,7 +132,7 @@ def _unit(part: Part, quantity: Quantity, data: Dataset) -> str:
     """
     if part.rule in ("ratio", "trend", "crossover"):
         return "1"
-    if quantity.tier != "documented":
+    if quantity.tier != "documented" or quantity.unit:
         return quantity.unit
     units = {str(data.reference[name]["unit"]) for name in part.entries if name in data.reference}
     return units.pop() if len(units) == 1 else ""

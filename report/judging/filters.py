@@ -78,7 +78,7 @@ def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset)
     for kind in kinds:
         if not data.with_kind(kind):
             return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
-    machine = str(part.scope.get("baseline"))
+    machine = part.machine or str(part.scope.get("baseline"))
     if machine in KINDS and not of_kind(data, machine):
         return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import subprocess
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -23,17 +24,18 @@ from report.judging.client_evaluation import client_evaluation
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterfactuals import of_claim
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
+from report.judging.findings import finding
 from report.judging.records import cell_records, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
-from report.model import Tier, Verdict, combined, number_of
+from report.model import DIFFER, Tier, Verdict, combined, number_of
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
 _CSV = (
-    "id", "article", "section", "kind", "verdict", "quantity", "estimate", "low", "high", "unit", "threshold",
-    "boundary", "reason", "evidence_tier", "version",
+    "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
+    "threshold", "boundary", "reason", "evidence_tier", "version",
 )  # fmt: skip
 
 
@@ -64,6 +66,7 @@ def judge(
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
         "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in Verdict},
+        "questions": by_question(verdicts),
         "verdicts": verdicts,
         "contradictions": decide({one["id"]: one for one in verdicts}, declared),
         "triangulation": compare(data, beside, cache),
@@ -84,28 +87,29 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
 
 def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     found = [evaluate(part, claim, cache) for part in claim.parts]
-    verdict = whole_verdict(found)
+    then = [evaluate(part, claim, cache) for part in claim.when_written]
+    verdict = whole_verdict(found, then)
     parts = []
     for at, one in enumerate(found):
 
         def whole(outcome: Verdict, at: int = at) -> Verdict:
             """The claim's verdict if this part came out as given."""
-            return combined([outcome if place == at else other.outcome for place, other in enumerate(found)])
+            return whole_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
-        record = part_record(one, cache, whole)
-        parts.append({**record, "rejudge": client_evaluation(one, claim, cache)})
+        parts.append({**part_record(one, cache, whole), "rejudge": client_evaluation(one, claim, cache)})
     first = number_of(parts, verdict)
     head, reason = describe.whole_reason(found, verdict, cache.data) if found else ("", "")
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
-    return {
+    record: dict[str, Any] = {
         "id": claim.id,
         "article": claim.article,
         "article_title": ARTICLES[claim.article],
         "section": claim.section,
         "says": claim.says,
         "kind": claim.kind,
+        "question": claim.question or claim.id,
         "verdict": verdict,
-        "reason": reason,
+        "reason": reason or claim.untestable,
         "reason_of_whole": head,
         "rule": "; ".join(f"{head}{part['rule_text']}" for head, part in zip(heads, parts, strict=True)),
         **{name: first.get(name) for name in ("quantity", "unit", "estimate", "low", "high")},
@@ -114,6 +118,8 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "boundary": describe.whole_boundary(found, verdict),
         "cells": [cell for one in found for cell in cell_records(one, cache)],
         "parts": parts,
+        "when_written": [{"reason": describe.part_reason(one, cache.data), "outcome": one.outcome} for one in then],
+        "refuted": refuted(found, verdict),
         "flips": [f"{head}{flip}" for head, part in zip(heads, parts, strict=True) for flip in part["flips"]],
         **of_claim(parts, verdict),
         "evidence_tier": Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
@@ -125,11 +131,46 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "version": claim.version,
         "changes": list(claim.changes),
     }
+    return {**record, "finding": finding(record, claim.findings)}
 
 
-def whole_verdict(found: Sequence[PartResult]) -> Verdict:
-    """The verdict on a claim from those on its parts; a judgement has none."""
-    return combined([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
+def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
+    """The verdict on a claim from those on its parts; what has none is not testable. then: as when it was written."""
+    now = combined([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
+    held = bool(then) and whole_verdict(then) is Verdict.SUPPORTED
+    return Verdict.OUTDATED if held and now is Verdict.CHALLENGED else now
+
+
+def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:
+    """Parts that are refuted of a claim that waits for others or is undecided: it can no longer be supported."""
+    if not (verdict.awaits or verdict is Verdict.UNDECIDED):
+        return []
+    return [one.part.name for one in found if one.outcome is Verdict.CHALLENGED]
+
+
+def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The claims by what they ask: `question`, `claims` and the verdict of those that are decided.
+
+    It is 'differ' where those are decided otherwise; of claims none of which is decided, what all lack, or undecided.
+    """
+    asked: dict[str, list[Mapping[str, Any]]] = {}
+    for one in verdicts:
+        asked.setdefault(one["question"], []).append(one)
+
+    def answered(verdicts: set[str]) -> str:
+        said = {one for one in verdicts if Verdict(one).decided} or verdicts
+        if len(said) == 1:
+            return said.pop()
+        return DIFFER if any(Verdict(one).decided for one in said) else Verdict.UNDECIDED
+
+    return [
+        {
+            "question": question,
+            "claims": [one["id"] for one in alike],
+            "verdict": answered({str(one["verdict"]) for one in alike}),
+        }
+        for question, alike in asked.items()
+    ]
 
 
 def _opinions(verdicts: Sequence[dict[str, Any]]) -> None:
@@ -138,6 +179,7 @@ def _opinions(verdicts: Sequence[dict[str, Any]]) -> None:
     for one in verdicts:
         if one["kind"] == "judgement":
             one["reason"] = describe.opinion({other: found[other] for other in one["bears_on"]})
+        if one["verdict"] == Verdict.NOT_TESTABLE:
             one["rule"] = "not decided by a rule"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from report.data.ranges import format_ranges
@@ -14,7 +15,10 @@ from report.judging.arithmetic import arithmetic
 from report.judging.counterfactuals import nearest, sentences
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.sensitivity import robustness
-from report.model import Verdict
+from report.judging.shares import Share
+from report.model import ARITHMETIC, Verdict
+from report.quantities import quantities
+from report.quantities.whole_runs import CHECK, coverage
 
 _ENDS = ("estimate", "low", "high")
 
@@ -38,7 +42,8 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
     if result is not None and result.representative is not None:
         number = ends_of(result.estimates, result.representative)
         tried = robustness(part, found.estimates, result, found.unit, cache.data, whole)
-        turning = sentences(part, result, tried)
+        tried["fact"] = tried["exact"] and _is_fact(found)
+        turning = [] if tried["fact"] else sentences(part, result, tried)
         tried |= nearest(part, result, tried)
     return {
         "name": part.name,
@@ -56,6 +61,11 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         "entries": _entries(found, cache),
         "followed": result is None or _followed(result.estimates),
         "outcome": found.outcome,
+        "unchecked": found.unchecked,
+        "checked": found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
+        "check": check_record(found, cache),
+        "cases": part.cases,
+        "share": share_record(result.share) if result and result.share else None,
         "missing": {**found.missing.json, "says": describe.lacks(found.missing)} if found.missing else None,
         "reason": describe.part_reason(found, cache.data),
         "boundary": describe.boundary(result),
@@ -64,6 +74,34 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         "flips": turning,
         "arithmetic": arithmetic(part, found.quantity, found.estimates, result, whole),
     }
+
+
+def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | None:
+    """How well the model of a derived quantity held against measurements; None where nothing was checked.
+
+    Against whole runs, jobs: that were run; predicted: how many of them, each from the others; shortest, longest: how
+    many times as long they took as was derived; width: factor by which the interval of a prediction spans, either way.
+    Against anything else, cases: their number; least, most: by what share of the measured value it was off.
+    """
+    by = found.quantity.checked if found.quantity else ""
+    if by in ("", ARITHMETIC):
+        return None
+    if by == CHECK:
+        known = coverage(cache.data)
+        return asdict(known) if known else None
+    errors = cache.estimates(quantities()[by]).numbers("estimate").dropna()
+    return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
+
+
+def _is_fact(found: PartResult) -> bool:
+    """Whether a part rests on published figures and arithmetic on them alone."""
+    quantity = found.quantity
+    return quantity is not None and (quantity.tier == "documented" or quantity.checked == ARITHMETIC)
+
+
+def share_record(share: Share) -> dict[str, Any] | None:
+    """A share of a population: estimate, low, high, units, of; None of an empty one."""
+    return asdict(share) if share.units else None
 
 
 def _followed(estimates: Estimates) -> bool:

@@ -42,7 +42,7 @@ def uses(
     asked = {name: cache.entries(one) for name, one in quantities().items()}
     for claim in claims:
         note(claim.sources, claim.id)
-        for part in claim.parts:
+        for part in (*claim.parts, *claim.when_written):
             note([*part.entries, *asked.get(part.quantity, [])], claim.id)
     for one in contradictions:
         note((str(entry["id"]) for entry in one.figures), f"contradiction {one.id}")

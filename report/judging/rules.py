@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from contract.errors import StudyError
 from report import statistics
 from report.estimates import Estimates
 from report.judging.boundary import Boundary, find_boundary
 from report.judging.claims import Part
-from report.model import Side, Threshold, Verdict
+from report.judging.shares import Population, Share
+from report.model import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
 from report.transforms import ComparedEstimates, as_they_are, crossings, ratios, slopes
 
@@ -30,7 +32,8 @@ class RuleResult:
 
     estimates: those that were compared; sides: one each. representative: position of
     the one that stands for all (see `_representative`), None without estimates. boundary: of a
-    verdict that depends. crossover: of two sides that change places, which is ahead from where on.
+    verdict that depends. crossover: of two sides that change places, which is ahead from where on. share: of the
+    population that reaches the threshold, where the rule asks for one.
     """
 
     outcome: Verdict
@@ -40,6 +43,7 @@ class RuleResult:
     boundary: Boundary | None
     unit: str
     crossover: str = ""
+    share: Share | None = None
 
 
 def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
@@ -65,7 +69,7 @@ def level(rule: str, estimates: int) -> float:
     Where one of many is enough, each has a chance to be wrong: the chances of all are kept to that of one
     (Bonferroni). Where all must agree, that is so without doing anything.
     """
-    many = max(1, estimates) if rule in ("exists", "for_share_of") else 1
+    many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
 
 
@@ -83,7 +87,8 @@ def decide(
     """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them."""
     compared = transform(part, estimates, unit)
     sides = _sides(part, compared)
-    outcome = outcome_of(part, sides)
+    share = share_of(part, compared.estimates)
+    outcome = _outcome(part, sides, share)
     where = None
     if outcome is Verdict.DEPENDS:
         where = find_boundary(compared.estimates, sides, node_labels or {})
@@ -91,13 +96,14 @@ def decide(
     crossover = ""
     if part.rule == "crossover" and representative is not None:
         crossover = str(compared.estimates.value("detail", representative))
-    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit, crossover)
+    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit, crossover, share)
 
 
 def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
     """The outcome of what `decide` says; None if nothing can be compared."""
-    sides = _sides(part, transform(part, estimates, unit))
-    return outcome_of(part, sides) if sides else None
+    compared = transform(part, estimates, unit)
+    sides = _sides(part, compared)
+    return _outcome(part, sides, share_of(part, compared.estimates)) if sides else None
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
@@ -106,31 +112,46 @@ def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
-def outcome_of(part: Part, sides: Sequence[Side]) -> Verdict:
+def population(part: Part, estimates: Estimates) -> Population | None:
+    """The population of which a part asks for a share; None where its rule asks for none.
+
+    Raises StudyError if the estimates do not bear the label of its units.
+    """
+    if part.rule != "for_share_of":
+        return None
+    of = str(part.options["of"])
+    if len(estimates) and of not in estimates.labels:
+        raise StudyError(f"options: of: no label {of!r}. Labels: {', '.join(estimates.labels)}")
+    return Population(estimates, of, part.compare)
+
+
+def share_of(part: Part, estimates: Estimates) -> Share | None:
+    """The share that reaches a part's threshold, where its rule asks for one."""
+    whole = population(part, estimates)
+    return whole.at(part.threshold.low) if whole else None
+
+
+def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
+    if share is not None:
+        return share.outcome(part.share)
+    return outcome_of(part.rule, sides)
+
+
+def outcome_of(rule: str, sides: Sequence[Side]) -> Verdict:
     """One outcome from the sides of all estimates, which it draws from their numbers alone."""
-    return of_counts(part.rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES), part.share)
+    return of_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 
-def of_counts(rule: str, n: int, supporting: int, challenging: int, share: float = 1.0) -> Verdict:
+def of_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
     """One outcome of n estimates, of which so many support and so many challenge.
 
-    exists: one that supports is enough. for_share_of: so many of them must
-    support. Otherwise all must agree; a mixture depends.
+    exists: one that supports is enough. Otherwise as `agreed` says. A share is counted elsewhere (`judging.shares`).
     """
-    if n == 0 or supporting + challenging == 0:
-        return Verdict.UNDECIDED
     if rule == "exists":
         if supporting:
             return Verdict.SUPPORTED
-        return Verdict.CHALLENGED if challenging == n else Verdict.UNDECIDED
-    if rule == "for_share_of":
-        # The tolerance keeps 3 of 10 from missing a share of 0.3 by rounding.
-        if supporting >= share * n - 1e-9:
-            return Verdict.SUPPORTED
-        return Verdict.CHALLENGED if n - challenging < share * n - 1e-9 else Verdict.UNDECIDED
-    if supporting == n:
-        return Verdict.SUPPORTED
-    return Verdict.CHALLENGED if challenging == n else Verdict.DEPENDS
+        return Verdict.CHALLENGED if n and challenging == n else Verdict.UNDECIDED
+    return agreed(n, supporting, challenging)
 
 
 def _representative(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:

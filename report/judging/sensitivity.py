@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.judging import describe
 from report.judging.claims import Part
 from report.judging.filters import select
-from report.judging.rules import RuleResult, level, of_counts, outcome_alone, outcome_of, sides_of
+from report.judging.rules import RuleResult, level, of_counts, outcome_alone, outcome_of, population, sides_of
 from report.model import Side, Threshold, Verdict, combined
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
@@ -38,6 +39,7 @@ class Trial:
         self.sides = np.array(result.sides)
         # An estimate without an interval stays on its side, whatever the threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
+        self.population = population(part, result.estimates)
         self.decides = any(whole(other) != whole(self.now) for other in Verdict if other.judged)
 
     def turned(self, outcome: Verdict) -> bool:
@@ -50,9 +52,11 @@ class Trial:
 
     def at(self, threshold: Threshold) -> Verdict:
         """The outcome at another threshold."""
+        if self.population:
+            return self.population.at(threshold.low).outcome(self.part.share)
         found = sides_of(self.low, self.high, threshold, self.part.compare)
         kept = zip(found, self.known, self.result.sides, strict=True)
-        return outcome_of(self.part, [new if known else old for new, known, old in kept])
+        return outcome_of(self.part.rule, [new if known else old for new, known, old in kept])
 
     def counts(self) -> tuple[int, int, int]:
         """How many estimates there are, and how many of them support and challenge."""
@@ -85,7 +89,7 @@ def robustness(
     fragile: whether anything near does (see `_fragile`).
     """
     trial = Trial(part, result, whole)
-    distance = margin(result, part.threshold)
+    distance = margin(result, part.threshold, part.share)
     record: dict[str, Any] = {
         **trial.record(trial.now),
         "margin_widths": distance if math.isfinite(distance) else None,
@@ -99,13 +103,16 @@ def robustness(
     return {**record, "fragile": _fragile(record, trial)}
 
 
-def margin(result: RuleResult, threshold: Threshold) -> float:
+def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
     """Distance of what decides from the threshold, in widths of its interval; infinite for an exact figure.
 
     What decides is the estimate that stands for all. Of a verdict that depends it is the clearest one of each
     side, and of these the one that is less clear: the verdict depends as long as there are both. Widths are in
-    logarithms where all is positive. nan: no interval.
+    logarithms where all is positive. Of a share, it is the distance from the share that is wanted. nan: no interval.
     """
+    if result.share is not None and result.share.units:
+        # A share always has a width: its population is sampled.
+        return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
         return float(widths[result.representative or 0])
@@ -141,7 +148,9 @@ def breakpoints(trial: Trial) -> Iterator[dict[str, Any]]:
     if bound.high is None:
         least, most = declared[0].low, declared[-1].low
         upper = trial.part.compare == "at_most"
-        for turn in _nearest(trial, _End(None, bound.low, upper, low[known], high[known], always)):
+        end = _End(None, bound.low, upper, low[known], high[known], always)
+        nearest = _nearest_of_share(trial) if trial.population else _nearest(trial, end)
+        for turn in nearest:
             at = turn["threshold"]
             inside = least < at < most if turn["past"] else least <= at <= most
             yield {**turn, "factor": _factor(at, bound.low), "in_range": inside and len(declared) > 1}
@@ -201,7 +210,7 @@ def _nearest(trial: Trial, end: _End) -> Iterator[dict[str, Any]]:
     here, n = int(np.searchsorted(breaks, sign * end.value)), len(trial.sides)
     for past, places in ((True, range(here + 1, len(breaks) + 1)), (False, range(here - 1, -1, -1))):
         for at in places:
-            outcome = of_counts(trial.part.rule, n, int(supporting[at]), int(challenging[at]), trial.part.share)
+            outcome = of_counts(trial.part.rule, n, int(supporting[at]), int(challenging[at]))
             if trial.turned(outcome):
                 turn = float(breaks[at - 1] if past else breaks[at])
                 limit = math.inf if end.other is None else sign * end.other
@@ -209,6 +218,23 @@ def _nearest(trial: Trial, end: _End) -> Iterator[dict[str, Any]]:
                 if math.isfinite(turn) and (turn < limit or (turn == limit and not past)):
                     at_end = {"threshold": sign * turn, "end": end.number, "higher": past != end.upper, "past": past}
                     yield {**at_end, **trial.record(outcome)}
+                break
+
+
+def _nearest_of_share(trial: Trial) -> Iterator[dict[str, Any]]:
+    """The nearest thresholds at which a share turns the verdict: where it stops to support, and begins to challenge."""
+    assert trial.population is not None
+    upper, now = trial.population.upper, trial.part.threshold.low
+    supported, challenged = trial.population.turns(trial.part.share)
+    # Seen in the direction in which fewer and fewer reach the threshold; in the other one the same in reverse.
+    onward = [(supported, True, Verdict.UNDECIDED), (challenged, False, Verdict.CHALLENGED)]
+    back = [(challenged, True, Verdict.UNDECIDED), (supported, False, Verdict.SUPPORTED)]
+    for further, turns in ((True, onward), (False, back)):
+        higher = further != upper
+        for at, past, outcome in turns:
+            ahead = at is not None and (at > now if higher else at < now)
+            if at is not None and math.isfinite(at) and (ahead or (at == now and past)) and trial.turned(outcome):
+                yield {"threshold": at, "end": None, "higher": higher, "past": past, **trial.record(outcome)}
                 break
 
 
@@ -241,18 +267,27 @@ def _others(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping
 def _without(trial: Trial, data: Dataset) -> Iterator[dict[str, Any]]:
     """The estimates and the nodes without any one of which the outcome would be another.
 
-    kind: cell or node. what: each by itself in words, a node also by its `id`; or `number` of them, where there are
-    more than MOST_NAMED. one_cell: of a node that has no other, so that the estimate says the same. What is left
-    without one follows from how many support and challenge.
+    kind: cell or node, or what a share is of. what: each by itself in words, a node also by its `id`; or `number` of
+    them, where there are more than MOST_NAMED. one_cell: of a node that has no other, so that the estimate says the
+    same. What is left without one follows from how many support and challenge; a share is worked out again.
     """
     estimates, (n, pro, contra) = trial.result.estimates, trial.counts()
+    whole = trial.population
 
-    def left(some: int, supporting: int, challenging: int) -> Verdict:
-        return of_counts(trial.part.rule, n - some, pro - supporting, contra - challenging, trial.part.share)
+    def left(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
+        """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
+        if whole:
+            return whole.at(trial.part.threshold.low, ~rows).outcome(trial.part.share)
+        return of_counts(trial.part.rule, n - some, pro - supporting, contra - challenging)
 
-    for side in Side if n > 1 else ():
+    if whole and len(whole.names) > 1:
+        for unit, name in enumerate(whole.names):
+            outcome = left(whole.units == unit, 0, 0, 0)
+            if outcome != trial.now:
+                yield from _listed(whole.of, [{"what": name}], 1, trial.record(outcome))
+    for side in Side if n > 1 and not whole else ():
         at = np.flatnonzero(trial.sides == side)
-        outcome = left(1, side is Side.SUPPORTS, side is Side.CHALLENGES)
+        outcome = left(trial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
         if len(at) and outcome != trial.now:
             found = [{"what": _named(estimates, int(row), data)} for row in at[:MOST_NAMED]]
             yield from _listed("cell", found, len(at), trial.record(outcome))
@@ -262,10 +297,10 @@ def _without(trial: Trial, data: Dataset) -> Iterator[dict[str, Any]]:
     here = [codes >= 0, *((codes >= 0) & (trial.sides == side) for side in (Side.SUPPORTS, Side.CHALLENGES))]
     each = np.array([np.bincount(codes[of], minlength=len(nodes)) for of in here])
     hang: dict[tuple[Verdict, bool], list[str]] = {}
-    for node, (some, for_it, against) in zip(nodes, each.T.tolist(), strict=True):
-        outcome = left(some, for_it, against)
-        if n > some and outcome != trial.now:
-            hang.setdefault((outcome, some == 1), []).append(str(node))
+    for code, (node, counts) in enumerate(zip(nodes, each.T.tolist(), strict=True)):
+        outcome = left(codes == code, *counts)
+        if n > counts[0] and outcome != trial.now:
+            hang.setdefault((outcome, counts[0] == 1), []).append(str(node))
     for (turned, alone), ids in hang.items():
         named = [{"what": data.label(node), "id": node} for node in ids[:MOST_NAMED]]
         yield from _listed("node", named, len(ids), {**trial.record(turned), "one_cell": alone})

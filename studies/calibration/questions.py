@@ -47,6 +47,7 @@ def _crossing(machines: Machines) -> Floats:
 
 _TWO = {"over": "device", "of": "cpu", "to": GPU}
 
+_HALF = {"share": 0.5, "of": "size"}
 QUESTIONS = {
     "one": Question("one point, at least", "at_least"),
     "at most": Question("one point, at most", "at_most", lambda off: float(np.exp(off))),
@@ -74,7 +75,7 @@ QUESTIONS = {
     "every": Question("every point, at least", "at_least", whole=True),
     "exists": Question("some point, at least", "exists", whole=True),
     "half": Question(
-        "half of the points, at least", "for_share_of", options={"share": 0.5}, truth=_four_above, whole=True
+        "half of the points, at least", "for_share_of", options=_HALF, truth=_four_above, whole=True
     ),
     "best": Question("the best of equal points, at least", "at_least", cells=lambda cells: cells.best(by=["node"])),
 }  # fmt: skip

@@ -1,0 +1,141 @@
+"""The share of a population that reaches a threshold, with an interval of its own.
+
+What "most" and "usually" mean is a share of models, jobs or processors: those that were looked at stand for others like
+them. Each of these units counts once, however many estimates it has, and each estimate counts with the chance, by its
+own interval from rounds, that it reaches the threshold. The interval of the share is that of Clopper and Pearson
+(1934), whose formula by the beta distribution takes counts that are not whole: a unit of which a part counts varies
+less than one that counts or does not, so that the interval is at the least as wide as it has to be.
+
+What lies so near to the threshold that rounds cannot tell counts as a half. That is right where values spread around
+the threshold; where many lie exactly on it, a share that counts them as reaching it is estimated too low.
+`studies/shares` shows how often the rule errs in either case, and what it finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from report import statistics
+from report.estimates import Estimates
+from report.model import Verdict
+from report.statistics import Floats
+
+# A share that misses what is asked for by rounding alone does not miss it.
+_ROUNDING = 1e-9
+
+
+def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
+    """Interval of a share of so many units of which between `least` and `most` count.
+
+    Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
+    """
+    tail = (1 - level) / 2
+    low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
+    high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
+    return low, high
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its interval, of so many units that differ in the label `of`."""
+
+    estimate: float
+    low: float
+    high: float
+    units: int
+    of: str
+
+    def outcome(self, wanted: float) -> Verdict:
+        """Whether so large a share reaches the threshold."""
+        if self.units and self.low >= wanted - _ROUNDING:
+            return Verdict.SUPPORTED
+        return Verdict.CHALLENGED if self.units and self.high < wanted - _ROUNDING else Verdict.UNDECIDED
+
+
+class Population:
+    """Estimates whose units are the values of one label. compare: at_least or at_most."""
+
+    def __init__(self, estimates: Estimates, of: str, compare: str) -> None:
+        self.of, self.upper = of, compare == "at_most"
+        self.units = pd.factorize(estimates[of])[0] if len(estimates) else np.zeros(0, dtype=np.intp)
+        self.names = [str(name) for name in estimates[of].unique()]
+        self.log = estimates.log
+        self._of: dict[float, tuple[Floats, Floats]] = {}
+        self.estimate, self.low, self.high, self.se, self.df = (
+            estimates.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
+        )
+
+    def _chances(self, threshold: float) -> tuple[Floats, Floats]:
+        """Least and most chance of each estimate to reach the threshold: an unknown one may or may not.
+
+        Kept for the last threshold, at which one unit after the other is left out.
+        """
+        if threshold in self._of:
+            return self._of[threshold]
+        value, bound = self.estimate, threshold
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = np.log(value / bound) if self.log and bound > 0 else value - bound
+            spread = stats.t.cdf((-gap if self.upper else gap) / self.se, np.where(self.df > 0, self.df, 1.0))
+        sure = (self.high <= bound, self.low > bound) if self.upper else (self.low >= bound, self.high < bound)
+        by_chance = (self.se > 0) & np.isfinite(value)
+        if self.log and bound <= 0:
+            by_chance &= False
+        known = ~(np.isnan(self.low) | np.isnan(self.high))
+        least = np.where(by_chance, spread, (known & sure[0]).astype(float))
+        most = np.where(by_chance, spread, 1.0 - (known & sure[1]).astype(float))
+        self._of = {threshold: (least, most)}
+        return least, most
+
+    def at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
+        """The share that reaches a threshold. keep: of these estimates alone, shape (estimates,)."""
+        kept = np.ones(len(self.units), dtype=bool) if keep is None else keep
+        sizes = np.bincount(self.units[kept], minlength=len(self.names)).astype(float)
+        there = int((sizes > 0).sum())
+        if not there:
+            return Share(math.nan, 0.0, 1.0, 0, self.of)
+        weights = 1 / sizes[self.units[kept]]
+        least, most = (float((weights * one[kept]).sum()) for one in self._chances(threshold))
+        low, high = clopper_pearson(min(least, there), min(most, there), there)
+        return Share((least + most) / 2 / there, low, high, there, self.of)
+
+    def turns(self, wanted: float) -> tuple[float | None, float | None]:
+        """The furthest threshold at which the share supports, and the nearest from which on it challenges.
+
+        None where it never does; infinite where it does everywhere. For at_least both are counted upwards, for
+        at_most downwards.
+        """
+        supported = self._furthest(lambda at: self.at(at).outcome(wanted) is Verdict.SUPPORTED)
+        open_ = self._furthest(lambda at: self.at(at).outcome(wanted) is not Verdict.CHALLENGED)
+        onward = -math.inf if self.upper else math.inf
+        never = None if open_ == onward else float(np.nextafter(open_, onward)) if math.isfinite(open_) else open_
+        return None if supported == -onward else supported, never
+
+    def _furthest(self, holds: Callable[[float], bool]) -> float:
+        """The last threshold at which something holds that holds up to there; infinite for nowhere and everywhere."""
+        onward = -math.inf if self.upper else math.inf
+        ends = np.concatenate([self.estimate, self.low, self.high])
+        ends = np.unique(ends[np.isfinite(ends)])
+        if not len(ends):
+            return onward if holds(0.0) else -onward
+        step = np.abs(ends).max() + 1.0
+        # An estimate's chance never is quite 0: far past all ends it is as good as that.
+        past = [float(ends[0]) / 1e6 if self.log and ends[0] > 0 else float(ends[0] - step * 1e3)]
+        past += [float(ends[-1]) * 1e6 if self.log else float(ends[-1] + step * 1e3)]
+        near, far = past if not self.upper else past[::-1]
+        if not holds(near) or holds(far):
+            return onward if holds(far) else -onward
+        for end in ends if not self.upper else ends[::-1]:
+            if not holds(float(end)):
+                far = float(end)
+                break
+            near = float(end)
+        while (middle := near + (far - near) / 2) not in (near, far):
+            near, far = (middle, far) if holds(middle) else (near, middle)
+        return near
