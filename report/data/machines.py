@@ -45,10 +45,14 @@ def _server(record: Record) -> bool:
 KINDS = {
     "laptop": Kind("laptop", lambda record: bool(LAPTOP.search(_processor(record)))),
     "desktop": Kind("desktop with DDR5 memory", lambda record: bool(DESKTOP.search(_processor(record)))),
+    "many-core": Kind(
+        f"server with {SERVER_CORES} cores",
+        lambda record: int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES,
+    ),
     "server": Kind(f"server with {SERVER_CORES} cores beside a GPU", _server, "gpu"),
 }
 
 
 def of_kind(data: Dataset, kind: str) -> list[str]:
-    """Ids of the nodes that are machines of a kind: laptop, desktop or server."""
+    """Ids of the nodes that are machines of a kind: laptop, desktop, many-core or server."""
     return [node.id for node in data.nodes.nodes if KINDS[kind].is_one(node.record)]

@@ -29,7 +29,9 @@ class Quantity:
     labels: what a claim's scope may name. says: a sentence about one cell, with
     {value}, {node} and {labels}. ceiling: what no value can exceed; one that does,
     interval included, shows that a measurement was disturbed and decides nothing.
-    formulas: by which its cells are worked out, where they are `formula.Derived`.
+    formulas: by which its cells are worked out, where they are `formula.Derived`. checked: of a derived one, the
+    quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
+    together; '' where it was not checked, and decides nothing alone.
     """
 
     name: str
@@ -42,6 +44,12 @@ class Quantity:
     compute: Callable[[Dataset], Estimates]
     ceiling: float | None = None
     formulas: tuple[Formula, ...] = ()
+    checked: str = ""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it may decide a claim by itself."""
+        return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
         """The quantity's estimates; those that cannot be are left without an interval. Raises MissingSourceError."""
@@ -75,6 +83,7 @@ def quantity(
     tier: str = "measured",
     ceiling: float | None = None,
     formulas: tuple[Formula, ...] = (),
+    checked: str = "",
 ) -> Callable[[Described], Compute]:
     """Register a function from the data to estimates under a name.
 
@@ -87,6 +96,8 @@ def quantity(
     """
     if name in _REGISTRY or tier not in TIERS:
         raise ValueError(f"quantity {name}: the name is taken or the tier {tier!r} unknown")
+    if checked and tier != "derived":
+        raise ValueError(f"quantity {name}: what is {tier} rests on no model that could be checked")
     if RESERVED & set(labels):
         raise ValueError(f"quantity {name}: no label may be called {sorted(RESERVED & set(labels))[0]!r}")
     kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(device, ())
@@ -96,7 +107,17 @@ def quantity(
         # Quantities ask for each other's estimates.
         compute, sentence = once(described[0]), described[1]
         _REGISTRY[name] = Quantity(
-            name, unit, tier, tuple(experiments), kinds, (*common, *labels), sentence, compute, ceiling, formulas
+            name,
+            unit,
+            tier,
+            tuple(experiments),
+            kinds,
+            (*common, *labels),
+            sentence,
+            compute,
+            ceiling,
+            formulas,
+            checked,
         )
         return compute
 

@@ -9,7 +9,8 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities import quantity, says
+from report.model import ARITHMETIC
+from report.quantities import cpu_servers, quantity, says
 from report.quantities.cpu_servers import (
     BY_BERT,
     CORES,
@@ -23,6 +24,7 @@ from report.quantities.cpu_servers import (
     servers,
 )
 from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
+from report.quantities.whole_runs import CHECK
 
 LARGEST = "llama31-405b"
 # The time that the third article gives the run, and that of the claim about feasibility.
@@ -34,7 +36,9 @@ _WATTS = (
     "could be verified"
 )
 _LABELS = ("server", "evidence", "by", "run", "parameters")
-_derived = partial(quantity, tier="derived", experiments=["training"], device="cpu", labels=_LABELS)
+_derived = partial(
+    quantity, tier="derived", experiments=["training", "time-to-train"], device="cpu", labels=_LABELS, checked=CHECK
+)
 
 _RUN: Symbols = {"F": ("operations of the run", "FLOP")}
 _PRICE: Symbols = {"p": ("price of the server", "USD/h")}
@@ -71,6 +75,35 @@ RELATION = Formula(
 )  # fmt: skip
 
 
+MACS = Formula(
+    "M = Q / m * w * B * L / o / f",
+    "MAC/cycle",
+    {**BY_BERT, "o": ("operations of a multiply-add", "FLOP/MAC"), "f": ("clock", "cycle/s")},
+)
+
+
+@quantity("servers.mac_per_cycle", "MAC/cycle", ("server",), tier="derived", formulas=(MACS,), checked=ARITHMETIC)
+@says("A server without a GPU finishes {value} while it trains ({labels})")
+def mac_per_cycle(data: Dataset) -> DerivedEstimates:
+    """Multiply-adds that a server finished per clock cycle while a cluster of them trained BERT large in MLPerf.
+
+    Sequences per second by server, times the operations of a sequence, over two and over the clock: at the base clock,
+    and at twice that, which no such processor exceeds with all cores at work, for the least.
+    """
+    names = ["xeon-8480plus-2s.bf16_flops", "xeon-8480plus.cores", "amx.bf16_flop_per_cycle"]
+    rated, cores, operations = map(data.figure, names)
+    base = rated / (2 * cores * operations)
+    what = "Base clock; at the most twice that, which no such processor runs at with all cores at work"
+    bert = cpu_servers.bert(data)
+    inputs = {
+        **{symbol: bert[symbol] for symbol in BY_BERT},
+        "o": assumed(2.0, "FLOP/MAC", "one multiplication and one addition"),
+        "f": computed(data, names, base, "cycle/s", what, low=base, high=2 * base, spans=True),
+    }
+    cores_of = f"two processors with {2 * cores:g} cores in all, as they trained BERT large in MLPerf Training 3.1"
+    return derive([Work({"server": "two Xeon Platinum 8480+ with AMX"}, MACS, inputs, cores_of)])
+
+
 def run_flop(data: Dataset, prefix: str) -> Input:
     """Operations of a published run."""
     if prefix == LARGEST:
@@ -95,9 +128,10 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
     6 x parameters x tokens over rate and time. measured: servers of SERVER_CORES cores like those of a node, at the
-    best rate by the core at which it trains any transformer (`train_hours.best_rates`). documented: servers with
-    matrix units as MLPerf's cluster trained BERT large with. rated: those on paper. At the least: that the model does
-    not fit, and what many more machines tell each other, is left out.
+    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs.corrected`); scaled:
+    the same from a node that is no server. documented: servers with matrix units as MLPerf's cluster trained BERT large
+    with. rated: those on paper. At the least: that the model does not fit, and what many more machines tell each other,
+    is left out.
     """
     kinds, days = servers(data, priced=False), _days(DAYS)
     works = [

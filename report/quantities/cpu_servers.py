@@ -1,21 +1,26 @@
 """Servers without a GPU, and how it is known at what rate one trains: by measurement, by a document, by its rating.
 
-measured: this study's node trains a transformer at so much by the core, and a server has so many cores. documented:
-MLPerf Training 3.1 has a cluster of 16 servers with matrix units train BERT large, without a GPU. rated: the same
-servers if they kept the share of their rated peak that GPUs kept; on paper alone, and in no verdict.
+measured: a node that is itself a server trains a transformer at so much by the core, corrected by what whole runs keep
+of it (see `whole_runs`), and a server has so many cores. scaled: the same of a smaller machine, which says little of
+servers and is in no verdict. documented: MLPerf Training 3.1 has a cluster of 16 servers with matrix units train BERT
+large, without a GPU. rated: the same servers if they kept the share of their rated peak that GPUs kept; on paper
+alone, and in no verdict.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from report.data.dataset import Dataset
+from report.data.machines import KINDS
 from report.derivations import Formula, Input, assumed, computed, documented, measured
 from report.derived_estimates import Work
 from report.quantities.derived import six, utilisation
-from report.quantities.train_hours import best_rates
+from report.quantities.training import best_rates
+from report.quantities.whole_runs import corrected
 
 # Of the server that the third article speaks of (W15).
 SERVER_CORES = 128
@@ -29,7 +34,7 @@ _HALF_CORES = "a virtual CPU of these machines is one of the two threads of a co
 Symbols = Mapping[str, tuple[str, str]]
 SIZE: Symbols = {"v": ("virtual CPUs of the priced server", "1"), "x": ("cores for each of them", "1")}
 _BY_CORE: Symbols = {
-    "R": ("best rate at which the node trains a transformer", "FLOP/s"),
+    "R": ("rate at which the node trains a transformer, as whole runs keep it", "FLOP/s"),
     "t": ("cores that it took", "1"),
 }
 _KEPT: Symbols = {"s": ("share of a core's rate that is kept when all cores and servers work together", "1")}
@@ -96,7 +101,8 @@ def size_of(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
     return {"v": documented(data, f"aws-{machine}.vcpus"), "x": cores}
 
 
-def _bert(data: Dataset) -> dict[str, Input]:
+def bert(data: Dataset) -> dict[str, Input]:
+    """How MLPerf Training 3.1's cluster trained BERT large, by the symbols of BY_BERT. Raises MissingSourceError."""
     names = ["bert-large.layers", "bert-large.width"]
     layers, width = map(data.figure, names)
     return {
@@ -127,6 +133,7 @@ def _priced(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
     rates = best_rates(data).only(family="transformer", device="cpu")
+    rates = corrected(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
     kept = assumed(1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0)
     for row, (node, device, threads, detail) in enumerate(rates.rows("node", "device", "threads", "detail")):
@@ -145,7 +152,8 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         else:
             continue
         server = name.format(f"with {_instructions(cpu)} as in {nodes[node].label}")
-        labels = {"node": node, "device": device, "evidence": "measured", "server": server}
+        evidence = "measured" if KINDS["many-core"].is_one(nodes[node].record) else "scaled"
+        labels = {"node": node, "device": device, "evidence": evidence, "server": server}
         yield Server(labels, "measured", {**inputs, **size}, price, detail)
 
 
@@ -158,10 +166,10 @@ def known_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         server = name.format(f"as of {server}")
         cores = 2 * data.figure("xeon-8480plus.cores")
         size["c"] = computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
-    bert = _bert(data)
+    trained = bert(data)
     rated = {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
     for evidence, inputs, detail in (
-        ("documented", bert, f"as {bert['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
+        ("documented", trained, f"as {trained['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
         ("rated", rated, "if they kept the share of their rated peak that the GPUs kept"),
     ):
         labels = {"device": "cpu", "evidence": evidence, "server": server}

@@ -8,13 +8,14 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
+from report.model import ARITHMETIC
 from report.quantities import quantity, says
 
 _MODEL = "llama31-405b"
 
 # Operations of training by parameter and token.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-_documented = partial(quantity, tier="derived")
+_documented = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
 def six() -> Input:

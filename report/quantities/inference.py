@@ -12,6 +12,8 @@ from report.quantities.memory import CACHE_MULTIPLE, bandwidth_rate, last_level_
 TAIL = 0.99
 # The 99th percentile of fewer samples is their largest.
 LEAST_SAMPLES = 100
+# Number formats in which a trained model answers as it is.
+FORMATS = ("float32", "bfloat16", "float16")
 _LABELS = ("model", "parameters", "batch", "dtype", "backend", "threads")
 _REQUEST = ["node", "device", "model", "parameters", "batch", "dtype"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
@@ -55,6 +57,19 @@ def p99_latency(data: Dataset) -> Estimates:
     Each round has its own; rounds are the unit of the interval. `backend: best` as for `latency_s`.
     """
     return with_quickest(with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)))
+
+
+@quantity("inference.fastest_p99_s", "s", experiments=["inference"], labels=("model", "parameters", "batch"))
+@says("On {node}, at its best 99% of requests ({labels}) are answered within {value}")
+def fastest_p99(data: Dataset) -> Estimates:
+    """`p99_latency_s` of the quickest library, number of threads and format for each model and batch.
+
+    Formats: of FORMATS, which need no retraining; products in 8-bit whole numbers answer differently. `detail` names
+    what was quickest.
+    """
+    times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).only(dtype=list(FORMATS))
+    request = ["node", "device", "model", "parameters", "batch"]
+    return times.inverse().best(request, of=["dtype", "backend", "threads"]).inverse()
 
 
 @_of_inference("inference.throughput", "samples/s")

@@ -47,7 +47,10 @@ def model_ratio(data: Dataset) -> Input:
     return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
 
 
-@quantity("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), tier="derived", formulas=(OWN, LEAST))
+@quantity(
+    "ladder.training_memory_bytes", "B", ("model", "kind", "batch"), tier="derived", formulas=(OWN, LEAST),
+    checked="training.memory_model_error",
+)  # fmt: skip
 @says("Training a model with Adam takes {value} ({labels})")
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.

@@ -18,6 +18,7 @@ from report.derivations import Formula, Input, assumed, computed, documented, me
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.estimates import Estimates
 from report.formatting import count, exactly, several
+from report.model import ARITHMETIC
 from report.quantities import quantity, says
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.serving import LIMIT_S, p99_latency
@@ -99,6 +100,7 @@ REQUEST = Formula(
     device="cpu",
     tier="derived",
     formulas=(REQUEST,),
+    checked=ARITHMETIC,
 )
 @says("On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})")
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
@@ -169,6 +171,7 @@ SAVING = Formula(
     device="both",
     tier="derived",
     formulas=(SAVING,),
+    checked=ARITHMETIC,
 )
 @says("On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:

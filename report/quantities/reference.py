@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.data.dataset import Dataset
 from report.derivations import verified
 from report.estimates import Estimates, exact
-from report.formatting import within
+from report.formatting import count, within
 from report.quantities import quantity, says
 
 
@@ -25,5 +25,27 @@ def value(data: Dataset) -> Estimates:
             }
             for name, entry in data.reference.items()
             if verified(data, name)
+        ]
+    )
+
+
+_PROCESSORS = "server-processors-2023.cores"
+
+
+@quantity("processors.cores", "1", ("entry", "processor"), tier="documented")
+@says("A server processor has {value} ({labels})")
+def processors_cores(data: Dataset) -> Estimates:
+    """Cores of each server processor that Intel and AMD listed as launched in July 2023, a cell a processor."""
+    entry = data.entry(_PROCESSORS)
+    sizes = [float(cores) for cores, number in entry["distribution"].items() for _ in range(number)]
+    return exact(
+        [
+            {
+                "entry": _PROCESSORS,
+                "processor": at,
+                "estimate": cores,
+                "detail": f"a server processor with {count(int(cores), 'core')}",
+            }
+            for at, cores in enumerate(sorted(sizes), start=1)
         ]
     )

@@ -164,7 +164,10 @@ NEEDED = Formula(
 )
 
 
-@quantity("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), tier="derived", formulas=(NEEDED,))
+@quantity(
+    "several_devices.gpus_needed", "1", ("model", "size", "accelerator"), tier="derived", formulas=(NEEDED,),
+    checked="training.memory_model_error",
+)  # fmt: skip
 @says("GPUs that hold a model between them while it is trained ({labels}): at least {value}")
 def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.

@@ -115,3 +115,17 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
         source_rows=[rows + more for rows, (_, more) in zip(used["source_rows"], beside, strict=True)],
     )
     return Estimates(found.unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)
+
+
+@_sustained("sustained.telemetry_share", "1", _LABELS, device="gpu")
+@says("On {node}, the driver told use and temperature beside {value} of the samples of a load ({labels})")
+def telemetry_share(data: Dataset) -> Estimates:
+    """Share of the samples of a load without a pause beside which both utilisation and temperature were read."""
+    samples = data.samples("sustained")
+    samples = samples[(samples["metric"] == "time") & (samples["status"] == "ok") & (samples["device"] != "cpu")]
+    if not len(samples):
+        return Estimates.empty()
+    told = samples["utilisation"].notna() & (samples["temperature_c"] > 0)
+    keys = [samples[name] for name in [*POINT, "round"]]
+    share = told.astype(float).groupby(keys, observed=True).transform("mean")
+    return data.of_samples(samples.assign(metric="reached_share", value=share, unit="1"))

@@ -10,20 +10,14 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity, says
-from report.quantities.ladder import LOOPS
-from report.quantities.training import baselines
+from report.quantities.training import best_rates
+from report.quantities.whole_runs import CHECK, corrected
 
 _HOUR = 3600.0
 # FLOP of training by multiply-add: two forward, four backward (gradients of inputs and of weights).
 _TRAINING = 6.0
 # Parameters of transformer blocks, embeddings left out, by layer and width squared (Kaplan et al. 2020, equation 2.1).
 _BLOCK = 12
-
-# The study's models whose measured rate stands for that of a family.
-FAMILIES = {
-    "convolutional": ["cnn", "resnet"],
-    "transformer": ["gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit"],
-}
 
 Figure = Callable[[str], float]
 
@@ -34,12 +28,14 @@ class Run:
 
     name: what the report calls it. id: what its figures in data/reference begin with.
     flop: its total FLOP, from a function that gives its figures by name.
+    scale: small for runs on a small set of images or text (CIFAR-10, Shakespeare), else large.
     """
 
     name: str
     id: str
     family: str
     flop: Callable[[Figure], float]
+    scale: str = "large"
 
 
 def _product(factor: float, *names: str) -> Callable[[Figure], float]:
@@ -60,10 +56,10 @@ _CHARACTERS = _product(_TRAINING * _BLOCK, "layers", "width", "width", "iteratio
 # At most: examples that are shorter than the longest take less.
 _EXAMPLES = _product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
-    Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS),
-    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _COUNTED),
-    Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _CHARACTERS),
-    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _COUNTED),
+    Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS, "small"),
+    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _COUNTED, "small"),
+    Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _CHARACTERS, "small"),
+    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _COUNTED, "small"),
     Run("AlexNet on ImageNet", "alexnet", "convolutional", _product(_TRAINING, "mac", "images", "epochs")),
     Run("Alpaca 7B fine-tune (at most)", "alpaca", "transformer", _EXAMPLES),
     Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _product(_TRAINING, "mac", "iterations", "batch")),
@@ -82,7 +78,7 @@ RUNS = (
 # Of which the nodes are counted that it takes to be done in so many days.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
-_of_rates = partial(quantity, experiments=["training"], tier="derived")
+_of_rates = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
 
 
 def total_flop(run: Run, data: Dataset) -> float:
@@ -95,41 +91,33 @@ def total_flop(run: Run, data: Dataset) -> float:
     return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
 
 
-def best_rates(data: Dataset) -> Estimates:
-    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
-
-    Over models of the family, batch sizes, number formats and libraries; `detail`
-    says which it was. The plain loops of the ladder are left out.
-    """
-    rates = data.summary("training", value="flop_per_s")
-    rates = rates.at(~rates["backend"].isin(LOOPS))
-    rates = concat([baselines(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
-    rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
-    by, of = ["node", "device", "threads", "baseline"], ["model", "batch", "dtype", "backend"]
-    return concat([rates.only(model=models).best(by, of).label(family=family) for family, models in FAMILIES.items()])
-
-
 def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
-    """Seconds of a run on each device that has a rate of its family."""
+    """Seconds of a run on each device that has a rate of its family, as far as whole runs tell how far that is off."""
     rates = rates.only(family=run.family).without("family")
-    seconds = total_flop(run, data) / rates.numbers("estimate")
-    return Estimates.from_estimates(rates.label(estimate=seconds).frame)
+    flop = total_flop(run, data)
+    derived = rates.label(estimate=flop / rates.numbers("estimate"))
+    return corrected(data, Estimates.from_estimates(derived.frame), flop)
 
 
-@_of_rates("ladder.hours_to_train", "h", ("run", "flop", "threads", "baseline"))
+@_of_rates("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
 @says("On {node}, a published training run ({labels}) would take {value}")
 def hours_to_train(data: Dataset) -> Estimates:
-    """Total FLOP of a published training run over the device's best measured training rate of its family.
+    """Total FLOP of a published training run over the device's best measured training rate of its family, corrected.
 
     The rate is that of the study's own, small model of the same family at its best
     batch size, number format and library (see `best_rates`), the most favourable to
-    the device; it stands in for the large model's. Reading the data, memory and what
-    a large model needs beyond it are left out. flop: the total, to three digits.
-    baseline: node, on a CPU.
+    the device. Jobs that were run whole show how much longer such a run takes than was
+    derived for it, by its operations, and how much that scatters: the
+    time is longer by so much, and its interval wider (see `whole_runs`). Where no
+    such jobs were run there is no interval. Memory, and what a large model needs beyond it, are
+    left out. flop: the total, to three digits. scale: small for runs on a small set of images
+    or text. baseline: node, on a CPU.
     """
     rates = best_rates(data)
     found = [
-        (_seconds(run, rates, data) / _HOUR).label(run=run.name, flop=float(f"{total_flop(run, data):.3g}"))
+        (_seconds(run, rates, data) / _HOUR).label(
+            run=run.name, flop=float(f"{total_flop(run, data):.3g}"), scale=run.scale
+        )
         for run in RUNS
     ]
     return concat(found)
@@ -141,8 +129,8 @@ def nodes_for_90_days(data: Dataset) -> Estimates:
     """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
 
     6 x parameters x tokens over the device's best measured training rate of any transformer
-    (see `best_rates`) and 90 days. At the least: that the model does not fit, and what
-    machines tell each other, is left out, as if all kept the pace of one alone.
+    (see `best_rates`), corrected as `ladder.hours_to_train` is, and 90 days. At the least: that the
+    model does not fit, and what machines tell each other, is left out, as if all kept the pace of one alone.
     """
     rates = best_rates(data)
     found = [

@@ -10,6 +10,7 @@ from report.derivations import Formula
 from report.derived_estimates import DerivedEstimates, join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import energy, gemm, quantity, says, summary_quantity
+from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 _JOB = ["node", "model", "batch"]
@@ -43,6 +44,27 @@ def fleet(data: Dataset, rates: Estimates) -> Estimates:
         return Estimates.empty()
     best = whole.label(of=[data.label(node) for node in whole["node"]])
     return best.best(["model", "batch", "dtype"], of=["of"]).label(baseline="fleet")
+
+
+# The study's models whose measured rate stands for that of a family.
+FAMILIES = {
+    "convolutional": ["cnn", "resnet"],
+    "transformer": ["gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit"],
+}
+
+
+def best_rates(data: Dataset) -> Estimates:
+    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
+
+    Over models of the family, batch sizes, number formats and libraries; `detail`
+    says which it was. The plain loops of the ladder are left out.
+    """
+    rates = data.summary("training", value="flop_per_s")
+    rates = rates.at(~rates["backend"].isin(LOOPS))
+    rates = concat([baselines(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
+    rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
+    by, of = ["node", "device", "threads", "baseline"], ["model", "batch", "dtype", "backend"]
+    return concat([rates.only(model=models).best(by, of).label(family=family) for family, models in FAMILIES.items()])
 
 
 SPEEDUP = Formula(
