@@ -48,7 +48,12 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     lines += _wrap("article: ", f'{one["article_title"]}, "{one["section"]}"')
     lines += _wrap("says: ", one["says"])
     lines += _wrap("kind: ", f"{one['kind']} claim; evidence: {one['evidence_tier']}; rule: version {one['version']}")
+    lines += _wrap("found: ", one["finding"])
     lines += _wrap("why: ", one["reason"])
+    if one["refuted"]:
+        lines += _wrap("", f"It can no longer be supported. Refuted already: {several(one['refuted'])}.")
+    for then in one["when_written"]:
+        lines += _wrap("when written: ", then["reason"])
     if one["boundary"]:
         lines += _wrap("boundary: ", one["boundary"])
     for part in one["parts"]:
@@ -95,7 +100,11 @@ def _part(
     lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
     if part["sensitivity"]:
         lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
+    if part["cases"]:
+        lines += _wrap("  why these cases: ", part["cases"])
     lines += ["", *_quantity(part)]
+    if part["checked"] is not None:
+        lines += _wrap("  model checked by: ", part["checked"] or "nothing; it decides nothing alone")
     if part.get("arithmetic"):
         lines += ["", *_arithmetic(part["arithmetic"])]
     if cells:

@@ -222,7 +222,8 @@ def entries(study: Study) -> Found:
     for at, part, quantity, cell, _ in study.cells():
         if quantity.tier == "documented" and part["rule"] not in _TRANSFORMS:
             entry = study.entries.get(str(cell.get("entry")))
-            if entry is None or not _near(cell["estimate"], float(entry["value"]) * part["scale"]):
+            listed = entry.get("distribution") or [entry["value"]] if entry else []
+            if not any(_near(cell["estimate"], float(one) * part["scale"]) for one in listed):
                 yield at, f"{cell['estimate']} is not what its entry says", _AGAIN
 
 

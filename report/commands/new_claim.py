@@ -27,7 +27,7 @@ RULES = {
     "trend": "the power with which it grows along a numeric label; option along",
     "exists": "one cell that reaches the threshold is enough",
     "crossover": "the value of a numeric label at which two sides change places; options over, of, to, along",
-    "for_share_of": "so large a share of the cells reaches the threshold; option share",
+    "for_share_of": "so large a share of what a label tells apart (models) reaches the threshold; options share, of",
 }
 # Labels that also take a word for what each machine has.
 _ALSO = {
@@ -37,9 +37,20 @@ _ALSO = {
     "entry": "ids of entries in data/reference",
 }
 _LEFT_OPEN = """\
-# Also: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why),
-# awaits (what is not there yet).
+# Also: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why), cases (why these,
+# where the cases are a list that was chosen), machine (the kind that alone decides), question (that other claims ask
+# too), awaits (what is not there yet).
 """
+# To be put into plain words: what a reader is told first.
+_FINDINGS = {
+    "supported": "It holds: {estimate}.",
+    "challenged": "It does not hold: {estimate}.",
+    "depends": "It depends on the case: {least} to {most}.",
+}
+_FINDINGS_OF_SHARES = {
+    "supported": "It holds for {share} of the {units} cases that were tried.",
+    "challenged": "It holds for only {share} of the {units} cases that were tried.",
+}
 
 
 def new_claim(name: str, folder: Path, given: Namespace) -> Path:
@@ -75,6 +86,7 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
         "options": _pairs(given.option, "option", place),
         "threshold": {"value": _bound(given.threshold), "why": given.why},
         "sensitivity": [_bound(one) for one in tried],
+        "findings": _FINDINGS if given.rule != "for_share_of" else _FINDINGS_OF_SHARES,
         "note": given.note,
         "version": 1,
     }
@@ -156,6 +168,8 @@ def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
             yield from (f"#   {name}: {what}\n" for name, what in RULES.items())
             yield "# ratio, trend, exists, crossover and for_share_of take the option compare: "
             yield "at_least, at_most, within.\n"
+        if key == "findings":
+            yield "# What a reader is told first, in plain words, by outcome; places: report/judging/findings.py.\n"
         if key == "note":
             if "sensitivity" not in claim:
                 yield f"# Other thresholds that one may reasonably take ({unit}); the report says where it changes:\n"
@@ -186,7 +200,7 @@ def _yaml(key: str, value: Any) -> str:
     """One key of the file; what lies within it on one line, but for the threshold and its reason."""
     from ruamel.yaml import YAML
 
-    in_line = key != "threshold" and isinstance(value, (dict, list))
+    in_line = key not in ("threshold", "findings") and isinstance(value, (dict, list))
     out, yaml = io.StringIO(), YAML()
     yaml.width = 10_000 if in_line else 110
     yaml.default_flow_style = in_line

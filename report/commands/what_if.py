@@ -72,7 +72,8 @@ def what_if(
         before = [evaluate(part, claim, old) for part in claim.parts]
         if claim.parts != other.parts or any(set(_entries(one, old)) & set(figures) for one in before):
             after = [evaluate(part, other, new) for part in other.parts]
-            found.append(_answer(claim, before, after, new.data))
+            then = [evaluate(part, claim, old) for part in claim.when_written]
+            found.append(_answer(claim, before, after, then, new.data))
     return found
 
 
@@ -84,11 +85,13 @@ def _entries(found: PartResult, cache: QuantityCache) -> Sequence[str]:
     return found.part.entries if quantity.tier == "documented" else cache.entries(quantity)
 
 
-def _answer(claim: Claim, before: Sequence[PartResult], after: Sequence[PartResult], data: Dataset) -> Answer:
-    now = whole_verdict(after)
-    reason = describe.whole_reason(after, now, data)[1] if after else OPINION
+def _answer(
+    claim: Claim, before: Sequence[PartResult], after: Sequence[PartResult], then: Sequence[PartResult], data: Dataset
+) -> Answer:
+    was, now = whole_verdict(before, then), whole_verdict(after, then)
+    reason = describe.whole_reason(after, now, data)[1] if after else claim.untestable or OPINION
     pairs = zip(before, after, strict=True)
-    return Answer(claim, whole_verdict(before), now, reason, {a.part.name: (a.outcome, b.outcome) for a, b in pairs})
+    return Answer(claim, was, now, reason, {a.part.name: (a.outcome, b.outcome) for a, b in pairs})
 
 
 def lines(answers: Sequence[Answer]) -> Iterator[str]:

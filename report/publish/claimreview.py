@@ -16,7 +16,7 @@ from report.publish.study import study
 
 # Only what was decided has a place on a scale. Without a number a rating is its words alone: too close to
 # call, not measured yet and not measurable are no half-truths.
-RATINGS = {"supported": 5, "depends": 3, "challenged": 1}
+RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
 # What the articles say of themselves; the others name neither author nor day.
 _ARTICLES: Mapping[str, Mapping[str, Any]] = {
     "nuface": {
@@ -68,7 +68,7 @@ def _review(
         "claimReviewed": one["says"],
         "itemReviewed": {"@type": "Claim", "identifier": one["id"], "appearance": article},
         "reviewRating": _rating(one["verdict"], meaning),
-        "reviewBody": one["reason"],
+        "reviewBody": one.get("finding") or one["reason"],
         "version": one["version"],
         "inLanguage": "en",
     }

@@ -13,17 +13,15 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import formatting
-from report.model import DECIDED, Threshold, Verdict
+from report.judging.findings import ENDS, PLACE, SIDES, cell_of, cells_of, part_of
+from report.model import DECIDED, Verdict
 from report.render import words
 
 REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "answer.yaml"
 SCHEMA = json.loads((REPORT / "schemas" / "answer.schema.json").read_text(encoding="utf-8"))
-_PLACE = re.compile(r"\{([^{}]*)\}")
 _OF_CLAIM = re.compile(r"(?:(\w+) of )?([A-Z]\d\d)(?:\[([^\[\]]+)\])?(?: (\w+))?")
-_SIDES, _ENDS = ("supports", "challenges"), ("least", "most")
 _COUNTED = ("total", "decided", "fares", "close", "waiting")
-_NUMBER = ("estimate", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -79,14 +77,14 @@ def _check(path: Path, steps: tuple[str | int, ...], statement: Mapping[str, Any
     for name, one in asked.items():
         _known(path, (*steps, "when", name), name, str(one.get("part", "")))
     where = (*steps, "says")
-    for given in _PLACE.findall(statement["says"]):
+    for given in PLACE.findall(statement["says"]):
         if given in _COUNTED:
             continue
         found = _OF_CLAIM.fullmatch(given)
-        if found is None or found[4] not in (None, *_SIDES, *_ENDS):
+        if found is None or found[4] not in (None, *SIDES, *ENDS):
             raise StudyError(
                 f"{place(path, *where)}: {{{given}}} names nothing that could stand there. Use {{W25}}, {{N04 side}}, "
-                f"{{label of N04 side}} or {{N04[part] side}}, side being one of {', '.join((*_SIDES, *_ENDS))}; or "
+                f"{{label of N04 side}} or {{N04[part] side}}, side being one of {', '.join((*SIDES, *ENDS))}; or "
                 f"{', '.join(f'{{{name}}}' for name in _COUNTED)}.{did_you_mean(given, list(_COUNTED))}"
             )
         _known(path, where, found[2], found[3] or "")
@@ -162,11 +160,11 @@ class _Evidence:
         if verdict is None:
             return False
         name = asked.get("part", "")
-        part = _part(verdict, name)
+        part = part_of(verdict, name)
         if name and part is None:
             return False
         outcome = part.get("outcome") if part is not None and name else verdict["verdict"]
-        sides = {cell.get("outcome") for cell in _cells(verdict, name)}
+        sides = {cell.get("outcome") for cell in cells_of(verdict, name)}
         return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
 
     def fill(self, given: str) -> Piece | None:
@@ -177,44 +175,14 @@ class _Evidence:
         found = _OF_CLAIM.fullmatch(given)
         label, claim, name, which = found.groups() if found else (None, "", None, None)
         verdict = self.verdict(claim)
-        cell = _cell(verdict, name or "", which) if verdict is not None else None
+        cell = cell_of(verdict, name or "", which) if verdict is not None else None
         if verdict is None or cell is None:
             return None
         if label:
             value = cell.get(label)
             return None if value is None else Piece(formatting.label_value(label, value))
-        part = _part(verdict, str(cell.get("part") or "")) or verdict
+        part = part_of(verdict, str(cell.get("part") or "")) or verdict
         return Piece(words.with_interval(cell, str(part.get("unit") or "1")), claim)
-
-
-def _part(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    return next((one for one in verdict.get("parts") or [] if str(one.get("name") or "") == name), None)
-
-
-def _cells(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
-    """The cells of a claim, or of one part of it, that have an interval."""
-    return [
-        cell
-        for cell in verdict.get("cells") or []
-        if (not part or cell.get("part") == part) and all(cell.get(name) is not None for name in _NUMBER)
-    ]
-
-
-def _cell(verdict: Mapping[str, Any], part: str, which: str | None) -> Mapping[str, Any] | None:
-    """The cell that a place means: on a side the nearest to its threshold, at an end of all, or the one that is told
-    for the claim or part; None if there is none."""
-    cells = sorted(_cells(verdict, part), key=lambda cell: float(cell["estimate"]))
-    if which in _ENDS:
-        return cells[0 if which == "least" else -1] if cells else None
-    if which is None:
-        told = _part(verdict, part) if part else verdict
-        return next((cell for cell in cells if told and all(cell[name] == told.get(name) for name in _NUMBER)), None)
-
-    def far(cell: Mapping[str, Any]) -> float:
-        threshold = (_part(verdict, str(cell.get("part") or "")) or verdict).get("threshold")
-        return Threshold.of(threshold).distance(float(cell["estimate"])) if threshold is not None else 0.0
-
-    return min((cell for cell in cells if cell.get("outcome") == which), key=far, default=None)
 
 
 def _sentence(declared: Mapping[str, Any], evidence: _Evidence) -> Sentence:
@@ -240,7 +208,7 @@ def _beginning(head: str, pieces: list[Piece]) -> list[Piece]:
 
 def _filled(says: str, evidence: _Evidence) -> list[Piece] | None:
     """A statement with its places filled; None if one cannot be."""
-    pieces = list(_pieces(_PLACE.split(says), evidence))
+    pieces = list(_pieces(PLACE.split(says), evidence))
     return None if None in pieces else [piece for piece in pieces if piece is not None]
 
 

@@ -80,6 +80,7 @@ def _panel(part: Mapping[str, Any], machines: Mapping[str, str]) -> dict[str, An
         "words": threshold_text(part["threshold"], unit) if lines else "",
         "also": [line for line in also if span[0] <= line <= span[1]],
         "rows": rows,
+        "unchecked": part.get("checked") == "",
         "of": len(cells),
         "span": span,
         "log": logarithmic,
@@ -147,7 +148,7 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
     for place, row in enumerate(rows):
         bottom = (place + 1) * height - _AFTER
         _draw_track(axes, bottom - _TRACK, bottom, panel)
-        _draw_row(axes, bottom, row, filled)
+        _draw_row(axes, bottom, row, filled, panel["unchecked"])
     name_axis(axes, "x", panel["axis"], panel["unit"], panel["log"], labelpad=2)
 
 
@@ -162,11 +163,13 @@ def _draw_track(axes: Axes, top: float, bottom: float, panel: Mapping[str, Any])
     strokes.uprights(axes, lines, top - 0.02, bottom + 0.02, color=INK, linewidth=1.4)
 
 
-def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool) -> None:
-    colour, marker = OUTCOME[row["outcome"]]
+def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool, unchecked: bool) -> None:
+    """One interval. filled: it was measured. unchecked: it is derived by a model that no measurement checked."""
+    colour, marker = (MUTED, "x") if unchecked else OUTCOME[row["outcome"]]
     low, high, middle = row["low"], row["high"], bottom - _TRACK / 2
     if low is not None and high is not None and high > low:
-        strokes.interval(axes, low, high, middle, color=colour, linewidth=2.4, solid_capstyle="butt")
+        strokes.interval(axes, low, high, middle, color=colour, linewidth=2.4, solid_capstyle="butt",
+                         linestyle=(0, (1.2, 1)) if unchecked else "-")  # fmt: skip
         strokes.interval(axes, low, high, middle, color=colour, linestyle="none", marker="|", markersize=7)
     strokes.points(
         axes, [row["estimate"]], [middle], bare=low is None, marker=marker, markersize=6.5, color=colour,

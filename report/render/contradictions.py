@@ -17,7 +17,7 @@ _CLASSES = {
     "in part": "depends",
     "undecided": "undecided",
     "open": "awaiting",
-    "opinion": "opinion",
+    "opinion": "not testable",
 }
 _STANDS = {
     "holds": "stands",
@@ -25,7 +25,7 @@ _STANDS = {
     "in part": "in part",
     "undecided": "undecided",
     "open": "open",
-    "opinion": "opinion",
+    "opinion": "not testable",
 }
 # The kind of those that are no contradictions.
 ONLY_WORDS = "wording"
@@ -43,7 +43,7 @@ _TOLD = {
     "none stands": "no side stands",
     "undecided": "the evidence is too close to call",
     "open": "a side is still open",
-    "opinion": "all sides are opinions",
+    "opinion": "no side can be tested",
 }
 
 

@@ -127,7 +127,7 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
             f"{count(len(decided), 'decided claim')}."
         )
     if opinions:
-        told += f" {count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} advice that no measurement decides."
+        told += f" {count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
     return told
 
 

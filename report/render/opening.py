@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from report import formatting
+from report.model import DIFFER
 from report.render import words
 from report.render.answer import Sentence, answer, plain
 from report.render.markdown import Markdown, escape, identifier
@@ -42,6 +43,7 @@ def opening(
         "answer": [told(sentence) for sentence in sentences],
         "plain": [plain(sentence) for sentence in sentences],
         "tally": rows,
+        "questions": _questions(document),
         "tally_text": f"{formatting.count(len(claims), 'claim')}: {in_words(rows)}",
         "surprises": [_surprise(one, names) for one in surprises(document["verdicts"])],
         "far": formatting.number(FAR, 1),
@@ -49,6 +51,19 @@ def opening(
         "more_nodes": max(0, len(document["nodes"]) - MOST_NODES),
         "articles": [_tiles(article) for article in articles],
     }
+
+
+def _questions(document: Mapping[str, Any]) -> str:
+    """The tally by question, each counted once; '' where no two claims ask the same, or the file does not say."""
+    asked = document.get("questions") or []
+    if not any(len(one["claims"]) > 1 for one in asked):
+        return ""
+    found = [str(one["verdict"]) for one in asked]
+    told = [f"{found.count(name)} {name}" for name in words.VERDICTS if name in found]
+    if DIFFER in found:
+        n = found.count(DIFFER)
+        told.append(f"{n} on which the claims differ")
+    return f"Several claims ask the same. By question, each counted once, there are {len(asked)}: {', '.join(told)}."
 
 
 def tally(claims: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -155,6 +155,9 @@ def _claim(
         "verdict": status,
         "class": words.verdict_class(status),
         "open": not status.startswith("awaiting"),
+        "finding": str(verdict.get("finding") or ""),
+        "then": [words.sentence(str(one["reason"])) for one in verdict.get("when_written") or []],
+        "refuted": formatting.several([str(name) for name in verdict.get("refuted") or []]),
         **_reasons(verdict),
         "tier": str(verdict.get("evidence_tier") or "none"),
         "tier_means": words.TIERS.get(str(verdict.get("evidence_tier") or "none"), ""),
@@ -258,6 +261,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
         "threshold": formatting.threshold_text(part["threshold"], unit) if part.get("threshold") is not None else "",
         "why": _ended(words.sentence(str(part.get("threshold_why") or ""))),
         "also": _also(part, unit),
+        "model": words.checked(part),
+        "cases": str(part.get("cases") or ""),
     }
 
 

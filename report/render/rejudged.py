@@ -67,12 +67,13 @@ def _claim(verdict: Mapping[str, Any], cells: dict[tuple[Any, ...], int]) -> dic
 
     cells: the numbers of all cells so far, to which those of this claim are added. Many claims compare the same.
     """
-    parts = verdict["parts"]
+    parts, then = verdict["parts"], verdict.get("when_written") or []
     made = [_part(part, _setting(verdict, part), cells) for part in parts]
     offered = [name for name in BASELINES if any(name in part["baselines"] for part in made)]
     declared = f"as declared{_declared(parts)}"
     return {
         "verdict": verdict["verdict"],
+        "held_then": bool(then) and all(one["outcome"] == "supported" for one in then),
         "parts": made,
         "baselines": [["", declared], *([name, BASELINES[name]] for name in offered)] if offered else [],
     }
@@ -100,6 +101,7 @@ def _part(part: Mapping[str, Any], setting: str, cells: dict[tuple[Any, ...], in
     def compared(one: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "settled": one["settled"],
+            "turns": one.get("turns"),
             "cells": [cells.setdefault(tuple(cell), len(cells)) for cell in one["cells"]],
         }
 
@@ -109,7 +111,7 @@ def _part(part: Mapping[str, Any], setting: str, cells: dict[tuple[Any, ...], in
         "name": part["name"],
         "rule": part["rule"],
         "how": record["how"],
-        "share": record["share"],
+        "unchecked": part.get("unchecked", False),
         "threshold": part["threshold"],
         "outcome": part["outcome"],
         **own,
@@ -152,7 +154,8 @@ def _needs(part: Mapping[str, Any]) -> str:
     if part["rule"] == "exists":
         return "one that supports it is enough"
     if part["rule"] == "for_share_of":
-        return f"{formatting.exactly(100 * part['rejudge']['share'])}% of them must support it"
+        needed = formatting.exactly(100 * part["options"]["share"])
+        return f"{needed}% of the {part['options']['of']}s must reach it, with the interval of their share"
     return ""
 
 

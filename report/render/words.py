@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report import formatting, statistics
-from report.model import DECIDED
+from report.model import ARITHMETIC, DECIDED
 
 # The level of the intervals that are drawn and told, as captions say it.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
@@ -15,6 +15,7 @@ VERDICTS: dict[str, str] = {
     "supported": "supported",
     "challenged": "challenged",
     "depends": "depends",
+    "outdated": "outdated",
     "undecided": "undecided",
     "awaiting hardware": "awaiting",
     "awaiting experiment": "awaiting",
@@ -22,14 +23,15 @@ VERDICTS: dict[str, str] = {
     "not testable": "opinion",
 }
 MEANING = {
-    "supported": "the evidence is on the article's side of the threshold, interval included, everywhere in scope",
-    "challenged": "the evidence is on the other side of the threshold, interval included, everywhere in scope",
-    "depends": "its cases differ: some support or challenge it, and others do not; the boundary is named",
-    "undecided": "the interval straddles the threshold: too close to call",
+    "supported": "most cases lie on the article's side of the threshold, interval included, and none on the other",
+    "challenged": "most cases lie on the other side of the threshold, interval included, and none on the article's",
+    "depends": "its cases differ: some support it and some challenge it; the boundary is named",
+    "outdated": "it was so when the article was written, and no longer is",
+    "undecided": "too close to call: the interval straddles the threshold, or its model was never checked",
     "awaiting hardware": "the experiment exists; no node that has reported owns the hardware",
     "awaiting experiment": "the experiment that would decide it is named, and not yet part of this edition",
     "awaiting source": "the primary source that would decide it could not be read and checked",
-    "not testable": "an opinion or advice: shown with the claims that bear on it",
+    "not testable": "an opinion, advice, or words that no measurement could decide: shown with the reason",
 }
 TIERS = {
     "measured": "measured by this study",
@@ -41,6 +43,7 @@ _FARES = {
     "supported": ("holds", "hold"),
     "challenged": ("does not", "do not"),
     "depends": ("depends on the case", "depend on the case"),
+    "outdated": ("no longer does", "no longer do"),
     "undecided": ("is too close to call", "are too close to call"),
 }
 _LACKS = {
@@ -130,7 +133,7 @@ def _others(count: Mapping[str, int]) -> str:
     lacking = [name for name in _LACKS if count[name]]
     near = close(count)
     opinions = _counted(
-        count["not testable"], "is an opinion that no measurement decides", "are opinions that no measurement decides"
+        count["not testable"], "is nothing that a measurement decides", "are nothing that a measurement decides"
     )
     if not lacking and not near:
         return f"The other {opinions}." if count["not testable"] else "None is left open."
@@ -138,3 +141,25 @@ def _others(count: Mapping[str, int]) -> str:
     told += [f"{_counted(count[name], 'waits', 'wait')} {_LACKS[name]}" for name in lacking[:1]]
     told += [f"{count[name]} {_LACKS[name]}" for name in lacking[1:]]
     return f"Of the others, {formatting.several(told)}" + (f"; {opinions}." if count["not testable"] else ".")
+
+
+def checked(part: Mapping[str, Any]) -> str:
+    """How well the model of a derived part held against measurements; '' where it needs none, or nothing is known."""
+    by, known = part.get("checked"), part.get("check")
+    if by is None or by == ARITHMETIC:
+        return ""
+    if by == "":
+        return "Derived by a model that no measurement checked: it is shown, and decides nothing alone."
+    if not known:
+        return f"Derived by a model that is held against measurements where there are any ({by})."
+    if "cases" in known:
+        least, most = (formatting.number(100 * known[name], 2) for name in ("least", "most"))
+        cases = formatting.count(known["cases"], "measurement")
+        return f"Derived by a model that was held against {cases}: it was off by {least}% to {most}%."
+    times = [formatting.number(known[name], 2) for name in ("shortest", "longest", "width")]
+    return (
+        f"Derived, and held against {formatting.count(known['jobs'], 'job')} that were run whole: they took {times[0]} "
+        f"to {times[1]} times as long as was derived. Times are corrected by that and their intervals widened; "
+        f"{known['predicted']} of the {known['jobs']} jobs are predicted from the others so, to within a factor of "
+        f"{times[2]} either way."
+    )

@@ -21,8 +21,8 @@ from report.render.words import verdict_class
 _DPI = 100
 _MARGIN = 60
 _COLOURS = {
-    "supported": BLUE, "challenged": VERMILION, "depends": AMBER, "undecided": MUTED, "awaiting": GRID,
-    "opinion": GREY,
+    "supported": BLUE, "challenged": VERMILION, "depends": AMBER, "outdated": "#74528f", "undecided": MUTED,
+    "awaiting": GRID, "opinion": GREY,
 }  # fmt: skip
 # Of the answer, in points: the largest in which it fits. A line's height, in that size.
 _SIZES, _LINE = (25, 22, 19.5, 17.5, 15.5), 1.42

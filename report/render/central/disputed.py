@@ -22,15 +22,15 @@ _OUTCOMES = {
     "all stand": "All sides stand",
     "in part": "A side stands in part",
     "none stands": "No side stands",
-    "opinion": "All sides are opinions",
+    "opinion": "No side can be tested",
 }
 _STANDS = {"holds": "stands", "in part": "in part", "fails": "does not", "undecided": "too close", "open": "open",
-           "opinion": "opinion"}  # fmt: skip
+           "opinion": "not testable"}  # fmt: skip
 # Where all sides fare alike.
 _ALL = {"holds": "all stand", "in part": "all in part", "fails": "none stands", "undecided": "too close to call",
-        "open": "all open", "opinion": "all opinions"}  # fmt: skip
-_STANDING = {"supported": "holds", "challenged": "fails", "depends": "in part", "undecided": "undecided",
-             "awaiting": "open", "opinion": "opinion"}  # fmt: skip
+        "open": "all open", "opinion": "none testable"}  # fmt: skip
+_STANDING = {"supported": "holds", "challenged": "fails", "depends": "in part", "outdated": "fails",
+             "undecided": "undecided", "awaiting": "open", "opinion": "opinion"}  # fmt: skip
 _LABEL = 36  # characters of a line of a row's label
 
 

@@ -30,7 +30,7 @@ LOOKS = {
     "fails": (VERMILION, "X", False, "does not stand, challenged"),
     "undecided": (MUTED, "D", True, "too close to call"),
     "open": (MUTED, "o", True, "open, awaiting"),
-    "opinion": (GREY, "s", False, "opinion"),
+    "opinion": (GREY, "s", False, "not testable"),
 }
 
 

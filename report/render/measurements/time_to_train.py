@@ -10,6 +10,7 @@ from report.estimates import Estimates, device_kind
 from report.formatting import count, number, several
 from report.quantities.time_to_train import fastest, over_measured
 from report.quantities.train_hours import DAYS, LARGE, RUNS
+from report.quantities.whole_runs import Coverage, coverage
 from report.render import dots
 from report.render.figures import BLUE, GREEN, VERMILION
 from report.render.measurements.base import Exhibit, Family, View
@@ -102,6 +103,7 @@ def _ladder(view: View, device: str) -> Iterable[Exhibit]:
         return
     if not len(derived):
         return
+    known = coverage(view.data, device_kind(device))
     jobs = view.quantity("time_to_train.job_time", device=device)
     jobs = fastest(jobs) * (1 / 3600) if len(jobs) else jobs
     tasks = [(str(cell["job"]), cell, _MEASURED) for cell in records(jobs)]
@@ -126,25 +128,32 @@ def _ladder(view: View, device: str) -> Iterable[Exhibit]:
         f"dashed: the time that ends each group; {view.where(device)}."
     )
     yield Exhibit(
-        [view.say(text, device) for text in _said(records(derived), records(nodes))],
+        [view.say(text, device) for text in _said(records(derived), records(nodes), known)],
         dots.drawing(view.name("hours-to-train", device), shows, caption, caption),
     )
 
 
-def _said(derived: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Where a day ends, what the large runs would take, and what the derived times leave out."""
-    known = [cell for cell in sorted(derived, key=lambda cell: float(cell["estimate"])) if cell["high"] <= _DAY]
-    if known:
-        yield f"The largest published run here that would be done within a day is {known[-1]['run']}."
+def _said(derived: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]], known: Coverage | None) -> Iterable[str]:
+    """Where a day ends, what the large runs would take, how sure derived times are, and what they leave out."""
+    short = [cell for cell in sorted(derived, key=lambda cell: float(cell["estimate"])) if cell["high"] <= _DAY]
+    if short:
+        yield f"The largest published run here that would be done within a day is {short[-1]['run']}."
     names = {run.name for run in RUNS if run.id in LARGE}
     large = sorted((cell for cell in nodes if cell["run"] in names), key=lambda cell: float(cell["parameters"]))
     if large:
         each = [f"{_short(cell['estimate'])} ({cell['run']})" for cell in large]
         what = "machines like this one" if device_kind(large[0]["device"]) == "cpu" else "such GPUs"
         yield f"To be done in {DAYS} days takes {several(each)} {what}, if none has to wait for another."
+    if known:
+        yield (
+            f"Derived times are corrected by {count(known.jobs, 'job')} that were run whole, and their intervals are "
+            f"those of one more such job. {known.predicted} of the {known.jobs} are predicted so from the others."
+        )
+    else:
+        yield "No interval: too few jobs were run whole to tell how far derived times are off."
     yield (
-        "The intervals are those of the rate. That a large model runs at the rate of a small one is assumed, and "
-        "memory, reading the data and what machines tell each other are left out."
+        "That runs beyond the largest of these jobs keep its rate is assumed; memory and what machines tell each other "
+        "are left out."
     )
 
 

@@ -22,16 +22,23 @@
     return low >= threshold ? "supports" : high < threshold ? "challenges" : "undecided";
   }
 
+  // One verdict of n cases: it depends where they differ; where all that are decided agree, they have to be most.
+  function agreed(n, pro, contra) {
+    if (pro && contra) return "depends";
+    return 2 * pro > n ? "supported" : 2 * contra > n ? "challenged" : "undecided";
+  }
+
   // One outcome of n cells, of which so many support and so many challenge.
-  function ofCounts(rule, n, pro, contra, share = 1) {
-    if (n === 0 || pro + contra === 0) return "undecided";
-    if (rule === "exists") return pro ? "supported" : contra === n ? "challenged" : "undecided";
-    if (rule === "for_share_of") {
-      // The tolerance keeps 3 of 10 from missing a share of 0.3 by rounding.
-      if (pro >= share * n - 1e-9) return "supported";
-      return n - contra < share * n - 1e-9 ? "challenged" : "undecided";
-    }
-    return pro === n ? "supported" : contra === n ? "challenged" : "depends";
+  function ofCounts(rule, n, pro, contra) {
+    if (rule === "exists") return pro ? "supported" : n && contra === n ? "challenged" : "undecided";
+    return agreed(n, pro, contra);
+  }
+
+  // The outcome of a share: it supports up to one threshold, and challenges from another on; null where it never does.
+  function ofShare([last, first], threshold, how) {
+    const sign = how === "at_most" ? -1 : 1;
+    if (last !== null && sign * threshold <= sign * Number(last)) return "supported";
+    return first !== null && sign * threshold >= sign * Number(first) ? "challenged" : "undecided";
   }
 
   // The verdict on a claim from the outcomes of its parts; awaiting: what they may lack, what takes longest first.
@@ -39,8 +46,10 @@
     const kinds = new Set(outcomes);
     const lacking = awaiting.find((one) => kinds.has(one));
     if (lacking) return lacking;
-    if (kinds.size === 1) return outcomes[0];
-    return kinds.has("depends") || (kinds.has("supported") && kinds.has("challenged")) ? "depends" : "undecided";
+    if (kinds.has("depends")) return "depends";
+    const [pro, contra] = ["supported", "challenged"].map((kind) => outcomes.filter((one) => one === kind).length);
+    const whole = agreed(outcomes.length, pro, contra);
+    return whole === "supported" && kinds.has("undecided") ? "undecided" : whole;
   }
 
   function weigh(part, threshold, baseline) {
@@ -51,14 +60,15 @@
     const count = (name, place) => settled[place] + sides.filter((one) => one === name).length;
     const [pro, contra, open] = ["supports", "challenges", "undecided"].map(count);
     const n = pro + contra + open;
-    const drawn = n ? ofCounts(part.rule, n, pro, contra, part.share) : outcome;
-    return { cells, sides, pro, contra, open, n, outcome: drawn };
+    const drawn = found.turns ? ofShare(found.turns, threshold, part.how) : ofCounts(part.rule, n, pro, contra);
+    return { cells, sides, pro, contra, open, n, outcome: n ? (part.unchecked ? "undecided" : drawn) : outcome };
   }
 
   function judge(claim, thresholds, baseline) {
     const weighed = claim.parts.map((part) => weigh(part, own(thresholds, part.name) ?? part.threshold, baseline));
     const outcomes = weighed.map((one) => one.outcome);
-    return { weighed, verdict: outcomes.length ? combined(outcomes, data().awaiting) : claim.verdict };
+    const whole = outcomes.length ? combined(outcomes, data().awaiting) : claim.verdict;
+    return { weighed, verdict: claim.held_then && whole === "challenged" ? "outdated" : whole };
   }
 
   // A claim's verdict and its parts' outcomes with these thresholds, by part, the others as declared; null if unknown.
@@ -81,7 +91,7 @@
     if (/^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$/.test(plain)) plain = plain.replaceAll(",", "");
     return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) ? shifted(plain, power) : NaN;
   }
-  study.rules = { side, ofCounts, combined, shown, parsed };
+  study.rules = { side, ofCounts, ofShare, combined, shown, parsed };
 
   // ---- the form
 
