@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _measured(nodes: int, quick: bool) -> dict[str, Any]:
     series = QUICK_SERIES if quick else SERIES
-    source = min((ROOT / "data" / "nodes").glob("*/node.json")).parent
+    published = (path.parent for path in (ROOT / "data" / "nodes").glob("*/node.json"))
+    source = max(published, key=lambda folder: len(list(folder.iterdir())))
     started = utc()
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
         work = Path(folder)

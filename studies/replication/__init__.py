@@ -1,4 +1,4 @@
-"""Five surprising results, each measured a second time by other means.
+"""Surprising results, each measured a second time by other means.
 
 Nothing here shares code with `experiments`: other libraries, another compiler, another clock, loops written by hand.
 `python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes each result beside the

@@ -39,13 +39,6 @@ AGAIN = (
         "SciPy's BLAS on one thread, over a clock from a chain of additions in C",
     ),
     Again(
-        "W14",
-        "one core",
-        measure.peak_share,
-        "SciPy's BLAS on one thread, over a peak from intrinsics in C",
-        {"dtype": "float32"},
-    ),
-    Again(
         "G13",
         "accuracy rises with the batch",
         measure.accuracy_per_doubling,
@@ -53,13 +46,6 @@ AGAIN = (
         {"data": "digits", "model": "mlp"},
     ),
     Again("G30", "", measure.engine_gain, "three networks written for this, timed call by call"),
-    Again(
-        "W29",
-        "search of a million embeddings, without an index",
-        measure.search_latency,
-        "NumPy behind the standard library's server, a client thread for each request",
-        {"dtype": "float32"},
-    ),
 )
 
 

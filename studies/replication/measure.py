@@ -7,13 +7,9 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,8 @@ import numpy as np
 _SIZE, _REPETITIONS = 2048, 7
 
 
-def _core() -> tuple[float, float]:
-    """Clock in Hz and peak in float32 multiply-adds a second of one core. Raises RuntimeError without a compiler."""
+def _clock() -> float:
+    """Clock of one core in Hz. Raises RuntimeError without a compiler."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise RuntimeError("needs a C compiler")
@@ -31,8 +27,7 @@ def _core() -> tuple[float, float]:
         program = Path(folder) / "core"
         source = Path(__file__).with_name("core.c")
         subprocess.run([compiler, "-O3", "-march=native", str(source), "-o", str(program)], check=True)
-        told = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
-    return float(told[0]), float(told[1])
+        return float(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
 
 
 def _product_rate() -> float:
@@ -56,18 +51,7 @@ def _product_rate() -> float:
 
 def mac_per_cycle() -> list[float]:
     """MAC per cycle of one core: SciPy's BLAS over a clock calibrated in C."""
-    return [_product_rate() / _core()[0] for _ in range(_REPETITIONS)]
-
-
-def peak_share() -> list[float]:
-    """Share of one core's peak that a product reaches: SciPy's BLAS over a kernel of compiled intrinsics.
-
-    Raises RuntimeError if a product is faster than the peak: the kernel was not compiled as it is meant.
-    """
-    shares = [_product_rate() / _core()[1] for _ in range(_REPETITIONS)]
-    if max(shares) > 1.05:
-        raise RuntimeError(f"a product reaches {max(shares):.2f} of the peak: the peak is none")
-    return shares
+    return [_product_rate() / _clock() for _ in range(_REPETITIONS)]
 
 
 def accuracy_per_doubling() -> list[float]:
@@ -160,65 +144,3 @@ def _latency(call: Callable[[], Any]) -> float:
         call()
         times.append(time.perf_counter() - began)
     return statistics.median(times)
-
-
-def search_latency() -> list[float]:
-    """99th percentile of the nearest of a million vectors of 384 numbers, all read for each request, behind the
-    standard library's server at 5 requests a second, by a client that sends each request at its own time, whether the
-    last was answered or not."""
-    draw = np.random.default_rng(2)
-    table = draw.standard_normal((1_000_000, 384), dtype=np.float32)
-    queries = table[:8] + draw.standard_normal((8, 384), dtype=np.float32) / 4
-    with served(lambda body: int(np.argmax(table @ np.frombuffer(body, dtype=np.float32)))) as port:
-        return [_open_loop(port, queries, seed) for seed in range(3)]
-
-
-@contextmanager
-def served(answer: Callable[[bytes], int]) -> Iterator[int]:
-    """The port of the standard library's server, which answers each request's body with a number."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            told = str(answer(self.rfile.read(int(self.headers["Content-Length"])))).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-
-
-def _open_loop(port: int, queries: Any, seed: int, rate: float = 5.0, requests: int = 100) -> float:
-    """99th percentile of the seconds from when a request was due until its answer was read, which is the query's
-    own number."""
-    due = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, requests))
-    took = [math.nan] * requests
-    began = time.perf_counter()
-
-    def ask(place: int) -> None:
-        time.sleep(max(0.0, began + due[place] - time.perf_counter()))
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("POST", "/", queries[place % len(queries)].tobytes())
-        answer = connection.getresponse()
-        if int(answer.read()) == place % len(queries) and answer.status == 200:
-            took[place] = time.perf_counter() - began - due[place]
-        connection.close()
-
-    threads = [threading.Thread(target=ask, args=(place,)) for place in range(requests)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if any(map(math.isnan, took)):
-        raise RuntimeError("a request was not answered, or not rightly")
-    return float(np.percentile(took, 99))
