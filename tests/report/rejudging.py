@@ -113,7 +113,7 @@ class Bench:
         """The verdict on the claim if one of its parts came out so."""
         weighed = list(self.weighed(claim, baseline))
         weighed[place] = replace(weighed[place], outcome=Verdict(outcome))
-        return whole_verdict(weighed)
+        return whole_verdict(weighed, [evaluate(part, claim, self.evidence) for part in claim.when_written])
 
     def thresholds(self, claim: Claim, place: int, baseline: str = "") -> list[Any]:
         """The declared threshold and its range, extremes, and ends of intervals with the floats beside them."""

@@ -122,7 +122,29 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "ratio without options": ({"rule": "ratio"}, "id: W15", ["missing: options"]),
     "ratio without its sides": ({"rule": "ratio", "options": {"over": "device"}}, "options:", ["missing: of, to"]),
     "trend along nothing": ({"rule": "trend", "options": {"of": "gpu"}}, "options:", ["missing: along"]),
-    "share of nothing": ({"rule": "for_share_of", "options": {"along": "m"}}, "options:", ["missing: share"]),
+    "share of nothing": ({"rule": "for_share_of", "options": {"along": "m"}}, "options:", ["missing: share, of"]),
+    "share of what no label tells": (
+        {"rule": "for_share_of", "options": {"share": 0.5, "of": "modle"}}, "of: modle", ["Allowed: node, device"]
+    ),
+    "share within two ends": (
+        {
+            "rule": "for_share_of",
+            "options": {"share": 0.5, "of": "dtype", "compare": "within"},
+            "threshold": {"value": [1, 2], "why": "?"},
+        },
+        "compare: within",
+        ["Allowed: at_least, at_most."],
+    ),
+    "untestable with a rule": ({"untestable": "no figures"}, "quantity: gemm.rate", ["remove 'quantity'"]),
+    "unknown kind of machine": ({"machine": "desk"}, "machine: desk", ["Allowed: laptop, desktop, server, many-core."]),
+    "finding of no outcome": ({"findings": {"suported": "So."}}, "suported: So.", ["Did you mean 'supported'?"]),
+    "finding that is too long": ({"findings": {"supported": "a " * 151}}, "supported:", ["too long"]),
+    "finding with a place for nothing": (
+        {"findings": {"depends": "It took {esimate}."}}, "depends: It took", ["{esimate} names nothing"]
+    ),
+    "finding of an unknown part": (
+        {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} names nothing"]
+    ),
     "option that is no label": (
         {"rule": "trend", "options": {"along": "batch"}}, "along: batch", ["Allowed: node, device, dtype, threads"]
     ),

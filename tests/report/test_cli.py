@@ -50,7 +50,9 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
     counted = typed("summary", "--verdicts", out)
     assert counted.returncode == 0 and "node: Synthetic, 2 cores" in counted.stdout
     row = next(line.split() for line in counted.stdout.splitlines() if line.startswith("challenged"))
-    assert int(row[-1]) == document["tally"]["challenged"] == sum(map(int, row[1:-1]))
+    *articles, total, questions = map(int, row[1:])
+    assert total == document["tally"]["challenged"] == sum(articles)
+    assert questions == sum(one["verdict"] == "challenged" for one in document["questions"])
     told = typed("explain", "W15", "--verdicts", out)
     assert told.returncode == 0 and "W15: CHALLENGED" in told.stdout
 

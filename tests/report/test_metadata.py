@@ -53,7 +53,7 @@ def test_every_verdict_has_a_review_of_the_vocabularys_shape(document: dict[str,
     assert [one["identifier"] for one in reviews["@graph"]] == [one["id"] for one in document["verdicts"]]
     review = next(one for one in reviews["@graph"] if one["identifier"] == "W15")
     told = verdict(document, "W15")
-    assert review["claimReviewed"] == told["says"] and review["reviewBody"] == told["reason"]
+    assert review["claimReviewed"] == told["says"] and review["reviewBody"] == told["finding"]
     assert review["url"] == "https://example.org/report/#W15"
     assert review["datePublished"] == document["generated_utc"][:10]
     assert review["itemReviewed"]["appearance"] == {"@type": "CreativeWork", "name": told["article_title"]}
@@ -68,7 +68,7 @@ def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) 
         assert rating["alternateName"].lower() == name and rating["ratingExplanation"] == MEANING[name]
         assert rating.get("ratingValue") == RATINGS.get(name)
         assert ("bestRating" in rating) == ("worstRating" in rating) == (name in RATINGS)
-    assert sorted(RATINGS, key=RATINGS.__getitem__) == ["challenged", "depends", "supported"]
+    assert sorted(RATINGS, key=RATINGS.__getitem__) == ["challenged", "outdated", "depends", "supported"]
 
 
 def test_articles_and_sources_are_cited_with_what_they_tell_of_themselves(document: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def test_the_shapes_refuse_what_the_vocabulary_does_not_have(
 
 
 def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
-    reviews = claim_reviews({**document, "verdicts": [{**verdict(document, "W15"), "reason": HOSTILE}]})
+    reviews = claim_reviews({**document, "verdicts": [{**verdict(document, "W15"), "finding": HOSTILE}]})
     script = as_script(reviews)
     assert script.count("</script>") == 1 and script.count("<") == 2 and "\u2028" not in script
     page = BeautifulSoup(f"<p>{script}</p>", "html.parser")
@@ -123,7 +123,7 @@ def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
 
 def test_the_page_carries_its_reviews_and_a_file_beside_it(document: dict[str, Any], tmp_path: Path) -> None:
     few = [{**one, "see_also": []} for one in copy.deepcopy(document["verdicts"][:2])]
-    few[0]["reason"] = HOSTILE
+    few[0]["finding"] = HOSTILE
     told = {**document, "verdicts": few, "contradictions": []}
     (tmp_path / "verdicts.json").write_text(json.dumps(told), encoding="utf-8")
     render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
@@ -140,13 +140,13 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     claims, cells = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
     assert list(claims["id"]) == [one["id"] for one in document["verdicts"]]
     told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
-    for name in ("verdict", "reason", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
+    for name in ("verdict", "finding", "reason", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
     assert list(row["threshold"]) == [told["threshold"]] and list(row["flips"]) == told["flips"]
     counts = {one["id"]: len(one["cells"]) for one in document["verdicts"] if one["cells"]}
     assert cells.groupby("claim").size().to_dict() == counts
-    (one,) = cells[cells["claim"] == "W15"].to_dict("records")
-    (cell,) = told["cells"]
+    (one,) = cells[cells["claim"] == "N03"].to_dict("records")
+    (cell,) = verdict(document, "N03")["cells"]
     for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome"):
         assert one[name] == cell[name], name
     labels = json.loads(one["labels"])

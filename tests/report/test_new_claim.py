@@ -45,7 +45,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "ratio": {"option": ["over=device", "of=gpu", "to=cpu"]},
     "trend": {"option": ["along=m"]},
     "crossover": {"option": ["over=device", "of=gpu", "to=cpu", "along=m"]},
-    "for_share_of": {"option": ["share=0.5"]},
+    "for_share_of": {"option": ["share=0.5", "of=dtype"]},
 }
 
 

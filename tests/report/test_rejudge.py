@@ -42,10 +42,18 @@ def record(estimates: Estimates, rule: str, threshold: Any, **options: Any) -> d
 def from_the_record(one: dict[str, Any], threshold: Any) -> str:
     """The outcome of a part by what its record holds alone."""
     told = one["rejudge"]
+    if one["unchecked"]:
+        return "undecided"
+    if told["turns"]:
+        sign = -1 if told["how"] == "at_most" else 1
+        supported, challenged = (None if turn is None else sign * float(turn) for turn in told["turns"])
+        if supported is not None and sign * threshold <= supported:
+            return "supported"
+        return "challenged" if challenged is not None and sign * threshold >= challenged else "undecided"
     low, high = (np.array([float(cell[end]) for cell in told["cells"]]) for end in (0, 1))
     found = rules.sides_of(low, high, Threshold.of(threshold), told["how"])
     pro, contra, _ = (n + found.count(side) for n, side in zip(told["settled"], Side, strict=True))
-    return rules.of_counts(one["rule"], len(found) + sum(told["settled"]), pro, contra, told["share"])
+    return rules.of_counts(one["rule"], len(found) + sum(told["settled"]), pro, contra)
 
 
 def test_every_decided_part_comes_out_as_it_did_and_as_it_does_over_its_range(judged: Bench) -> None:

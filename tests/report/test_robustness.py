@@ -20,7 +20,7 @@ from report.model import Threshold
 from .deciding import NO_DATA, cells, decide, part
 
 NODES = ("node-a", "node-b", "node-c")
-RULES = ("at_least", "at_most", "within", "exists", "for_share_of")
+RULES = ("at_least", "at_most", "within", "exists")
 
 interval = st.tuples(st.floats(0.5, 20), st.floats(0.5, 20)).map(lambda pair: (min(pair), max(pair)))
 # An estimate without an interval decides nothing, whatever the threshold.
@@ -32,27 +32,30 @@ def of_nodes(*some: tuple[tuple[float, float], str]) -> Estimates:
     return cells(*(ends for ends, _ in some), node=[node for _, node in some], place=list(range(len(some))))
 
 
-def options(rule: str) -> dict[str, Any]:
-    return {"share": 0.5} if rule == "for_share_of" else {}
-
-
 def tried(
-    some: Estimates, rule: str, bound: Any, sensitivity: Any = (), scope: dict[str, Any] | None = None
+    some: Estimates,
+    rule: str,
+    bound: Any,
+    sensitivity: Any = (),
+    scope: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], RuleResult, list[str]]:
     """The record of a claim's only part as `verdicts.json` has it, what its rule said, and the sentences."""
-    one = part(rule, bound, options(rule), sensitivity, scope=scope or {})
-    result = decide(rule, some.only(**one.scope), bound, options=options(rule))
+    one = part(rule, bound, options or {}, sensitivity, scope=scope or {})
+    result = decide(rule, some.only(**one.scope), bound, options=options or {})
     record = robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome)
+    record["fact"] = False
     return {**record, **nearest(one, result, record)}, result, sentences(one, result, record)
 
 
 def anew(some: Estimates, rule: str, bound: Any) -> str:
-    return decide(rule, some, bound, options=options(rule)).outcome
+    return decide(rule, some, bound).outcome
 
 
-def told(record: dict[str, Any]) -> dict[str, str | None]:
-    """What is said of the claim that has this part alone."""
-    return of_claim([{"name": "", "outcome": record["outcome"], "robustness": record}], record["outcome"])
+def told(record: dict[str, Any], cases: str = "") -> dict[str, str | None]:
+    """What is said of the claim that has this part alone. cases: why the cases are these, if they were chosen."""
+    alone = {"name": "", "outcome": record["outcome"], "robustness": record, "cases": cases}
+    return of_claim([alone], record["outcome"])
 
 
 @given(some_cells, st.floats(0.5, 20), st.sampled_from(RULES))
@@ -112,7 +115,9 @@ def test_a_threshold_turns_the_verdict_where_it_is_said_to_and_nowhere_nearer(
             assert turn["past"] == (at(turn["threshold"]) == result.outcome)
 
 
-@given(some_cells, st.lists(st.floats(0.5, 20), min_size=1, max_size=5), st.sampled_from(RULES[:2] + RULES[3:]))
+@given(
+    some_cells, st.lists(st.floats(0.5, 20), min_size=1, max_size=5), st.sampled_from(("at_least", "at_most", "exists"))
+)
 def test_the_sweep_over_the_declared_range_is_what_deciding_anew_says(
     given_cells: list[Any], values: list[float], rule: str
 ) -> None:
@@ -144,6 +149,8 @@ def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive(low: f
     record, _, _ = tried(cells((low, low * 1.1)), "at_least", 4.0, [1.0, 100.0])
     moved = f"With a threshold above {low:g} in place of 4 ({factor} times as much)"
     assert told(record) == {"robust": word, "flip": f"{moved}, the verdict would be undecided."}
+    listed = "on a chosen list" if word == "robust" else word
+    assert told(record, cases="they were at hand")["robust"] == listed
 
 
 @pytest.mark.parametrize(
@@ -207,16 +214,29 @@ def test_a_verdict_that_hangs_on_a_node_and_on_no_cell_of_it_is_sensitive() -> N
 
 
 def test_many_cells_that_would_turn_it_are_counted() -> None:
-    some = of_nodes(*[((40.0 + at, 41.0 + at), NODES[0]) for at in range(5)], *[((1.0, 2.0), NODES[0])] * 5)
-    record, result, said = tried(some, "for_share_of", 4.0, [3.0, 5.0])
-    assert result.outcome == "supported"
+    some = of_nodes(*[((40.0, 41.0), NODES[0])] * 5, *[((1.0, 9.0), NODES[0])] * 4)
+    record, result, said = tried(some, "at_least", 4.0, [3.0, 5.0])
+    assert result.outcome == "supported", "five of nine that agree are most"
     (one,) = record["without"]
     assert (one["kind"], one["number"], one["what"]) == ("cell", 5, "")
-    assert "Without any one of 5 cells, the verdict would be challenged." in said
+    assert "Without any one of 5 cells, the verdict would be undecided." in said
+
+
+def test_a_share_that_hangs_on_one_model_is_sensitive_and_says_so() -> None:
+    """Eight of eight models are half of all for certain; seven of seven are not."""
+    some = cells(*[(40.0, 41.0)] * 8, model=[f"m{at}" for at in range(8)])
+    record, result, said = tried(some, "for_share_of", 4.0, [3.0, 5.0], options={"share": 0.5, "of": "model"})
+    assert result.outcome == "supported"
+    assert {(one["kind"], one["what"], one["outcome"]) for one in record["without"]} == {
+        ("model", f"m{at}", "undecided") for at in range(8)
+    }
+    assert told(record)["robust"] == "sensitive"
+    assert any("m0" in one and one.endswith("the verdict would be undecided.") for one in said)
 
 
 def test_what_is_not_varied_or_not_decided_is_neither_robust_nor_sensitive() -> None:
-    assert told(tried(cells((1.0, 1.0)), "exists", 1.0)[0])["robust"] == "not varied"
+    fact = tried(cells((1.0, 1.0)), "exists", 1.0)[0] | {"fact": True}
+    assert told(fact)["robust"] == "not varied" and "exact figures" in str(told(fact)["flip"])
     close = told(tried(cells((3.0, 5.0)), "at_least", 4.0)[0])
     assert close["robust"] is None and close["flip"], "undecided: what would decide it is told"
 
@@ -224,9 +244,9 @@ def test_what_is_not_varied_or_not_decided_is_neither_robust_nor_sensitive() -> 
 def test_parts_that_cannot_turn_a_claim_do_not_make_it_sensitive_but_together_they_may() -> None:
     record: dict[str, Any] = {
         "outcome": "depends", "verdict": "depends", "decides": False, "fragile": True, "rank": None, "sentence": "",
-        "thresholds": [1, 2], "exact": False, "without": [], "swaps": [],
+        "thresholds": [1, 2], "exact": False, "fact": False, "without": [], "swaps": [],
     }  # fmt: skip
-    parts = [{"name": name, "outcome": "depends", "robustness": dict(record)} for name in ("one", "other")]
+    parts = [{"name": name, "outcome": "depends", "robustness": dict(record), "cases": ""} for name in ("one", "other")]
     assert of_claim(parts, "depends") == {"flip": "Nothing that was tried on any part turns it.", "robust": "robust"}
     swap = {"label": "dtype", "value": "int8", "now": "float32", "plain_loop": False, "outcome": "challenged",
             "verdict": "depends"}  # fmt: skip

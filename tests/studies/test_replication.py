@@ -6,13 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from studies.replication import __main__ as command
-from studies.replication import measure
 
 AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
@@ -71,11 +69,3 @@ def test_the_cell_that_is_meant_is_measured_again(
 def test_what_is_no_single_cell_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         again(**changed)
-
-
-def test_the_load_counts_requests_and_refuses_wrong_answers() -> None:
-    queries = np.arange(2, dtype=np.float32)[:, None]
-    with measure.served(lambda body: int(np.frombuffer(body, dtype=np.float32)[0])) as port:
-        assert measure._open_loop(port, queries, 0, rate=100.0, requests=20) > 0
-    with measure.served(lambda _: 7) as port, pytest.raises(RuntimeError, match="not rightly"):
-        measure._open_loop(port, queries, 0, rate=100.0, requests=4)

@@ -62,7 +62,7 @@ def test_the_target_is_met_in_time_and_memory_or_missed(data: dict[str, Any], to
 
 
 def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> None:
-    source = min((ROOT / "data" / "nodes").glob("*/node.json")).parent
+    source = ROOT / "data" / "nodes" / "amd-epyc-2c-789dcf"
     fleet.write(tmp_path / "fleet", source, 3, 400)
     found = read_nodes([tmp_path / "fleet"], allow_synthetic=True)
     assert not found.refused

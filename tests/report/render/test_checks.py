@@ -122,13 +122,13 @@ def test_a_number_that_is_not_its_cells_is_found(whole: Published) -> None:
 
 
 def test_a_ratio_tells_what_it_is_made_from(whole: Published, published: Path) -> None:
-    """W14's number is a rate over a peak: both stand in its card, as the rows have them."""
-    card = whole.source.partition("#### [W14]")[2].partition("\n#### ")[0]
-    sides = re.findall(r"([\d.]+) GFLOP/s \((\w+), row (\d+)\)", card)
-    assert {experiment for _, experiment, _ in sides} == {"gemm", "peak"}
+    """G30's number is one time over another: both stand in its card, as the rows have them."""
+    card = whole.source.partition("#### [G30]")[2].partition("\n#### ")[0]
+    sides = re.findall(r"([\d.]+) ([mµ])s \((\w+), row (\d+)\)", card)
+    assert [experiment for *_, experiment, _ in sides] == ["inference", "inference"]
     rows = read_rows(published / "data", {int(row) for *_, row in sides})
-    for rate, _, row in sides:
-        assert float(rate) * 1e9 == pytest.approx(rows[int(row)]["flop"] / rows[int(row)]["estimate"], rel=5e-3)
+    for time, unit, _, row in sides:
+        assert float(time) * {"m": 1e-3, "µ": 1e-6}[unit] == pytest.approx(rows[int(row)]["estimate"], rel=5e-3)
 
 
 # ------------------------------------------------------------------ figures

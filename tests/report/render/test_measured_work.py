@@ -342,7 +342,8 @@ def test_jobs_stand_beside_their_prediction_and_lead_to_derived_runs(show: Show,
     assert not hollow["bytes-gpt"] and hollow["Llama 2 70B"], "what is derived is not drawn as measured"
     # 6 x 70 billion x 2 trillion operations at 200 GFLOP/s for 90 days.
     assert "540,000 (Llama 2 70B)" in said(ladder)
-    assert "nanoGPT on Shakespeare" in said(ladder) and groups(ladder)["up to a day"]
+    # Three jobs are too few to tell how far derived times are off.
+    assert "nanoGPT on Shakespeare" in groups(ladder)["up to a day"] and "No interval" in said(ladder)
 
 
 def groups_in_order(exhibit: Exhibit) -> list[list[dict[str, Any]]]:

@@ -173,26 +173,23 @@ def test_an_interval_lies_where_the_engine_says(alone: Page, cases: list[tuple[f
 
 
 def test_all_counts_of_few_cells_come_out_as_the_engine_says(alone: Page) -> None:
-    # Of 25 cells 0.28 are 7.000000000000001: where the shares that can be reached exactly meet the rounding.
     most = 30
     found = alone.evaluate(
         """([rules, most]) => {
           const found = [];
           for (const rule of rules)
             for (let n = 0; n <= most; n++)
-              for (let part = 0; part <= (rule === "for_share_of" ? n : 0); part++)
-                for (let pro = 0; pro <= n; pro++)
-                  for (let contra = 0; contra <= n - pro; contra++)
-                    found.push(study.rules.ofCounts(rule, n, pro, contra, n ? part / n : 1)[0]);
+              for (let pro = 0; pro <= n; pro++)
+                for (let contra = 0; contra <= n - pro; contra++)
+                  found.push(study.rules.ofCounts(rule, n, pro, contra)[0]);
           return found.join("");
         }""",
         [list(rules.RULES), most],
     )
     expected = "".join(
-        rules.of_counts(rule, n, pro, contra, part / n if n else 1.0)[0]
+        rules.of_counts(rule, n, pro, contra)[0]
         for rule in rules.RULES
         for n in range(most + 1)
-        for part in range((n if rule == "for_share_of" else 0) + 1)
         for pro in range(n + 1)
         for contra in range(n - pro + 1)
     )

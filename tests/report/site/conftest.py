@@ -62,14 +62,14 @@ def kept(folder: Path) -> Judged:
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """The first edition: one node, on which W15 is challenged."""
+    """The first edition: one node, on which N03 is challenged."""
     rates = {"node-a": 27.9}
     return kept(once(tmp_path_factory, "first-edition", lambda folder: judged(folder, rates, "2026-01-01T00:00:00Z")))
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """The second: the node is slower, so that W15 is supported, and another node has come."""
+    """The second: the node is slower, so that N03 is supported, and another node has come."""
     rates = {"node-a": 4.0, "node-b": 3.0}
     return kept(once(tmp_path_factory, "second-edition", lambda folder: judged(folder, rates, "2026-02-01T00:00:00Z")))
 

@@ -160,10 +160,10 @@ def test_editions_of_real_verdicts_tell_what_moved(first: Judged, second: Judged
     old, new = (edition(one.document, one.verdicts) for one in (first, second))
     found = compare(old, new)
     moved = {one["id"]: one for one in found["changed"]}
-    assert (moved["W15"]["was"], moved["W15"]["is"]) == ("challenged", "supported")
-    told = {cause["cause"]: cause["text"] for cause in moved["W15"]["why"]}
+    assert (moved["N03"]["was"], moved["N03"]["is"]) == ("challenged", "supported")
+    told = {cause["cause"]: cause["text"] for cause in moved["N03"]["why"]}
     assert set(told) == {"node", "estimate", "cells"}
-    assert "moved across the threshold of 1,000 MAC/cycle" in told["estimate"]
+    assert "moved across the threshold of 8 MAC/cycle" in told["estimate"]
     expected = {one["id"]: one["verdict"] for one in second.document["verdicts"]}
     before = {one["id"]: one["verdict"] for one in first.document["verdicts"]}
     assert set(moved) == {name for name in before if before[name] != expected[name]}
@@ -176,7 +176,7 @@ def test_the_command_tells_and_writes_the_comparison(
     out = tmp_path / "changes.json"
     assert main(["compare", str(first.verdicts), str(second.verdicts), "--json", str(out)]) == 0
     told, found = capsys.readouterr().out, read_json(out)
-    assert told.startswith("The edition of 2026-02-01") and "W15  challenged -> supported" in told
+    assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
     assert found == compare(edition(first.document, ""), edition(second.document, ""))
     write_json(tmp_path / "old.json", changed(lambda document: document["verdicts"][0].pop("parts")))
     with pytest.raises(StudyError, match="missing: parts"):

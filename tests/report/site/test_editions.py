@@ -31,7 +31,7 @@ def test_an_edition_counts_the_cells_and_names_their_machines(second: Judged) ->
         cells = verdicts[claim["id"]]["cells"]
         assert sum(sum(part["cells"].values()) for part in claim["parts"]) == len(cells)
         assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cells if c["node"]}
-    (part,) = next(claim for claim in made["claims"] if claim["id"] == "W15")["parts"]
+    (part,) = next(claim for claim in made["claims"] if claim["id"] == "N03")["parts"]
     assert part["nodes"] == ["node-a", "node-b"] and part["cells"] == {"supports": 2}
     listed = {entry["id"]: entry for entry in second.document["references"]}
     assert made["figures"] and all(

@@ -57,9 +57,9 @@ def test_there_is_an_entry_for_each_edition_the_newest_first(editions: list[dict
 def test_an_entry_says_which_verdicts_changed_and_why(editions: list[dict[str, Any]]) -> None:
     _, second, first = entries(feed(editions, URL, "A title"))
     content = BeautifulSoup(said(second, "content"), "html.parser")
-    item = next(item for item in content.find_all("li") if item.a["href"] == f"{URL}#W15")
+    item = next(item for item in content.find_all("li") if item.a["href"] == f"{URL}#N03")
     assert "supported, before challenged" in item.get_text()
-    assert "moved across the threshold of 1,000 MAC/cycle" in item.get_text()
+    assert "moved across the threshold of 8 MAC/cycle" in item.get_text()
     assert said(second, "summary").split(" verdicts")[0].endswith("of 88")
     assert "88 claims: " in said(first, "summary")
 

@@ -1,0 +1,178 @@
+"""What is found of each claim is told in one plain sentence, with its numbers filled in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report.data.reference import REFERENCE, read_reference
+from report.judging import findings
+from report.judging.claims import Claim, read_claims
+from report.judging.judge import CLAIMS, by_question
+from report.model import Verdict
+from report.quantities import quantities
+
+LONGEST = 30
+KEPT = Path(__file__).parents[1] / "golden" / "kept"
+# Private words of the engine, and intervals.
+BANNED = re.compile(r"\bcells?\b|\bscope\b|holds (up to|from)|fails (up to|from)|told apart|\[\d", re.I)
+
+
+def own() -> list[Claim]:
+    return read_claims(CLAIMS, read_reference(REFERENCE))
+
+
+def possible(claim: Claim) -> set[str]:
+    """The outcomes that a claim's rule can come to."""
+    if not claim.parts:
+        return {"not testable"}
+    known = [quantities()[part.quantity] for part in claim.parts]
+    measured = any(quantity.experiments for quantity in known)
+    shares = all(part.rule == "for_share_of" for part in claim.parts)
+    exists = all(part.rule == "exists" for part in claim.parts)
+    found = {"supported", "challenged", "awaiting"}
+    if len(claim.parts) > 1 or (measured and not shares and not exists):
+        found.add("depends")
+    if measured or shares:
+        found.add("undecided")
+    return found | ({"outdated"} if claim.when_written else set())
+
+
+@pytest.mark.parametrize("claim", own(), ids=lambda claim: claim.id)
+def test_each_claim_has_a_plain_sentence_for_every_outcome(claim: Claim) -> None:
+    missing = possible(claim) - set(claim.findings)
+    # A share over exact figures, and a claim of which every part is one, has no case that differs.
+    assert not missing, f"{claim.id} has no sentence for {missing}"
+    for outcome, sentences in claim.findings.items():
+        for sentence in sentences:
+            words = findings.PLACE.sub("12 x", sentence).split()
+            assert len(words) <= LONGEST + 6, f"{claim.id}, {outcome}: {len(words)} words"
+            assert not BANNED.search(findings.PLACE.sub("", sentence)), f"{claim.id}, {outcome}: {sentence}"
+            assert sentence[-1] in ".", f"{claim.id}, {outcome}: no full stop"
+
+
+@pytest.mark.parametrize("which", ["published", "fleet"])
+def test_what_is_told_of_known_nodes_is_short_and_whole(which: str) -> None:
+    document = kept(which)
+    for one in document["verdicts"]:
+        said = one["finding"]
+        assert "{" not in said and not BANNED.search(said), f"{one['id']}: {said}"
+        assert said != one["reason"], f"{one['id']} ({one['verdict']}) has no sentence that its numbers fill"
+        assert len(said.split()) <= LONGEST, f"{one['id']}: {len(said.split())} words: {said}"
+
+
+def kept(which: str) -> dict[str, Any]:
+    path = KEPT / f"{which}.verdicts.json.gz"
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return document
+
+
+def verdict(**more: Any) -> dict[str, Any]:
+    """A claim of two parts: one of three cases in hours, and a share."""
+    cells = [
+        {"part": "time", "run": name, "parameters": size, "estimate": value, "low": value / 2, "high": value * 2,
+         "outcome": side}
+        for name, size, value, side in (
+            ("a", 4.2e6, 0.5, "challenges"), ("b", 8.56e7, 4.0, "challenges"), ("c", 7e9, 48.5, "supports"),
+        )
+    ]  # fmt: skip
+    share = {"estimate": 0.84, "low": 0.5, "high": 0.97, "units": 12, "of": "model"}
+    parts = [
+        {"name": "time", "unit": "h", "threshold": 24.0, "estimate": 48.5, "low": 24.25, "high": 97.0},
+        {"name": "share", "unit": "B", "threshold": 1.2e10, "estimate": None, "share": share},
+    ]
+    number = {"estimate": 48.5, "low": 24.25, "high": 97.0, "unit": "h", "threshold": 24.0}
+    return {"verdict": "depends", "reason": "machine-made", "cells": cells, "parts": parts, **number, **more}
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("estimate", "2.0 days"),
+        ("low", "24 hours"),
+        ("least", "30 minutes"),
+        ("most:number", "48"),
+        ("challenges", "4.0 hours"),
+        ("run of supports", "c"),
+        ("parameters of [time] challenges", "86 million parameters"),
+        ("estimate for run=a", "30 minutes"),
+        ("count", "3"),
+        ("count challenges", "2"),
+        ("share", "84%"),
+        ("[share] share low", "50%"),
+        ("units", "12"),
+        ("threshold", "24 hours"),
+        ("[share] threshold", "12 GB"),
+        ("most:exact", "48.5"),
+        ("[share] estimate", None),
+        ("least:percent", "50%"),
+        ("nothing", None),
+        ("run of estimate for run=z", None),
+    ],
+)
+def test_places_are_filled(place: str, told: str | None) -> None:
+    assert findings.fill(place, verdict()) == told
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (0.0, "0%"),
+        (1e-5, "less than 0.01%"),
+        (0.0024, "0.24%"),
+        (0.05, "5%"),
+        (0.034, "3.4%"),
+        (0.78, "78%"),
+        (1, "100%"),
+    ],
+)
+def test_small_shares_are_not_rounded_away(share: float, told: str) -> None:
+    assert findings.number(share, "1", "percent") == told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0, "none"), (0.002, "1%"), (0.84, "84%"), (0.998, "99%"), (1.0, "all")])
+def test_a_share_that_is_nearly_all_is_not_told_as_all(share: float, told: str) -> None:
+    assert findings.fill("share", verdict(parts=[{"share": {"estimate": share, "units": 9}}])) == told
+
+
+def test_a_range_is_told_with_both_ends() -> None:
+    within = {"name": "", "unit": "h", "threshold": [24.0, 72.0]}
+    assert findings.fill("threshold", verdict(parts=[within])) == "24 hours to 3.0 days"
+
+
+def test_the_first_sentence_is_told_whose_numbers_are_there() -> None:
+    declared = {"depends": ("It took {estimate for run=z}.", "it took {challenges}."), "supported": ("Yes.",)}
+    assert findings.finding(verdict(), declared) == "It took 4.0 hours."
+    assert findings.finding(verdict(verdict="supported"), declared) == "Yes."
+    assert "2 of the 3" not in findings.finding(verdict(), {})
+    assert findings.finding(verdict(), {}).startswith("It holds for 1 of the 3")
+    assert findings.finding(verdict(verdict=Verdict.CHALLENGED), {}) == "machine-made"
+
+
+def test_places_that_mean_nothing_are_named() -> None:
+    said = "{estimate} {[time] least} {[other] least} {estimate:loud} {threshold} {cow} {run of most}"
+    assert list(findings.unknown(said, ["time"])) == ["[other] least", "estimate:loud", "cow"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "counted"),
+    [
+        (["supported", "supported"], "supported"),
+        (["supported", "challenged"], "differ"),
+        (["supported", "depends", "awaiting hardware"], "differ"),
+        (["challenged", "awaiting hardware", "undecided"], "challenged"),
+        (["awaiting hardware", "awaiting hardware"], "awaiting hardware"),
+        (["awaiting hardware", "undecided"], "undecided"),
+    ],
+)
+def test_a_question_is_counted_once_with_what_its_decided_claims_say(verdicts: list[str], counted: str) -> None:
+    asked = [{"id": f"W{at:02}", "question": "How fast?", "verdict": one} for at, one in enumerate(verdicts)]
+    alone = {"id": "N01", "question": "N01", "verdict": "supported"}
+    (first, other) = by_question([*asked, alone])
+    assert (first["claims"], first["verdict"]) == ([one["id"] for one in asked], counted)
+    assert (other["claims"], other["verdict"]) == (["N01"], "supported")

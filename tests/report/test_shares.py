@@ -1,0 +1,120 @@
+"""Shares of a population have one interval of their own, each unit counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from report import statistics
+from report.estimates import Estimates, exact
+from report.judging.shares import Population, clopper_pearson
+from report.model import Verdict
+from studies import shares
+
+
+def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
+    """Cells of models, exact or with a standard error of the logarithm."""
+    rows = [{"model": name, "estimate": one, "detail": ""} for name, some in values.items() for one in some]
+    if not se:
+        return Population(exact(rows), "model", compare)
+    frame = pd.DataFrame(rows).assign(se=se, df=4.0, n_rounds=3, n_samples=9)
+    return Population(Estimates.from_estimates(frame), "model", compare)
+
+
+@given(st.integers(1, 60), st.data())
+def test_whole_counts_have_the_interval_of_clopper_and_pearson(n: int, data: Any) -> None:
+    k = data.draw(st.integers(0, n))
+    known = binomtest(k, n).proportion_ci(statistics.DECIDING, method="exact")
+    assert clopper_pearson(k, k, n) == pytest.approx((known.low, known.high), abs=1e-9)
+
+
+@given(st.integers(1, 40), st.floats(0, 1), st.floats(0, 1))
+def test_counts_between_whole_ones_lie_between_their_intervals(n: int, one: float, other: float) -> None:
+    least, most = sorted((one * n, other * n))
+    low, high = clopper_pearson(least, most, n)
+    assert low <= least / n + 1e-12 and most / n <= high + 1e-12
+    assert clopper_pearson(np.floor(least), np.ceil(most), n)[0] <= low + 1e-12
+    assert clopper_pearson(np.floor(least), np.ceil(most), n)[1] >= high - 1e-12
+
+
+def test_each_model_counts_once_however_many_cells_it_has() -> None:
+    one_odd = population({"odd": [1.0] * 50, "a": [9.0], "b": [9.0], "c": [9.0]})
+    assert one_odd.at(5).estimate == pytest.approx(0.75) and one_odd.at(5).units == 4
+    half = population({"a": [1.0, 9.0], "b": [9.0, 9.0]})
+    assert half.at(5).estimate == pytest.approx(0.75)
+
+
+def test_a_model_counts_with_the_chance_that_it_reaches_the_threshold() -> None:
+    sure, unsure = population({"a": [9.0]}, se=0.01), population({"a": [5.0]}, se=0.1)
+    assert sure.at(5).estimate == pytest.approx(1.0, abs=1e-6)
+    assert unsure.at(5).estimate == pytest.approx(0.5)
+    assert unsure.at(4.5).estimate > 0.5 > unsure.at(5.5).estimate
+    mirrored = population({"a": [5.0]}, "at_most", se=0.1)
+    assert mirrored.at(5.5).estimate == pytest.approx(1 - unsure.at(5.5).estimate)
+
+
+def test_an_unknown_interval_may_lie_on_either_side() -> None:
+    rows = [{"model": name, "estimate": 9.0, "low": low, "high": low, "detail": ""}
+            for name, low in (("a", 9.0), ("b", np.nan))]  # fmt: skip
+    share = Population(exact(rows), "model", "at_least").at(5)
+    assert share.estimate == pytest.approx(0.75)
+    assert (share.low, share.high) == pytest.approx(clopper_pearson(1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("above", "of", "wanted", "outcome"),
+    [
+        (16, 17, 0.5, "supported"),
+        (12, 17, 0.5, "undecided"),
+        (1, 17, 0.5, "challenged"),
+        (7, 7, 0.5, "undecided"),
+        (8, 8, 0.5, "supported"),
+        (0, 8, 0.5, "challenged"),
+        (508, 525, 0.9, "supported"),
+        (508, 525, 0.99, "challenged"),
+    ],
+)
+def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, outcome: str) -> None:
+    models = {f"m{at}": [9.0 if at < above else 1.0] for at in range(of)}
+    assert population(models).at(5).outcome(wanted) == outcome
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdefghijklmnop"), st.lists(st.floats(0.1, 50), min_size=1, max_size=3), min_size=1
+    ),
+    st.sampled_from(["at_least", "at_most"]),
+    st.sampled_from([0.0, 0.1]),
+    st.floats(0.05, 0.95),
+    st.floats(0.05, 100),
+)
+def test_where_it_turns_is_where_its_outcome_does(
+    models: dict[str, list[float]], compare: str, se: float, wanted: float, threshold: float
+) -> None:
+    whole = population(models, compare, se)
+    supported, challenged = whole.turns(wanted)
+    sign = -1 if compare == "at_most" else 1
+    outcome = whole.at(threshold).outcome(wanted)
+    if supported is not None and abs(threshold / supported - 1) > 1e-9:
+        assert (outcome is Verdict.SUPPORTED) == (sign * threshold <= sign * supported)
+    if challenged is not None and abs(threshold / challenged - 1) > 1e-9:
+        assert (outcome is Verdict.CHALLENGED) == (sign * threshold >= sign * challenged)
+    if supported is None:
+        assert outcome is not Verdict.SUPPORTED
+    if challenged is None:
+        assert outcome is not Verdict.CHALLENGED
+
+
+def test_false_verdicts_are_rare_and_true_ones_are_found() -> None:
+    """A short form of `python -m studies.shares`: 300 trials a setting, whose draws are the same in every run."""
+    usual = shares.Setting(40, 1, "near")
+    at_threshold = shares.rates(usual, 0.5, 300)
+    assert at_threshold["supported"] + at_threshold["challenged"] <= 0.02
+    far = shares.rates(usual, 0.9, 100)
+    assert far["supported"] > 0.9 > far["supported_before"]
