@@ -90,7 +90,7 @@ def ended(clone: Clone) -> Study:
     clone.wrote = RESULTS
     chain = kills.Chain(clone, PRESET)
     make, snakemake, *_ = kills.commands(CONFIG)
-    node = sorted((clone.path / "data/nodes").glob("*/node.json"))[0].parent
+    node = sorted((clone.path / "data/nodes").glob("*/clock.cpu.1.parquet"))[0].parent
     (clone.path / "others" / node.name).mkdir(parents=True)
     for name in ("node.json", "clock.cpu.1.parquet", "clock.cpu.2.parquet", "clock.cpu.3.parquet"):
         shutil.copyfile(node / name, clone.path / "others" / node.name / name)
