@@ -1,0 +1,296 @@
+"""Records of MLPerf's result logs: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE`.
+
+CLONE is a checkout or a bare clone of one round's results repository of MLCommons (training_results_v3.1, say). Kept
+are the closed division's valid results of every benchmark and scenario that a system without accelerators did too, and
+those of systems with GPUs beside them; of inference also single requests to a GPU, which no comparison needs.
+
+Training: the mean of a result's runs without the fastest and the slowest, as MLPerf scores them, with the factor by
+which a result is scaled for its convergence (scaling.json); low and high are the fastest and the slowest of the rest.
+Inference: the figure of the performance run's summary, at the scenario's own limits of latency.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from report.data.published import COLUMNS
+
+Record = dict[str, Any]
+_GPU = re.compile(r"nvidia|geforce|quadro|tesla|radeon|instinct|\bmi\d{3}|rtx|\b[ahlbtv]\d{2,3}\b|jetson|orin", re.I)
+_PREFIX = {"G": 10**9, "M": 10**6}
+_NONE = {"", "0", "n/a", "none", "-", "no"}
+# What one system of a round is beside the others: benchmarks are the same work within a round only.
+_EVENT = re.compile(r":::MLLOG (\{.*\})")
+_FIGURES = {
+    "offline": (re.compile(r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)", re.M), "rate", "1/s"),
+    "server": (
+        re.compile(r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:"
+                   r"\s*([\d.e+]+)", re.M),
+        "rate",
+        "1/s",
+    ),
+    "singlestream": (re.compile(r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)",
+                                re.M), "latency", "s"),
+}  # fmt: skip
+_DTYPES = (
+    (r"fp4|int4|nvfp4|mxfp4", "int4"),
+    (r"fp8|float8|e4m3", "float8"),
+    (r"int8|uint8|i8\b", "int8"),
+    (r"bf16|bfloat16", "bfloat16"),
+    (r"fp16|float16|half", "float16"),
+    (r"fp32|float32", "float32"),
+)
+
+
+# What benchmarks train or ask, as entrants spell their folders.
+_SPELT = {
+    "bert": "BERT-large",
+    "resnet": "ResNet-50",
+    "ssd": "RetinaNet",
+    "dlrm": "DLRM",
+    "dlrm_dcnv2": "DLRM-DCNv2",
+    "resnet50": "ResNet-50",
+    "retinanet": "RetinaNet",
+    "rnnt": "RNN-T",
+    "whisper": "Whisper",
+    "llama3_1-8b": "Llama 3.1 8B",
+    "llama3.1-8b": "Llama 3.1 8B",
+    "rgat": "R-GAT",
+}
+_QUALITY = {"bert": "BERT-large", "gptj": "GPT-J 6B", "dlrm": "DLRM", "dlrm-v2": "DLRM-DCNv2", "3d-unet": "3D-UNet"}
+
+
+def _model(benchmark: str) -> tuple[str, str]:
+    """The model of a benchmark by its own name, and the share of the reference's quality that is asked: ', 99%'."""
+    name, _, share = benchmark.rpartition("-")
+    return (_QUALITY[name], f", {share}%") if name in _QUALITY else (_SPELT.get(benchmark, benchmark), "")
+
+
+class Clone:
+    """The newest commit of a clone: its paths, and their text."""
+
+    def __init__(self, at: Path) -> None:
+        self.at = at
+        self.commit = self._git("rev-parse", "HEAD").strip()
+        self.paths = self._git("ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
+
+    def _git(self, *words: str) -> str:
+        asked = subprocess.run(["git", "-C", str(self.at), *words], check=True, capture_output=True)
+        return asked.stdout.decode("utf-8", "replace")
+
+    def text(self, path: str) -> str:
+        return self._git("show", f"HEAD:{path}")
+
+    def json(self, path: str) -> Mapping[str, Any]:
+        """A file's mapping; {} where it is none, as some entrants' are."""
+        try:
+            read = json.loads(self.text(path).lstrip("\ufeff"))
+        except (ValueError, subprocess.CalledProcessError):
+            return {}
+        return read if isinstance(read, Mapping) else {}
+
+
+def _whole(given: Any) -> int:
+    """The number in a field; 0 where there is none."""
+    found = re.search(r"\d+", str(given))
+    return int(found[0]) if found else 0
+
+
+def _system(told: Mapping[str, Any]) -> Record | None:
+    """A system's hardware by the columns of a record; None of one with accelerators that are no GPUs."""
+    name = re.sub(r"\s+", " ", str(told.get("accelerator_model_name", ""))).strip()
+    each, nodes = _whole(told.get("accelerators_per_node")), _whole(told.get("number_of_nodes")) or 1
+    bare = each == 0 and name.lower() in _NONE
+    # A slice of a GPU (MIG) is none.
+    if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
+        return None
+    sockets, cores = _whole(told.get("host_processors_per_node")), _whole(told.get("host_processor_core_count"))
+    memory = re.match(r"(\d+)\s*([GM])i?B", str(told.get("accelerator_memory_capacity", "")), re.I)
+    return {
+        "device": "cpu" if bare else "gpu",
+        "cpu": re.sub(r"\s+", " ", str(told.get("host_processor_model_name", ""))).strip(),
+        "cpus": sockets * nodes or "",
+        "cores": cores * sockets * nodes or "",
+        "gpu": "" if bare else name,
+        "gpus": "" if bare else each * nodes,
+        "nodes": nodes,
+        "memory_bytes": int(memory[1]) * _PREFIX[memory[2].upper()] if memory and not bare else "",
+        "software": re.sub(r"\s+", " ", str(told.get("framework", ""))).strip(),
+        "by": str(told.get("submitter", "")).strip(),
+        "preview": "preview" in str(told.get("status", "")).lower(),
+    }
+
+
+def _dtype(given: str) -> str:
+    found = [name for pattern, name in _DTYPES if re.search(pattern, given, re.I)]
+    return found[0] if len(found) == 1 else "mixed" if found else ""
+
+
+def training(clone: Clone, round_: str) -> Iterator[Record]:
+    """Results of one round of MLPerf Training."""
+    results: dict[tuple[str, str, str], list[str]] = {}
+    for path in clone.paths:
+        found = re.fullmatch(r"([^/]+)/results/([^/]+)/([^/]+)/(result_\d+\.txt|scaling\.json)", path)
+        if found:
+            results.setdefault((found[1], found[2], found[3]), []).append(path)
+    systems = {key[:2]: clone.json(f"{key[0]}/systems/{key[1]}.json") for key in results}
+    for (entrant, system, benchmark), paths in sorted(results.items()):
+        told = systems[entrant, system]
+        hardware = _system(told) if str(told.get("division", "")).lower() == "closed" else None
+        if hardware is None:
+            continue
+        runs = [one for path in paths if path.endswith(".txt") and (one := _run(clone.text(path)))]
+        times = sorted(seconds for seconds, _ in runs)
+        if len(times) < 3:
+            continue
+        scaling = next((clone.json(path) for path in paths if path.endswith(".json")), {})
+        factor = float(scaling.get("scaling_factor", 1.0))
+        kept = [one * factor for one in times[1:-1]]
+        batches = {batch for _, batch in runs}
+        yield {
+            **hardware,
+            "id": f"{entrant}.{system}.{benchmark}",
+            "where": f"results/{system}/{benchmark}: run_start to run_stop of {len(times)} runs",
+            "path": f"{entrant}/results/{system}/{benchmark}",
+            "task": "train-to-target",
+            "model": _model(benchmark)[0],
+            "setting": f"MLPerf Training {round_}, closed",
+            "batch": "",
+            # What each side computes in is read in the code that was handed in: see the source's note.
+            "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
+            "measure": "time",
+            "value": statistics.fmean(kept),
+            "low": min(kept),
+            "high": max(kept),
+            "unit": "s",
+            "runs": len(times),
+            "note": "; ".join(
+                filter(None, [
+                    f"global batch {batches.pop()}" if len(batches) == 1 else "",
+                    f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
+                    "preview: not yet on sale" if hardware["preview"] else "",
+                ])
+            ),
+        }  # fmt: skip
+
+
+def _run(text: str) -> tuple[float, int] | None:
+    """Seconds of a run that reached its target, and its global batch; None of one that did not."""
+    start = stop = batch = 0
+    done = False
+    for found in _EVENT.finditer(text):
+        try:
+            event = json.loads(found[1])
+        except ValueError:
+            continue
+        key = event.get("key")
+        if key == "run_start" and not start:
+            start = event["time_ms"]
+        elif key == "run_stop":
+            stop, done = event["time_ms"], done or event.get("metadata", {}).get("status") == "success"
+        elif key == "global_batch_size":
+            batch = int(event["value"])
+    return ((stop - start) / 1000, batch) if start and stop and done else None
+
+
+def inference(clone: Clone, round_: str) -> Iterator[Record]:
+    """Results of one round of MLPerf Inference."""
+    beside: dict[str, list[str]] = {}
+    for path in clone.paths:
+        if path.startswith("closed/") and "/measurements/" in path and path.endswith(".json"):
+            beside.setdefault(path.rsplit("/", 1)[0].lower(), []).append(path)
+    systems: dict[tuple[str, str], Mapping[str, Any]] = {}
+    pattern = re.compile(r"closed/([^/]+)/results/([^/]+)/([^/]+)/([^/]+)/performance/run_1/mlperf_log_summary\.txt")
+    for path in clone.paths:
+        found = pattern.fullmatch(path)
+        if not found or found[4].lower() not in _FIGURES:
+            continue
+        entrant, system, benchmark, scenario = found.groups()
+        key = entrant, system
+        if key not in systems:
+            systems[key] = clone.json(f"closed/{entrant}/systems/{system}.json")
+        hardware = _system(systems[key])
+        if hardware is None:
+            continue
+        text = clone.text(path)
+        which, measure, unit = _FIGURES[scenario.lower()]
+        figures = which.findall(text)
+        if not figures or not re.search(r"Result is\s*:\s*VALID", text):
+            continue
+        # Language models are scored by tokens.
+        name, value = next((one for one in figures if "okens" in one[0]), figures[0])
+        measured = beside.get(f"closed/{entrant}/measurements/{system}/{benchmark}/{scenario}".lower(), [])
+        weights = next((kind for one in measured if (kind := str(clone.json(one).get("weight_data_types", "")))), "")
+        counted = "tokens" if "okens" in name else "samples"
+        yield {
+            **hardware,
+            "id": f"{entrant}.{system}.{benchmark}.{scenario}",
+            "where": name,
+            "path": path,
+            "task": "infer",
+            "model": _model(benchmark)[0],
+            "setting": f"MLPerf Inference {round_}, closed, {scenario}{_model(benchmark)[1]}",
+            "batch": "",
+            "dtype": _dtype(weights),
+            "measure": measure,
+            "value": float(value) / (1e9 if unit == "s" else 1),
+            "low": "",
+            "high": "",
+            "unit": unit,
+            "runs": 1,
+            "note": "; ".join(
+                filter(None, [counted if unit == "1/s" else "90th percentile",
+                              f"weights {weights}" if weights else "",
+                              "preview: not yet on sale" if hardware["preview"] else ""])
+            ),
+        }  # fmt: skip
+
+
+def comparable(found: list[Record]) -> list[Record]:
+    """Those whose work a system without accelerators did too; and single requests to a GPU."""
+    bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
+    return [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
+
+
+def write(found: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
+    """Write records as data/published has them."""
+    with out.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        table.writeheader()
+        for one in sorted(
+            found, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
+        ):
+            address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{one['path']}"
+            name = re.sub(r"[^a-z0-9_.-]+", "-", str(one["id"]).lower()).strip("-.")
+            values = {key: f"{one[key]:.6g}" for key in ("value", "low", "high") if one[key] != ""}
+            url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+            table.writerow(
+                {**one, **values, "id": name, "measured_by": one["by"], "url": url, "date": date, "variant": ""}
+            )
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 4:
+        print("usage: python -m studies.mlperf training|inference CLONE SOURCE.csv DATE", file=sys.stderr)
+        return 2
+    kind, at, out, date = words
+    named = re.search(rf"{re.escape(kind)}_results_(v\d+\.\d+)", str(at))
+    if named is None or kind not in ("training", "inference") or not Path(at).is_dir():
+        print(f"{at}: no clone of {kind}_results_v… of MLCommons", file=sys.stderr)
+        return 2
+    clone = Clone(Path(at))
+    read = {"training": training, "inference": inference}[kind]
+    write(comparable(list(read(clone, named[1]))), clone, named[0], Path(out), date)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
