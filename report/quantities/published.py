@@ -1,0 +1,169 @@
+"""What others measured and published, as quantities that a claim may name under `published`: figures as they stand.
+
+Every estimate names its source and, as `family`, what that source shares with others that are not independent of it.
+There are no rounds of ours behind these figures: low and high are the spread that the source tells, or the range over
+entries with the same hardware. By what margin they decide, see `judging.rules`. What is worked out of them stands in
+the modules beside this one: speeds, chips, prices.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.data.published import LESS_IS_BETTER, UNITS
+from report.estimates import Estimates, exact
+from report.formatting import short_processor
+from report.quantities import Compute, quantity, says
+
+_KINDS = re.compile(
+    r"\b(G[BH]200|[BH]\d{2,3}|A\d{1,3}[GX]?|L\d{1,2}S?|T4|V100|P100|P4|P40|K\d{2,3}[cm]?|M\d{2})\b"
+    r"|(?:RTX|GTX|TITAN|Quadro|Arc|Jetson|MI)[ -]?\w+(?: (?:Ti|SUPER|Ada|D|Orin|AGX|NX|Nano|A?\d{4}|B\d\d)\b)*",
+    re.I,
+)
+LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "records")
+
+
+def gpu_kind(name: str) -> str:
+    """A GPU's name as short as it tells what it is: 'NVIDIA H100-SXM-80GB' is 'H100 SXM'."""
+    text = re.sub(r"[-_/]", " ", name)
+    found = _KINDS.search(text)
+    if found is None:
+        return " ".join(text.split())[:40]
+    form = next((form for form in ("SXM", "PCIe", "NVL") if re.search(form, text, re.I)), "")
+    mobile = "laptop" if re.search(r"laptop|mobile|max q|\d{3,4}m\b", text, re.I) else ""
+    return " ".join(filter(None, (found[0], form if found[1] else "", mobile)))
+
+
+def cpu_kind(name: str) -> str:
+    """A processor's name without its maker's flourish: 'Intel(R) Xeon(R) Platinum 8480+' is 'Xeon Platinum 8480+'."""
+    short = re.sub(r"\b(intel|amd)\b", "", short_processor(name), flags=re.I)
+    named = re.sub(r"\(code named ([^)]+)\)|code named (.+)", r"\1\2", short)
+    return " ".join(word.capitalize() if word in ("XEON", "PLATINUM", "GOLD") else word for word in named.split())
+
+
+def machine_of(record: Mapping[str, Any]) -> str:
+    """'2 x Xeon Platinum 8480+': the processors of one machine of a CPU record."""
+    nodes = record["nodes"] if record["nodes"] == record["nodes"] else 1
+    sockets = record["cpus"] / nodes if record["cpus"] == record["cpus"] else 1
+    name = cpu_kind(str(record["cpu"]))
+    return f"{int(sockets)} x {name}" if sockets > 1 else name
+
+
+def speeds(records: pd.DataFrame) -> pd.DataFrame:
+    """Each record's speed: its rate, or one over its time, for one GPU or one machine of CPUs; with its ends."""
+    turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
+    # Several processors of one entry answer at once; the time of a single request is that of one device.
+    single = (records["measure"] == "latency").to_numpy()
+    shared = np.where(records["device"] == "gpu", records["gpus"].fillna(1), records["nodes"].fillna(1))
+    shared = np.where(single, 1.0, shared)
+    value = records["value"].to_numpy(float)
+    low, high = (records[name].fillna(records["value"]).to_numpy(float) for name in ("low", "high"))
+    with np.errstate(divide="ignore"):
+        ends = np.where(turned, 1 / high, low), np.where(turned, 1 / value, value), np.where(turned, 1 / low, high)
+    names = ("slowest", "speed", "fastest")
+    return records.assign(**{name: end / shared for name, end in zip(names, ends, strict=True)})
+
+
+def stated(value: float, other: float) -> float:
+    """A figure, or another where its source does not tell it."""
+    return other if math.isnan(value) else float(value)
+
+
+def top(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
+    """The record with the largest value of a column, or the least."""
+    values = records[by].to_numpy(float)
+    found = records.iloc[int(values.argmin() if least else values.argmax())]
+    return {str(name): value for name, value in found.items()}
+
+
+def each(records: pd.DataFrame) -> list[dict[str, Any]]:
+    """The records, one by one."""
+    return [{str(name): value for name, value in row.items()} for row in records.to_dict("records")]
+
+
+def labels_of(data: Dataset, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What every estimate of one record is told by."""
+    return {
+        **{name: record[name] for name in LABELS if name not in ("family", "records")},
+        "family": data.published.family(str(record["source"])),
+        "records": record["key"],
+        "device": record["device"],
+        "machine": gpu_kind(str(record["gpu"])) if record["device"] == "gpu" else machine_of(record),
+        "dtype": record["dtype"],
+        "software": record["software"],
+    }
+
+
+@quantity(
+    "published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"), tier="published"
+)
+@says("By others' published figures, {labels}: {value}")
+def compared(data: Dataset) -> Estimates:
+    """The declared comparisons of data/published/comparisons.yaml: the figure of one record over that of another.
+
+    Figures as they stand, not for one GPU or one machine: what is compared is declared with its reason.
+    """
+    rows = []
+    for one in data.published.comparisons:
+        above, below = (data.published.by_key[key] for key in (one.of, one.over))
+        ends = [[stated(side[name], side["value"]) for name in ("low", "value", "high")] for side in (above, below)]
+        families = sorted({data.published.family(str(side["source"])) for side in (above, below)})
+        rows.append(
+            {
+                "comparison": one.id,
+                "source": " and ".join(dict.fromkeys((str(above["source"]), str(below["source"])))),
+                "family": " and ".join(families),
+                "of": _told(above),
+                "to": _told(below),
+                "strength": one.strength,
+                "records": f"{one.of} {one.over}",
+                "estimate": ends[0][1] / ends[1][1],
+                "low": ends[0][0] / ends[1][2],
+                "high": ends[0][2] / ends[1][0],
+                "detail": one.why,
+            }
+        )
+    return exact(rows)
+
+
+def _told(record: Mapping[str, Any]) -> str:
+    name = gpu_kind(str(record["gpu"])) if record["device"] == "gpu" else machine_of(record)
+    return f"{name}, {record['task'].replace('-', ' ')}, {record['model']}"
+
+
+_TOLD_BY = (*LABELS, "device", "machine", "dtype", "variant", "gpus")
+
+
+def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
+    def values(data: Dataset) -> Estimates:
+        records = data.published.records
+        rows = []
+        for row in each(records[records["measure"] == measure]):
+            found = {"estimate": row["value"], "low": stated(row["low"], row["value"]),
+                     "high": stated(row["high"], row["value"])}  # fmt: skip
+            told = {name: value for name, value in labels_of(data, row).items() if name != "software"}
+            batch = None if math.isnan(row["batch"]) else row["batch"]
+            gpus = None if math.isnan(row["gpus"]) else row["gpus"]
+            rows.append(
+                {**told, "batch": batch, "gpus": gpus, "variant": row["variant"], **found, "detail": row["note"]}
+            )
+        return exact(rows)
+
+    values.__doc__ = f"Published figures that are a {measure}, as their sources tell them, each with its work."
+    return values
+
+
+# One quantity a kind of figure: published.rate, published.price, …
+VALUES: dict[str, Compute] = {
+    measure: quantity(f"published.{measure.replace('-', '_')}", unit, _TOLD_BY, tier="published")(
+        says("By others' published figures, {labels}: {value}")(_of_measure(measure))
+    )
+    for measure, unit in UNITS.items()
+}

@@ -1,0 +1,365 @@
+"""What others measured of single chips: threads, memory, copies, products, and how few numbers foretell kernels."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.estimates import Estimates, exact
+from report.formatting import exactly
+from report.quantities import quantity, says
+from report.quantities.published import LABELS, each, gpu_kind, labels_of, machine_of, speeds, stated, top
+
+# Cores that stand for a hundred; kernels of either kind without which nothing is fitted; what a fit tolerates.
+MANY_CORES, MANY_KERNELS, TOLERATED = 48, 8, 0.1
+_STARTS = (1.0, 2.0, 5.0)
+# The highest clocks of these GPUs, in Hz: NVIDIA's data sheets and white papers of either.
+CLOCKS = {"H100": 1.98e9, "H100 SXM": 1.98e9, "H200": 1.98e9, "H200 SXM": 1.98e9, "A100": 1.41e9, "A100 SXM": 1.41e9,
+          "A100 PCIe": 1.41e9}  # fmt: skip
+_HALF = ("float16", "bfloat16")
+_BYTES, _PARAMETERS = re.compile(r"model bytes (\d+)"), re.compile(r"([\d.]+) billion parameters")
+# Arrays that an element-wise kernel reads and writes.
+_ARRAYS = {
+    **dict.fromkeys(("add", "div", "mul", "pow"), 3),
+    **dict.fromkeys(("addu", "divu", "mulu", "powu", "relu", "gelu", "tanh"), 2),
+}
+_ENDS = (("estimate", "value"), ("low", "low"), ("high", "high"))
+
+
+@quantity("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"), tier="published")
+@says("In others' published runs, a GPU finishes {value} at its highest clock ({labels})")
+def mac_per_cycle(data: Dataset) -> Estimates:
+    """Multiply-adds for each clock cycle of a whole GPU in its fastest published product, by kind and format.
+
+    Half its operations per second over the highest clock that the maker states: at a lower one there are more. Each
+    source by itself.
+    """
+    records = data.published.records
+    kinds = records["gpu"].map(gpu_kind)
+    products = records[(records["task"] == "product") & (records["measure"] == "flops") & kinds.isin(list(CLOCKS))]
+    rows = []
+    for (_, kind, _), same in products.groupby(["source", kinds, "dtype"], sort=False):
+        best = top(same, "value")
+        told = {name: value for name, value in labels_of(data, best).items() if name in (*LABELS, "machine", "dtype")}
+        rows.append({**told, "batch": None, "estimate": best["value"] / 2 / CLOCKS[str(kind)]})
+    return exact(rows)
+
+
+@quantity(
+    "published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"), tier="published"
+)
+@says("In others' published runs, {labels} needs {value} threads at once for nine tenths of its peak")
+def threads_for_90_percent(data: Dataset) -> Estimates:
+    """The fewest threads at which a GPU reached nine tenths of its best throughput, of the numbers that were tried.
+
+    The interval reaches down to the number tried before it: somewhere between the two lies the turn.
+    """
+    rows = []
+    for told, threads, rates in _by_threads(data):
+        enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
+        if enough == len(threads) - 1:
+            # Still growing: the peak was not reached.
+            continue
+        before = threads[enough - 1] if enough else threads[enough]
+        found = {"estimate": threads[enough], "low": before, "high": threads[enough]}
+        rows.append({**told, **found, "detail": f"tried: {exactly(threads[0])} to {exactly(threads[-1])}"})
+    return exact(rows)
+
+
+@quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"), tier="published")
+@says("In others' published runs, {labels} speeds up by {value} of what its threads would give")
+def linearity(data: Dataset) -> Estimates:
+    """Speed-up over the growth of threads, from the fewest to half of those that nine tenths of the peak take.
+
+    1 is proportional. Half of them is where the chip is not yet full by any count.
+    """
+    rows = []
+    for told, threads, rates in _by_threads(data):
+        enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
+        below = [at for at in range(1, enough) if threads[at] <= threads[enough] / 2]
+        if not below:
+            continue
+        at = below[-1]
+        rows.append(
+            {
+                **told,
+                "estimate": (rates[at] / rates[0]) / (threads[at] / threads[0]),
+                "detail": f"{exactly(threads[0])} to {exactly(threads[at])} threads",
+            }
+        )
+    return exact(rows)
+
+
+def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    """Of each source, GPU and kernel: labels, threads at once in order, and the best throughput with so many."""
+    records = data.published.records
+    records = records[(records["task"] == "threads") & (records["device"] == "gpu")]
+    threads = [_threads(*row) for row in zip(records["setting"], records["note"], strict=True)]
+    records = records.assign(threads=threads).dropna(subset=["threads"])
+    keys = [records[name].astype(str) for name in ("source", "gpu", "model", "measure", "unit")]
+    for _, same in records.groupby(keys, sort=False, dropna=False):
+        best = speeds(same).sort_values("speed").drop_duplicates("threads", keep="last").sort_values("threads")
+        if len(best) < 4:
+            continue
+        first = best.iloc[0]
+        told = {
+            "source": first["source"],
+            "family": data.published.family(str(first["source"])),
+            "machine": gpu_kind(str(first["gpu"])),
+            "model": first["model"],
+            "records": " ".join(best["key"]),
+        }
+        yield told, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
+
+
+def _threads(setting: str, note: str) -> float:
+    """The threads at once that a setting tells: '20480 threads in flight', '64 chains at once', '8 warps on one SM'.
+
+    A warp has 32 threads; one SM stands for all of the chip, whose number the note tells, if each thread has one chain
+    of operations that wait for each other.
+    """
+    if found := re.match(r"(\d+) (?:threads|chains at once)", setting):
+        return float(found[1])
+    warps, processors = re.match(r"(\d+) warps on one SM, 1 independent", setting), re.search(r"(\d+) SMs", note)
+    return 32 * float(warps[1]) * float(processors[1]) if warps and processors else math.nan
+
+
+@quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), tier="published", ceiling=1.0)
+@says("By others' published runs, memory limits {value} of the GPU's time ({labels})")
+def memory_bound_share(data: Dataset) -> Estimates:
+    """Bounds of the share of a GPU's time in work that memory limits, by phase.
+
+    decode: at least the time that the weights take to be read once a token at the rated bandwidth, or the share of the
+    bandwidth that the source tells. prefill: at most what is left of the time when two operations a parameter and token
+    are done as fast as any record has that kind of GPU multiply matrices in 16 bits. training: at most what the share
+    of the peak leaves. Ratings: data/reference/gpus.yaml.
+    """
+    records = data.published.records
+    products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
+    best = products.groupby(products["gpu"].map(gpu_kind))["value"].max()
+    rated, peaks = _rated(data), {str(kind): float(peak) for kind, peak in best.items()}
+    rows = []
+    for row in each(data.published.records):
+        bounds = _bounds(row, rated, peaks) if row["device"] == "gpu" else None
+        if bounds is not None:
+            phase, low, high = bounds
+            told = {name: value for name, value in labels_of(data, row).items() if name in (*LABELS, "machine")}
+            known = low if phase == "decode" else high
+            told["batch"] = None if math.isnan(row["batch"]) else row["batch"]
+            rows.append({**told, "phase": phase, "estimate": known, "low": low, "high": high, "detail": row["note"]})
+    return exact(rows)
+
+
+def _rated(data: Dataset) -> dict[str, float]:
+    """Rated bandwidth of memory by the kind of GPU; not of kinds of which there are several with other memories."""
+    found: dict[str, set[float]] = {}
+    for name, entry in data.reference.items():
+        if name.endswith(".memory_bytes_per_s") and entry["status"] == "verified":
+            found.setdefault(gpu_kind(str(entry["subject"])), set()).add(float(entry["value"]))
+    return {kind: ratings.pop() for kind, ratings in found.items() if len(ratings) == 1}
+
+
+def _bounds(
+    row: Mapping[str, Any], rated: Mapping[str, float], peaks: Mapping[str, float]
+) -> tuple[str, float, float] | None:
+    """Phase, least and most share of the time that memory limits; None of a record that bounds neither."""
+    if row["measure"] == "share" and row["task"] == "train":
+        return "training", 0.0, 1 - float(row["value"])
+    if row["measure"] == "share" and row["task"] == "generate":
+        return "decode", float(row["value"]), 1.0
+    kind = gpu_kind(str(row["gpu"]))
+    of = _BYTES.search(str(row["note"]))
+    if row["measure"] != "rate" or (row["gpus"] == row["gpus"] and row["gpus"] > 1):
+        return None
+    if row["task"] == "generate" and row["batch"] == 1 and kind in rated and of:
+        share = row["value"] * float(of[1]) / rated[kind]
+        return "decode", share, 1.0
+    parameters = _PARAMETERS.search(str(row["note"]))
+    if row["task"] == "prompt" and parameters and row["dtype"] == "float16" and kind in peaks:
+        share = row["value"] * 2 * float(parameters[1]) * 1e9 / peaks[kind]
+        return "prefill", 0.0, max(0.0, 1 - share)
+    return None
+
+
+@quantity(
+    "published.memory_over_copy",
+    "1",
+    ("source", "family", "machine", "direction", "host_memory", "records"),
+    tier="published",
+)
+@says("In others' published runs, a GPU's memory moves {value} times what copies over the bus do ({labels})")
+def memory_over_copy(data: Dataset) -> Estimates:
+    """The best pass over a GPU's memory over the best copy from or to the host, of the same card in the same source."""
+    records = data.published.records
+    records = records[(records["device"] == "gpu") & (records["measure"] == "bandwidth")]
+    rows = []
+    for (source, _), same in records.groupby(["source", "gpu"], sort=False):
+        memory = same[same["task"] == "triad"]
+        for task, direction in (("copy-in", "host_to_device"), ("copy-out", "device_to_host")):
+            copies = same[same["task"] == task]
+            pinned = (copies["model"] + " " + copies["setting"]).str.contains("pinned") & ~copies[
+                "setting"
+            ].str.contains("not told")
+            for kept, host in ((copies[pinned], "pinned"), (copies[~pinned], "not told")):
+                if not len(memory) or not len(kept):
+                    continue
+                above, below = top(memory, "value"), top(kept, "value")
+                rows.append(
+                    {
+                        "source": source,
+                        "family": data.published.family(str(source)),
+                        "machine": gpu_kind(str(below["gpu"])),
+                        "direction": direction,
+                        "host_memory": host,
+                        "records": f"{above['key']} {below['key']}",
+                        "estimate": above["value"] / below["value"],
+                    }
+                )
+    return exact(rows)
+
+
+@quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"), tier="published")
+@says("By others' published figures, copies alone hold a GPU's lead over {labels} to {value}")
+def product_lead(data: Dataset) -> Estimates:
+    """Most that a GPU can lead over many cores in one product of about 1,000 by 1,000, copies included, in float32.
+
+    The CPU's time at its best library, over the time in which the fastest pinned copies that any record has bring two
+    such matrices to a GPU and one back: the arithmetic there counts as nothing.
+    """
+    records = data.published.records
+    copies = records[(records["measure"] == "bandwidth") & records["task"].isin(("copy-in", "copy-out"))]
+    products = records[(records["task"] == "product") & (records["device"] == "cpu") & (records["measure"] == "flops")]
+    products = products[(products["cores"] >= MANY_CORES) & products["model"].isin(("960x960x960", "1024x1024x1024"))]
+    ways = [copies[copies["task"] == task] for task in ("copy-in", "copy-out")]
+    if not len(products) or not all(map(len, ways)):
+        return exact([])
+    fastest = [top(way, "value") for way in ways]
+    rows = []
+    for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False):
+        cpu = top(same, "value")
+        n = int(str(cpu["model"]).partition("x")[0])
+        each = 4 * n * n
+        copied = 2 * each / fastest[0]["value"] + each / fastest[1]["value"]
+        families = {data.published.family(str(one["source"])) for one in (cpu, *fastest)}
+        rows.append(
+            {
+                "source": " and ".join(dict.fromkeys(str(one["source"]) for one in (cpu, *fastest))),
+                "family": " and ".join(sorted(families)),
+                "cpu": f"{machine_of(cpu)}, {exactly(cpu['cores'])} cores",
+                "copied": f"{gpu_kind(str(fastest[0]['gpu']))}",
+                "records": " ".join(one["key"] for one in (cpu, *fastest)),
+                "estimate": 2 * n**3 / cpu["value"] / copied,
+                "low": 0.0,
+            }
+        )
+    return exact(rows)
+
+
+@quantity("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"), tier="published")
+@says("In others' published runs, two numbers foretell the time of half of all kernels to within {value} ({labels})")
+def roofline_error(data: Dataset) -> Estimates:
+    """Median of |predicted / measured - 1| of kernels, from a peak and a bandwidth that are fitted to others of them.
+
+    Products and passes over memory whose operations and bytes follow from their shapes; every other one is fitted on,
+    by the method of `roofline.prediction_error`, the rest is judged. ceilings: fitted, or either number alone.
+    """
+    rows = []
+    for (source, kind), kernels in _kernels(data):
+        fitted, judged = kernels.iloc[::2], kernels.iloc[1::2]
+        flop, moved, seconds = (fitted[name].to_numpy(float) for name in ("flop", "bytes", "value"))
+        alone = [float(np.nanmedian(seconds / of)) for of in (np.where(flop > 0, flop, np.nan), moved)]
+        for ceilings, costs in (("fitted", _fitted(flop, moved, seconds, alone)), ("arithmetic alone", (alone[0], 0.0)),
+                               ("bandwidth alone", (0.0, alone[1]))):  # fmt: skip
+            told = np.maximum(judged["flop"] * costs[0], judged["bytes"] * costs[1])
+            known = judged["flop"] > 0
+            errors = np.abs(told / judged["value"] - 1)
+            rows.append(
+                {
+                    "source": source,
+                    "family": data.published.family(str(source)),
+                    "machine": kind,
+                    "ceilings": ceilings,
+                    "records": " ".join(judged["key"]) if ceilings == "fitted" else "",
+                    "estimate": float(np.median(errors if ceilings == "fitted" else errors[known])),
+                    "detail": f"{len(judged)} kernels judged",
+                }
+            )
+    return exact(rows)
+
+
+def _kernels(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """Of each source and GPU that has both products and passes: kernels with their operations and bytes, in order."""
+    records = data.published.records
+    records = records[(records["measure"] == "time") & (records["dtype"] == "float32") & (records["device"] == "gpu")]
+    counted = [_counted(*row) for row in zip(records["task"], records["model"], records["setting"], strict=True)]
+    records = records.assign(flop=[one[0] for one in counted], bytes=[one[1] for one in counted])
+    records = records[records["bytes"] > 0]
+    for (source, gpu), same in records.groupby(["source", "gpu"], sort=True):
+        if min((same["flop"] > 0).sum(), (same["flop"] == 0).sum()) >= MANY_KERNELS:
+            yield (str(source), gpu_kind(str(gpu))), same.sort_values("key")
+
+
+def _counted(task: str, model: str, setting: str) -> tuple[float, float]:
+    """Operations and bytes of a kernel in float32, from its shape; 0, 0 where that does not tell them."""
+    product = re.fullmatch(r"(\d+)x(\d+)x(\d+)", str(model))
+    many = re.search(r"(\d+) products, MxNxK", str(setting))
+    if task == "product" and product and many:
+        m, n, k = map(float, product.groups())
+        return 2 * m * n * k * float(many[1]), 4 * (m * k + k * n + m * n) * float(many[1])
+    shape = re.fullmatch(r"(\d+) rows of (\d+)", str(setting))
+    if task == "triad" and shape and model in _ARRAYS:
+        return 0.0, 4 * _ARRAYS[model] * float(shape[1]) * float(shape[2])
+    return 0.0, 0.0
+
+
+def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
+    """Seconds for each operation and byte that foretell kernels best: least squares of logarithms, Cauchy's loss."""
+    from scipy.optimize import least_squares
+
+    def missed(logs: Any) -> Any:
+        return np.log(np.maximum(flop * math.exp(logs[0]), moved * math.exp(logs[1])) / seconds)
+
+    # From several starts, for the loss has more than one valley; the best in the median, which is what judges.
+    starts = [np.log(start) - [math.log(one), math.log(other)] for one in _STARTS for other in _STARTS]
+    found = [least_squares(missed, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
+    best = min(found, key=lambda logs: float(np.median(np.abs(missed(logs)))))
+    return math.exp(best[0]), math.exp(best[1])
+
+
+@quantity(
+    "published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"), tier="published"
+)
+@says(
+    "In others' published runs, bandwidth alone misses kernels by {value} times what arithmetic alone does ({labels})"
+)
+def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
+    """Median error of predictions from bandwidth alone over that from arithmetic alone, of kernels that compute."""
+    errors = roofline_error(data)
+    if not len(errors):
+        return errors
+    of = errors.only(ceilings="bandwidth alone").without("ceilings")
+    return of / errors.only(ceilings="arithmetic alone").without("ceilings")
+
+
+@quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"), tier="published")
+@says("By others' times for single requests, a GPU would compute for {value} of the time ({labels})")
+def gpu_busy_share(data: Dataset) -> Estimates:
+    """Time of one request times requests a second, as if all of it were the GPU's: an upper bound of its busy share.
+
+    The latency of one request at a time, of one GPU; requests_per_s: 1, 5 or 10.
+    """
+    records = data.published.records
+    alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)
+    rows = []
+    for row in each(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
+        told = {name: value for name, value in labels_of(data, row).items() if name in (*LABELS, "machine", "dtype")}
+        for load in (1.0, 5.0, 10.0):
+            ends = {name: load * stated(row[of], row["value"]) for name, of in _ENDS}
+            rows.append({**told, "batch": None, "requests_per_s": load, **ends, "detail": row["note"]})
+    return exact(rows)

@@ -1,0 +1,87 @@
+"""What GPUs cost to buy and to hire, by lists that others published, and what their speed is worth by the hour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.estimates import Estimates, exact
+from report.formatting import count
+from report.quantities import quantity, says
+from report.quantities.published import each, gpu_kind
+from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
+
+# Machines whose price by the hour stands for a kind of GPU, and that of two processors of 56 cores.
+HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
+HIRED_CPU = "aws-c7i.48xlarge"
+_SELLERS = re.compile("AWS|Azure|GCP|Lambda")
+
+
+@quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS, tier="published")
+@says("By others' published runs and AWS's prices, a GPU's speed-up is {value} times what its hour costs ({labels})")
+def speedup_over_price_ratio(data: Dataset) -> Estimates:
+    """Speed-up over a server of two processors, over the ratio of their prices by the hour: above 1 the GPU is cheaper.
+
+    GPU: its share of AWS's machine with eight of that kind. CPU: AWS's largest machine of that generation (96 cores) in
+    place of the server's 112. Prices as of data/reference/prices.yaml. Raises MissingSourceError.
+    """
+    known = speedup(data).only(baseline="server", task=["train-to-target"])
+    parts = []
+    for kind, machine in HIRED.items():
+        hour = data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")
+        ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
+        rows = known.only(gpu=kind)
+        parts += each((rows * (1 / ratio)).frame)
+    return exact(parts)
+
+
+@quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"), tier="published")
+@says("By others' published prices, buying a {labels} costs as much as hiring it for {value}")
+def break_even_hours(data: Dataset) -> Estimates:
+    """Price of a GPU over the price of an hour of the same kind.
+
+    Each list of purchase prices is held against hours of its own: the seller's against a list of what AWS, Azure, GCP
+    and Lambda ask, the collection's against AWS's prices in data/reference. The interval is from the cheapest purchase
+    over the dearest hour to the reverse. Power, which the buyer pays too, and the rest of the machine, which the hired
+    hour holds and the bought card does not, are left out. Raises MissingSourceError.
+    """
+    records = data.published.records
+    # Lists of prices seldom tell the form of a card.
+    records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
+    hired = records[(records["measure"] == "price-per-hour") & records["setting"].str.contains(_SELLERS)]
+    hours = {str(kind): list(each / many) for kind, each, many in _by_kind(hired)}
+    own = {
+        kind.split()[0]: [data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")]
+        for kind, machine in HIRED.items()
+    }
+    rows = []
+    for source, asked in (("lambda-prices", hours), ("epoch-ml-hardware", own)):
+        bought = records[(records["source"] == source) & (records["measure"] == "price")]
+        for kind, prices in bought.groupby("kind"):
+            each = asked.get(str(kind))
+            if each:
+                rows.append(
+                    {
+                        "gpu": kind,
+                        "source": source,
+                        "family": data.published.family(source),
+                        "records": " ".join(
+                            [*prices["key"], *(hired.loc[hired["kind"] == kind, "key"] if asked is hours else ())]
+                        ),
+                        "estimate": float(prices["value"].median() / np.median(each)),
+                        "low": float(prices["value"].min() / max(each)),
+                        "high": float(prices["value"].max() / min(each)),
+                        "detail": f"{count(len(prices), 'price')} and {count(len(each), 'hourly price')}",
+                    }
+                )
+    return exact(rows)
+
+
+def _by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:
+    for kind, alike in hired.groupby("kind"):
+        yield str(kind), alike["value"].to_numpy(float), alike["gpus"].fillna(1).to_numpy(float)

@@ -1,0 +1,307 @@
+"""How fast others' GPUs and CPUs did the same work: speed-ups, what batches, libraries and cores gain."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.estimates import Estimates, exact
+from report.formatting import count, exactly
+from report.quantities import quantity, says
+from report.quantities.published import LABELS, each, gpu_kind, labels_of, machine_of, speeds, top
+
+# A server without a GPU has at least so many cores for each machine.
+SERVER_CORES = 32
+# Of MLPerf Inference's tasks: a recurrent network, and the transformer that it is held against.
+RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
+# What follows a setting where a share of the reference's quality is asked.
+_QUALITY = re.compile(r", [\d.]+%$")
+_SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
+_COPIED = re.compile(r"copies (to the GPU )?included")
+# Work whose numbers have no format that could be chosen.
+PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
+_PARTED = ("source", "task", "model", "setting", "batch", "measure")
+SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
+# What a source calls what it switches, by what it stands for, and what each is held against.
+_VARIANTS = (
+    ("vulkan", re.compile(r"vulkan(?!.* over )")),
+    ("opencl", re.compile(r"opencl(?! greentea)")),
+    ("cudnn", re.compile(r"cudnn")),
+    ("cuda", re.compile(r"cuda(?!.* over )")),
+    ("plain kernels", re.compile(r"nn$|caffe native$")),
+)
+_AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
+_MILLIONS = re.compile(r"([\d.]+) ?M (?:parameters|weights)")
+
+
+def pairs(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
+    """One GPU over one machine without: of each source, the same work, on each kind of GPU, over its fastest CPU.
+
+    Where several entries have the same kind of GPU and format, those of the fewest GPUs and of the fastest library
+    count, their median and their range; of the CPUs, whatever their format, the fastest of the fewest machines, by the
+    kind of machine.
+    """
+    records = speeds(data.published.records)
+    records = records[records["measure"].isin(measures)]
+    keys = [records[name].astype(str) for name in _PARTED]
+    for _, same in records.groupby(keys, sort=False, dropna=False):
+        cpus, gpus = same[same["device"] == "cpu"], same[same["device"] == "gpu"]
+        if not len(cpus) or not len(gpus):
+            continue
+        for baseline, below in cpus.groupby(np.where(_server(cpus), "server", "one processor")):
+            fewest = below[below["nodes"].fillna(1) == below["nodes"].fillna(1).min()]
+            cpu = top(fewest, "speed")
+            for (kind, _), alike in gpus.groupby([gpus["gpu"].map(gpu_kind), gpus["dtype"]]):
+                yield _pair(data, cpu, str(baseline), str(kind), alike)
+
+
+def _pair(data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus: pd.DataFrame) -> dict[str, Any]:
+    fewest = gpus[gpus["gpus"].fillna(1) == gpus["gpus"].fillna(1).min()]
+    entries = fewest[fewest["variant"] == fewest.groupby("variant")["speed"].median().idxmax()]
+    middle = float(entries["speed"].median())
+    formats = str(entries["dtype"].iloc[0]), str(cpu["dtype"])
+    machines = float(cpu["nodes"]) if cpu["nodes"] == cpu["nodes"] else 1.0
+    many = entries["gpus"].fillna(1).iloc[0]
+    scaled = [count(int(many), "GPU") if many > 1 else "", count(int(machines), "machine") if machines > 1 else ""]
+    return {
+        "source": cpu["source"],
+        "family": data.published.family(str(cpu["source"])),
+        "task": cpu["task"],
+        "model": cpu["model"],
+        "setting": cpu["setting"],
+        "batch": None if math.isnan(float(cpu["batch"])) else float(cpu["batch"]),
+        "measure": cpu["measure"],
+        "gpu": kind,
+        "cpu": f"{machine_of(cpu)}",
+        "baseline": baseline,
+        "precision": _NO_FORMAT if cpu["task"] in PLAIN else " over ".join(formats) if all(formats) else "",
+        "transfers": "included" if entries["note"].map(lambda note: bool(_COPIED.search(note))).all() else "",
+        "records": " ".join([*entries["key"], cpu["key"]]),
+        "estimate": middle / float(cpu["speed"]),
+        "low": float(entries["slowest"].min()) / float(cpu["fastest"]),
+        "high": float(entries["fastest"].max()) / float(cpu["slowest"]),
+        "detail": f"scaled from {' and '.join(filter(None, scaled))}" if any(scaled) else "",
+    }
+
+
+def _server(records: pd.DataFrame) -> pd.Series:
+    """Whether a CPU record is of machines that are servers, as far as their cores are told."""
+    return (records["cores"] / records["nodes"].fillna(1) >= SERVER_CORES) | (
+        records["cpus"] / records["nodes"].fillna(1) >= 2
+    )
+
+
+@quantity("published.speedup", "1", SPEEDUP_LABELS, tier="published")
+@says("In others' published runs, one GPU was {value} times as fast as a CPU ({labels})")
+def speedup(data: Dataset) -> Estimates:
+    """One GPU over one machine without a GPU (`baseline`: server or one processor), doing the same work in one source.
+
+    A result of several GPUs or machines is divided by their number, as if each worked as well alone, which `detail`
+    tells: the more machines, the more of their time is lost between them. precision: the formats of both sides, ''
+    where one is not told. Source of the rule for scores: MLCommons, training and inference policies (runs without the
+    fastest and the slowest).
+    """
+    return exact(list(pairs(data)))
+
+
+@quantity("published.energy_ratio", "1", SPEEDUP_LABELS, tier="published")
+@says("In others' published runs, a CPU took {value} times the GPU's energy for the same work ({labels})")
+def energy_ratio(data: Dataset) -> Estimates:
+    """Joules of a CPU over joules of a GPU for the same work in one source, as its meters have them.
+
+    What each meter covers, the source's note tells.
+    """
+    return exact(list(pairs(data, ("energy",))))
+
+
+@quantity(
+    "published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"), tier="published"
+)
+@says("In others' published runs, the GPU's lead grows as the batch to the power of {value} ({labels})")
+def growth_with_batch(data: Dataset) -> Estimates:
+    """The exponent p of speed-up ~ batch^p between the smallest and the largest batch of the same work, 8 times apart.
+
+    Both sides at both batches, the same hardware and format.
+    """
+    rows = []
+    same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
+    for labels, group in speedup(data).groups(*same):
+        known = group.frame.dropna(subset=["batch"]).sort_values("batch")
+        if len(known) < 2 or known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
+            continue
+        first, last = known.iloc[0], known.iloc[-1]
+        wide = math.log(last["batch"] / first["batch"])
+        rows.append(
+            {
+                **dict(zip(same, labels, strict=True)),
+                "records": f"{first['records']} {last['records']}",
+                "estimate": math.log(last["estimate"] / first["estimate"]) / wide,
+                "low": math.log(last["low"] / first["high"]) / wide,
+                "high": math.log(last["high"] / first["low"]) / wide,
+                "detail": f"batch {exactly(first['batch'])} to {exactly(last['batch'])}",
+            }
+        )
+    return exact(rows)
+
+
+@quantity("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"), tier="published")
+@says("In others' published runs, the largest batch ran {value} times as fast as an eighth of it ({labels})")
+def batch_gain(data: Dataset) -> Estimates:
+    """Samples per second at the largest batch over those at an eighth of it, or the nearest that was run below.
+
+    The same hardware, format and software. A time of steps counts as their batch over that time, one of all the data as
+    it is.
+    """
+    records = speeds(data.published.records).dropna(subset=["batch"])
+    records = records[records["task"].isin(("train", "fine-tune", "infer"))]
+    steps = records["measure"].isin(("time", "latency")) & records["setting"].str.contains("step")
+    per = np.where(steps, records["batch"], 1.0)
+    records = records.assign(throughput=records["speed"].to_numpy(float) * per)
+    names = ["source", "task", "model", "setting", "measure", "device", "gpu", "cpu", "dtype", "software", "variant"]
+    rows = []
+    for _, same in records.groupby([records[name].astype(str) for name in names], sort=False, dropna=False):
+        last = top(same, "batch")
+        below = same[same["batch"] <= last["batch"] / 8]
+        if not len(below):
+            continue
+        first = top(below, "batch")
+        rows.append(
+            {
+                **labels_of(data, last),
+                "batch": float(last["batch"]),
+                "records": f"{last['key']} {first['key']}",
+                "estimate": last["throughput"] / first["throughput"],
+                "detail": f"batch {exactly(last['batch'])} over {exactly(first['batch'])}",
+            }
+        )
+    return exact(rows)
+
+
+@quantity("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"), tier="published")
+@says("In others' published runs, training keeps {value} of what its cores offer ({labels})")
+def core_scaling(data: Dataset) -> Estimates:
+    """Rate of training on the most cores over the rate on one and their number: 1 is proportional.
+
+    The same network, machine and software in one source; the batch may grow with the cores.
+    """
+    records = speeds(data.published.records).dropna(subset=["cores"])
+    records = records[(records["device"] == "cpu") & (records["task"] == "train") & (records["measure"] == "rate")]
+    rows = []
+    same = ["source", "model", "setting", "cpu", "dtype", "software"]
+    for _, alike in records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False):
+        first, last = top(alike, "cores", least=True), top(alike, "cores")
+        if first["cores"] == 1 and last["cores"] >= SERVER_CORES:
+            told = {name: value for name, value in labels_of(data, last).items() if name != "device"}
+            rows.append(
+                {
+                    **told,
+                    "batch": None,
+                    "cores": last["cores"],
+                    "records": f"{last['key']} {first['key']}",
+                    "estimate": last["speed"] / first["speed"] / last["cores"],
+                }
+            )
+    return exact(rows)
+
+
+@quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"), tier="published")
+@says("In others' published runs, the first was {value} times as fast as the second ({labels})")
+def gain(data: Dataset) -> Estimates:
+    """What a format, a library or an interface gains: the speed with it over that without.
+
+    of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. The same work on the same
+    hardware in the same source, each side by the fastest that the source has.
+    """
+    records = speeds(data.published.records)
+    variants = records["variant"].map(_variant)
+    same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
+    rows = []
+    for named, more in ((records["dtype"], []), (variants, ["dtype"])):
+        known = records.assign(of=named)[named != ""]
+        for _, work in known.groupby([known[name].astype(str) for name in [*same, *more]], sort=False, dropna=False):
+            best = {str(row["of"]): row for row in each(work.sort_values("speed"))}
+            for of in best:
+                to = _AGAINST.get(of, "float32")
+                if of != to and to in best:
+                    rows.append(_gain(data, best[of], best[to]))
+    return exact(rows)
+
+
+def _variant(name: str) -> str:
+    return next((known for known, pattern in _VARIANTS if pattern.match(str(name))), "")
+
+
+def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: value for name, value in labels_of(data, above).items() if name not in ("dtype", "software")}
+    return {
+        **told,
+        "of": above["of"],
+        "to": below["of"],
+        "records": f"{above['key']} {below['key']}",
+        "estimate": above["speed"] / below["speed"],
+        "low": above["slowest"] / below["fastest"],
+        "high": above["fastest"] / below["slowest"],
+    }
+
+
+@quantity(
+    "published.recurrent_over_transformer", "1", ("source", "family", "setting", "gpu", "records"), tier="published"
+)
+@says("In others' published runs, a recurrent network gains {value} times what a transformer does ({labels})")
+def recurrent_over_transformer(data: Dataset) -> Estimates:
+    """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
+    rows = []
+    known = speedup(data).only(baseline="server")
+    known = known.label(setting=[_QUALITY.sub("", str(setting)) for setting in known["setting"]])
+    for labels, group in known.groups("source", "family", "setting", "gpu"):
+        recurrent, other = (group.only(model=name) for name in (RECURRENT, TRANSFORMER))
+        for above in range(len(recurrent)):
+            for below in range(len(other)):
+                rows.append(
+                    {
+                        **dict(zip(("source", "family", "setting", "gpu"), labels, strict=True)),
+                        "records": f"{recurrent.value('records', above)} {other.value('records', below)}",
+                        "estimate": recurrent.value("estimate", above) / other.value("estimate", below),
+                        "low": recurrent.value("low", above) / other.value("high", below),
+                        "high": recurrent.value("high", above) / other.value("low", below),
+                    }
+                )
+    return exact(rows)
+
+
+@quantity(
+    "published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"), tier="published"
+)
+@says("In others' published runs, the CPU answers sooner up to {value} parameters ({labels})")
+def crossover_parameters(data: Dataset) -> Estimates:
+    """Parameters of the largest model up to which a CPU answers single requests sooner than a GPU; 0 for none.
+
+    Of models of which a source tells the size and times both, at batch 1, on the same two devices. Only where the GPU
+    is sooner for some larger model do they change places.
+    """
+    rows = []
+    known = speedup(data).only(task="infer", batch=1.0)
+    known = known.at(known["measure"].isin(("time", "latency")).to_numpy(bool)) if len(known) else known
+    for labels, group in known.groups("source", "family", "gpu", "cpu", "precision"):
+        sizes = group["setting"].str.extract(_MILLIONS)[0].astype(float) * 1e6
+        order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")
+        sooner = order[order["estimate"] < 1]
+        if len(order) < 4:
+            continue
+        largest = float(sooner["size"].max()) if len(sooner) else 0.0
+        beyond = order[(order["size"] > largest) & (order["estimate"] > 1)]
+        rows.append(
+            {
+                **dict(zip(("source", "family", "gpu", "cpu", "precision"), labels, strict=True)),
+                "records": " ".join(order["records"]),
+                "estimate": largest if len(beyond) else math.nan,
+                "detail": f"{len(sooner)} of {len(order)} models sooner on the CPU",
+            }
+        )
+    return exact(rows)
