@@ -37,6 +37,8 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     judge.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
 
+    judge.add_argument("--published", type=Path, metavar="DIR", help="others' measurements (default: data/published)")
+
     verdicts = Parser(add_help=False)
     verdicts.add_argument("--verdicts", required=True, type=Path, metavar="FILE", help="what judge wrote")
 
@@ -100,6 +102,8 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote (default: the published nodes)")
     listed.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
     listed.add_argument("--reference", type=Path, metavar="DIR", help="published figures (default: data/reference)")
+    listed.add_argument("--published", type=Path, metavar="DIR", help="others' measurements (default: data/published)")
+    listed.add_argument("--records", action="store_true", help="every record of others' measurements with its users")
 
     linter = commands.add_parser("lint", help="check the verdicts: every number with source, unit and interval")
     linter.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
@@ -141,11 +145,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         gather(given.nodes, given.out)
     elif given.command == "judge":
         from report.data.gathered import read_dataset
+        from report.data.published import PUBLISHED, read_published
         from report.data.reference import REFERENCE, read_reference
         from report.judging.judge import CLAIMS, judge
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
-        data = read_dataset(given.data, read_reference(reference))
+        others = read_published(given.published or PUBLISHED)
+        data = read_dataset(given.data, read_reference(reference), others)
         document = judge(data, given.out, claims)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
         print(f"{len(document['verdicts'])} claims: {counts}: {given.out}", file=sys.stderr)
@@ -186,10 +192,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         what_if.command(given)
     elif given.command == "references":
         from report.commands.references import references
+        from report.data.published import PUBLISHED
         from report.data.reference import REFERENCE
         from report.judging.judge import CLAIMS
 
-        text, unused = references(given.data, given.claims or CLAIMS, given.reference or REFERENCE)
+        claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
+        text, unused = references(given.data, claims, reference, given.published or PUBLISHED, given.records)
         print(text)
         return 1 if unused else 0
     elif given.command == "lint":

@@ -59,6 +59,10 @@ ARITHMETIC = "arithmetic"
 DIFFER = "differ"
 
 
+# Whose measurements a verdict rests on.
+HERE, OTHERS = "here", "others"
+
+
 class Side(StrEnum):
     """Where one estimate lies beside the threshold."""
 
@@ -72,6 +76,7 @@ class Tier(StrEnum):
 
     MEASURED = "measured"
     DERIVED = "derived"
+    PUBLISHED = "published"
     DOCUMENTED = "documented"
     NONE = "none"
 
@@ -207,6 +212,14 @@ def read_verdicts(path: Path) -> dict[str, Any]:
     return document
 
 
+def _whose(document: Mapping[str, Any]) -> list[str]:
+    """Whose measurements the verdicts rest on, in a line; none for files that do not say."""
+    numbers = document.get("decided")
+    if not numbers:
+        return []
+    return ["", f"decided here: {numbers[HERE]}; decided on others' runs: {numbers[OTHERS]}; open: {numbers['open']}"]
+
+
 def tally(document: Mapping[str, Any]) -> str:
     """A table of verdict counts by article and by question, each question once, and which nodes they rest on."""
     articles = list(dict.fromkeys(one["article"] for one in document["verdicts"]))
@@ -231,6 +244,7 @@ def tally(document: Mapping[str, Any]) -> str:
             line("claims differ", [], asked.count(DIFFER)),
             "-" * len(head),
             line("in all", [one["article"] for one in document["verdicts"]], len(asked)),
+            *_whose(document),
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
             *(f"left out: {one['file']}: {one['reason']}" for one in document["refused"]),

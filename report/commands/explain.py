@@ -56,6 +56,8 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
         lines += _wrap("when written: ", then["reason"])
     if one["boundary"]:
         lines += _wrap("boundary: ", one["boundary"])
+    if one.get("unpublished"):
+        lines += _wrap("measured by others: ", one["unpublished"])
     for part in one["parts"]:
         cells = [cell for cell in one["cells"] if cell["part"] == part["name"]]
         lines += ["", *_part(part, cells, one, labels, sources)]
@@ -85,6 +87,14 @@ def find(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
     return one
 
 
+def _others(one: Mapping[str, Any]) -> str:
+    """What others measured of a part: how strong it is, what it comes to, from where to where, and why it counts."""
+    ends = [with_unit(one[end], one["unit"], 3) for end in ("least", "most") if one[end] is not None]
+    decides = "which decides" if one["decides"] else "shown beside it"
+    told = f"{one['quantity']}, {one['strength']}, {decides}: {one['outcome'] or 'no record in this scope'}"
+    return f"{told}, {' to '.join(dict.fromkeys(ends))}. {one['why']}" if ends else f"{told}. {one['why']}"
+
+
 def _part(
     part: Mapping[str, Any],
     cells: Sequence[Mapping[str, Any]],
@@ -111,6 +121,10 @@ def _part(
         lines += ["", *_cells(part, cells, labels, sources)]
     if part.get("entries"):
         lines += ["", *_entries(part["entries"], sources)]
+    for one_of in part.get("others") or []:
+        lines += ["", *_wrap("Measured by others: ", _others(one_of))]
+    if part.get("waits"):
+        lines += _wrap("  still waits for ours: ", part["waits"])
     if len(one["parts"]) > 1:
         lines += ["", *_wrap("Outcome: ", f"{part['outcome']}. {part['reason']}")]
     if len(one["parts"]) > 1 and part.get("boundary"):

@@ -10,26 +10,36 @@ from report import ROOT
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gathered import read_dataset
 from report.data.nodes import read_nodes
+from report.data.published import read_published
 from report.data.reference import read_reference, stated
 from report.formatting import count
-from report.judging.claims import read_claims
+from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import read_contradictions
+from report.judging.counterparts import counterparts
 from report.judging.evaluate import QuantityCache
+from report.judging.others import of_others
+from report.judging.published_use import users
+from report.judging.records import cells_of
 from report.judging.reference_pairs import DECLARED, read_triangulation
 from report.judging.reference_use import uses
+from report.judging.replaced import replaced
 from report.quantities import quantities
 
 PUBLISHED = ROOT / "data" / "nodes"
 _MOST_NAMED = 6
 
 
-def references(data: Path | None, claims: Path, reference: Path) -> tuple[str, list[str]]:
+def references(
+    data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
+) -> tuple[str, list[str]]:
     """All entries with their users as text, and those without any, on gathered data or the published nodes.
 
-    Raises StudyError for a fault in any of the files.
+    So of the sources of others' measurements, or with `each` of every record. Raises StudyError for a fault in any of
+    the files.
     """
-    entries = read_reference(reference)
-    cache = QuantityCache(Dataset(read_nodes([PUBLISHED]), entries) if data is None else read_dataset(data, entries))
+    entries, others = read_reference(reference), read_published(published)
+    nodes = Dataset(read_nodes([PUBLISHED]), entries, published=others) if data is None else None
+    cache = QuantityCache(nodes or read_dataset(Path(str(data)), entries, others))
     for quantity in quantities().values():
         with suppress(MissingSourceError):
             cache.estimates(quantity)
@@ -42,9 +52,40 @@ def references(data: Path | None, claims: Path, reference: Path) -> tuple[str, l
         lines += [f"{count(len(names), 'figure')} {status}:"]
         lines += [*(f"  {name}: {stated(entries[name])}: {_named(users[name])}" for name in names), ""]
     unused = [name for name, by in users.items() if not by]
+    told, unnamed = _others(cache, wanted, each)
+    lines += told
+    unused += unnamed
     lines.append(f"{len(unused)} used by nobody{':' if unused else ''}")
-    lines += [f"  {name}: {stated(entries[name])}, {entries[name]['status']}" for name in unused]
+    lines += [f"  {name}: {stated(entries[name])}, {entries[name]['status']}" for name in unused if name in entries]
+    lines += [f"  {name}: no record of it" for name in unused if name not in entries]
     return "\n".join(lines), unused
+
+
+def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
+    """Sources of others' measurements with the users of their records, or every record with its own; unused sources."""
+    published = cache.data.published
+    verdicts = [
+        {
+            "id": claim.id,
+            "cells": [],
+            "parts": [
+                {"others": [{"cells": cells_of(one.part, one.result)} for one in found if one.result]}
+                for found in (of_others(part, claim, cache) for part in claim.parts)
+            ],
+        }
+        for claim in claims
+    ]
+    known = users(published, verdicts, replaced(cache.data), counterparts(cache))
+    lines, unused = [f"{count(len(known), 'record')} of {count(len(published.sources), 'source')} by others:"], []
+    for source in published.sources:
+        of = {key: by for key, by in known.items() if key.partition("/")[0] == source}
+        by = list(dict.fromkeys(user for users_of in of.values() for user in users_of))
+        named = sum(bool(users_of) for users_of in of.values())
+        lines.append(f"  {source}: {named} of {count(len(of), 'record')}: {_named(by) or 'nobody'}")
+        unused += [] if by else [source]
+        if each:
+            lines += [f"    {key}: {_named(users_of) or 'shown only in the data'}" for key, users_of in of.items()]
+    return [*lines, ""], unused
 
 
 def _named(users: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.data.dataset import Dataset
 from report.data.gathered import read_dataset
+from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import count, exactly
 from report.judging import describe
@@ -20,6 +21,7 @@ from report.judging.claims import Claim, Part, read_claims
 from report.judging.client_evaluation import slug, with_label
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.judge import CLAIMS, refuse_synthetic, whole_verdict
+from report.judging.others import stand_in
 from report.judging.rules import may_be_negative
 from report.model import OPINION, Threshold, Verdict
 from report.quantities import quantities
@@ -39,7 +41,7 @@ def command(given: Namespace) -> None:
         raise StudyError(
             f"{given.data}: no gathered data. Run the study, or: python -m report gather --out {given.data}"
         )
-    data = read_dataset(given.data, reference)
+    data = read_dataset(given.data, reference, read_published(PUBLISHED))
     changed = settings(given.set, claims, data)
     print("\n".join(lines(what_if(data, claims, changed, figures))))
 
@@ -66,12 +68,12 @@ def what_if(
     refuse_synthetic(data, allow_synthetic)
     old = new = QuantityCache(data)
     if figures:
-        new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table))
+        new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table, data.published))
     found = []
     for claim, other in zip(claims, changed, strict=True):
-        before = [evaluate(part, claim, old) for part in claim.parts]
+        before = [stand_in(evaluate(part, claim, old), claim, old) for part in claim.parts]
         if claim.parts != other.parts or any(set(_entries(one, old)) & set(figures) for one in before):
-            after = [evaluate(part, other, new) for part in other.parts]
+            after = [stand_in(evaluate(part, other, new), other, new) for part in other.parts]
             then = [evaluate(part, claim, old) for part in claim.when_written]
             found.append(_answer(claim, before, after, then, new.data))
     return found

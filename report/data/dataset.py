@@ -16,6 +16,7 @@ import polars as pl
 
 from contract.tables import SAMPLES
 from report.data.nodes import Nodes
+from report.data.published import Published
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, device_kind
 from report.formatting import apart_from_kind, host_label
@@ -48,7 +49,7 @@ class Used:
 
 @dataclass
 class Dataset:
-    """The evidence: summary rows of all nodes, the nodes themselves, and reference entries by id.
+    """The evidence: summary rows of all nodes, the nodes themselves, reference entries by id, and others' measurements.
 
     summarised: the summary, where it is at hand already, with rows numbered from 0; else it is
     made from the nodes' samples. Its text is categories, as that of samples. What is asked of it is
@@ -58,6 +59,7 @@ class Dataset:
     nodes: Nodes
     reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     summarised: InitVar[pd.DataFrame | None] = None
+    published: Published = field(default_factory=Published)
     used: Used = field(default_factory=Used)
     _made: dict[tuple[Any, ...], tuple[Any, Used]] = field(default_factory=dict, init=False, repr=False)
 

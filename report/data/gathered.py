@@ -14,6 +14,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.data.dataset import Dataset, categorical
 from report.data.nodes import Node, Nodes, empty_samples
+from report.data.published import Published
 
 # What gather adds to a node's record.
 _ADDED = ("label", "source", "rounds")
@@ -36,7 +37,9 @@ class GatheredNodes(Nodes):
         return self._held[1]
 
 
-def read_dataset(folder: Path, reference: Mapping[str, Mapping[str, Any]] | None = None) -> Dataset:
+def read_dataset(
+    folder: Path, reference: Mapping[str, Mapping[str, Any]] | None = None, published: Published | None = None
+) -> Dataset:
     """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read."""
     summary = read_summary(folder)
     records = read_json(folder / "nodes.json")
@@ -46,7 +49,8 @@ def read_dataset(folder: Path, reference: Mapping[str, Mapping[str, Any]] | None
     for record in records:
         own = {name: value for name, value in record.items() if name not in _ADDED}
         nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"])))
-    return Dataset(GatheredNodes(nodes, read_json(folder / "refused.json"), folder), reference or {}, summary)
+    gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder)
+    return Dataset(gathered, reference or {}, summary, published=published or Published())
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

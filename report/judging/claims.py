@@ -14,7 +14,7 @@ from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.judging.findings import unknown
-from report.model import Threshold
+from report.model import Threshold, Tier
 from report.quantities import quantities
 
 SCHEMA = json.loads((PACKAGE / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))
@@ -87,11 +87,31 @@ class Part:
 
 
 @dataclass(frozen=True)
+class PublishedEvidence:
+    """Which published records bear on a part, by a quantity and its scope; rule and threshold are the part's own.
+
+    strength: direct, which may decide, or indirect. of: the label of whose values a share is, where it is another than
+    the part's. why: what is alike on both sides, and what is not.
+    """
+
+    part: str
+    quantity: str
+    strength: str
+    why: str
+    scope: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
+    scale_why: str = ""
+    of: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
     """What an article says and how it will be decided; a judgement, and what cannot be tested, has no parts.
 
     findings: by outcome, the sentences to tell it with, the first whose places can be filled. when_written: the parts
     as of the time of the article. question: which other claims ask too, in words. untestable: why no rule decides it.
+    published: others' measurements that bear on it; told: the sentences for what they come to, by outcome; unpublished:
+    why none decides it.
     """
 
     id: str
@@ -106,6 +126,9 @@ class Claim:
     when_written: tuple[Part, ...] = ()
     question: str = ""
     untestable: str = ""
+    published: tuple[PublishedEvidence, ...] = ()
+    told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unpublished: str = ""
     same_as: str | None = None
     see_also: tuple[str, ...] = ()
     bears_on: tuple[str, ...] = ()
@@ -136,8 +159,9 @@ def full_schema() -> dict[str, Any]:
     """The published schema, and beside it what depends on the registered quantities: their names and labels."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
+    own = [name for name, one in quantities().items() if one.tier != Tier.PUBLISHED]
     rules: list[dict[str, Any]] = [
-        {"if": present, "then": {"properties": {"quantity": {"enum": list(quantities())}}}},
+        {"if": present, "then": {"properties": {"quantity": {"enum": own}}}},
     ]
     for name, quantity in quantities().items():
         labels = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in quantity.labels}
@@ -154,6 +178,21 @@ def full_schema() -> dict[str, Any]:
         sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
         rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
     schema["$defs"]["rules"]["allOf"] += rules
+    evidence = schema["$defs"]["published"]["properties"]["evidence"]["items"]
+    others = {name: one for name, one in quantities().items() if one.tier == Tier.PUBLISHED}
+    evidence["properties"]["quantity"] = {"enum": list(others)}
+    evidence["allOf"] = [
+        {
+            "if": {"properties": {"quantity": {"const": name}}, "required": ["quantity"]},
+            "then": {
+                "properties": {
+                    "scope": {"properties": {label: {} for label in one.labels}, "additionalProperties": False},
+                    "of": {"enum": list(one.labels)},
+                }
+            },
+        }
+        for name, one in others.items()
+    ]
     return schema
 
 
@@ -186,11 +225,12 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if twice is not None:
         where = place(path, "all_of", twice, "name")
         raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
-    said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.get("findings", {}).items()}
-    for outcome, sentences in said.items():
-        for fault in (place_ for sentence in sentences for place_ in unknown(sentence, names)):
-            where = place(path, "findings", outcome)
-            raise StudyError(f"{where}: findings: {{{fault}}} names nothing that could stand there")
+    said = _sentences(raw.get("findings", {}), names, path, "findings")
+    others = raw.get("published", {})
+    for number, one in enumerate(others.get("evidence", [])):
+        if one.get("part", "") not in names and parts:
+            where = place(path, "published", "evidence", number)
+            raise StudyError(f"{where}: published: there is no part {one.get('part', '')!r}. Parts: {', '.join(names)}")
     changed = {change["version"] for change in raw.get("changes", [])}
     for version in range(2, raw["version"] + 1):
         if version not in changed:
@@ -207,6 +247,9 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         findings=said,
         parts=tuple(parts),
         when_written=tuple(map(_part, raw.get("when_written", []))),
+        published=tuple(map(_evidence, others.get("evidence", []))),
+        told=_sentences(others.get("findings", {}), names, path, "published", "findings"),
+        unpublished=others.get("none", ""),
         question=raw.get("question", ""),
         untestable=raw.get("untestable", ""),
         same_as=raw.get("same_as"),
@@ -214,6 +257,25 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         changes=tuple(raw.get("changes", [])),
         **{key: tuple(raw.get(key, [])) for key in ("see_also", "bears_on", "sources")},
     )
+
+
+def _sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
+    """Sentences by outcome. Raises StudyError for a place in one that means nothing."""
+    said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
+    for outcome, sentences in said.items():
+        for fault in (place_ for sentence in sentences for place_ in unknown(sentence, names)):
+            where = place(path, *steps, outcome)
+            raise StudyError(f"{where}: {'.'.join(steps)}: {{{fault}}} names nothing that could stand there")
+    return said
+
+
+def _evidence(raw: dict[str, Any]) -> PublishedEvidence:
+    scale = raw.get("scale", {"by": 1.0, "why": ""})
+    given = {key: raw[key] for key in ("quantity", "strength", "why")}
+    return PublishedEvidence(
+        part=raw.get("part", ""), scope=raw.get("scope", {}), scale=float(scale["by"]), scale_why=scale["why"],
+        of=raw.get("of", ""), **given,
+    )  # fmt: skip
 
 
 def _part(raw: dict[str, Any]) -> Part:

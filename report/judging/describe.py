@@ -47,6 +47,8 @@ def ends(estimates: Estimates, row: int) -> tuple[float | None, float | None, fl
 
 def labels(values: Mapping[str, Any], detail: str) -> str:
     """The labels of an estimate and its detail: what an aggregate is made of in place of the word best."""
+    if "family" in values:
+        return of_others(values, detail)
     hidden = ["node", "device"]
     if "best" in (values.get("backend"), values.get("shape")):
         hidden += ["backend", "shape"]
@@ -58,6 +60,28 @@ def labels(values: Mapping[str, Any], detail: str) -> str:
     device = str(values.get("device", "cpu"))
     words = labels_text(values, hidden)
     return ", ".join(text for text in ("" if device == "cpu" else device, words, detail) if text)
+
+
+# Of a published figure: what says how it was found and not what it is of.
+_HIDDEN_OF_OTHERS = {
+    "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
+    "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
+    "ceilings",
+}  # fmt: skip
+
+
+def of_others(values: Mapping[str, Any], detail: str) -> str:
+    """What a published figure is of: work, hardware, what is held against what, its setting, and the source.
+
+    'ResNet-50, H100 SXM over 2 x Xeon Platinum 8480+, mixed over bfloat16, MLPerf Training v3.1 (mlperf-training-3.1)'
+    """
+    hardware = " over ".join(str(values[name]) for name in ("gpu", "cpu") if values.get(name)) or values.get("machine")
+    sides = " over ".join(str(values[name]) for name in ("of", "to") if values.get(name))
+    formats = values.get("precision", "") if " over " in str(values.get("precision", "")) else ""
+    others = {name: value for name, value in values.items() if name not in _HIDDEN_OF_OTHERS}
+    told = [values.get("model"), hardware, sides, formats, labels_text(others).replace("setting ", ""), detail]
+    text = ", ".join(str(one) for one in told if one)
+    return f"{text} ({values['source']})" if values.get("source") else text
 
 
 def row_labels(estimates: Estimates, row: int) -> str:

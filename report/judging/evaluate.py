@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset, MissingSourceError, Used
@@ -14,6 +15,9 @@ from report.judging.rules import RuleResult, decide
 from report.model import Missing, Verdict
 from report.quantities import Quantity, quantities
 
+if TYPE_CHECKING:
+    from report.judging.others import Others
+
 
 @dataclass
 class PartResult:
@@ -21,7 +25,8 @@ class PartResult:
 
     missing: what it waits for, where no rule could be applied. estimates: all of its quantity,
     before scope and scale. result: what its rule says. unchecked: that it says so by a model which was not checked, so
-    that the part is undecided whatever comes out.
+    that the part is undecided whatever comes out. others: what published measurements say of it. waits: what it would
+    wait for, had they not decided it.
     """
 
     part: Part
@@ -32,6 +37,8 @@ class PartResult:
     estimates: Estimates = field(default_factory=Estimates.empty)
     result: RuleResult | None = None
     unchecked: bool = False
+    others: tuple[Others, ...] = ()
+    waits: Missing | None = None
 
 
 class QuantityCache:

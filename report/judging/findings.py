@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.model import OPINION, Threshold, Verdict
+from report.model import OPINION, OTHERS, Threshold, Verdict
 
 NUMBER = ("estimate", "low", "high")
 SIDES, ENDS = ("supports", "challenges"), ("least", "most")
@@ -38,13 +38,23 @@ _GENERAL = {
     "awaiting": "Still open: what it takes to tell has not been measured yet.",
     "not testable": OPINION,
 }
+# For what others' published runs come to, where the claim has no sentence of its own for it.
+_OTHERS = {
+    "supported": "Others' published runs support it, with {least} to {most}.",
+    "challenged": "Others' published runs do not support it, with {least} to {most}.",
+    "depends": "It holds for {count supports} of {count} published runs of others, and not for {count challenges}.",
+}
 
 
 def finding(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> str:
-    """The sentence for a verdict, as `verdicts.json` has it, from those that its claim declares by outcome."""
+    """The sentence for a verdict, as `verdicts.json` has it, from those that its claim declares by outcome.
+
+    declared: those for what was found here, or for what others' runs came to where the verdict rests on these.
+    """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
-    told = (filled(sentence, verdict) for sentence in (*declared.get(key, ()), _GENERAL.get(key, "")))
+    general = _OTHERS if verdict.get("decided_on") == OTHERS else _GENERAL
+    told = (filled(sentence, verdict) for sentence in (*declared.get(key, ()), general.get(key, "")))
     return next((sentence for sentence in told if sentence), str(verdict["reason"]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,19 +24,23 @@ from report.judging.claims import ARTICLES, Claim, read_claims
 from report.judging.client_evaluation import client_evaluation
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterfactuals import of_claim
+from report.judging.counterparts import counterparts
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.findings import finding
+from report.judging.others import stand_in
+from report.judging.published_use import of_sources
 from report.judging.records import cell_records, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
-from report.model import DIFFER, Tier, Verdict, combined, number_of
+from report.judging.replaced import replaced
+from report.model import DIFFER, HERE, OTHERS, Tier, Verdict, combined, number_of
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
 _CSV = (
     "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
-    "threshold", "boundary", "reason", "evidence_tier", "version",
+    "threshold", "boundary", "reason", "evidence_tier", "decided_on", "version",
 )  # fmt: skip
 
 
@@ -58,6 +63,7 @@ def judge(
     cache = QuantityCache(data)
     verdicts = [_verdict(claim, cache) for claim in wanted]
     _opinions(verdicts)
+    instead, beside_ours = replaced(data), counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
         "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": _commit(),
@@ -66,11 +72,15 @@ def judge(
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
         "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in Verdict},
+        "decided": decided(verdicts),
         "questions": by_question(verdicts),
         "verdicts": verdicts,
         "contradictions": decide({one["id"]: one for one in verdicts}, declared),
         "triangulation": compare(data, beside, cache),
         "references": listed(data.reference, uses(cache, wanted, declared, pairs)),
+        "published": of_sources(data.published, verdicts, instead, beside_ours),
+        "replaced": instead,
+        "counterparts": beside_ours,
     }
     write_json(out, document, in_lines="cells")
     _write_csv(out.with_suffix(".csv"), verdicts)
@@ -86,7 +96,7 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
 
 
 def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
-    found = [evaluate(part, claim, cache) for part in claim.parts]
+    found = [stand_in(evaluate(part, claim, cache), claim, cache) for part in claim.parts]
     then = [evaluate(part, claim, cache) for part in claim.when_written]
     verdict = whole_verdict(found, then)
     parts = []
@@ -96,7 +106,9 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             """The claim's verdict if this part came out as given."""
             return whole_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
-        parts.append({**part_record(one, cache, whole), "rejudge": client_evaluation(one, claim, cache)})
+        # What others measured has no intervals of ours that a reader could hold another threshold against.
+        again = {"rejudge": client_evaluation(one, claim, cache)} if one.waits is None else {}
+        parts.append({**part_record(one, cache, whole), **again})
     first = number_of(parts, verdict)
     head, reason = describe.whole_reason(found, verdict, cache.data) if found else ("", "")
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
@@ -123,6 +135,8 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "flips": [f"{head}{flip}" for head, part in zip(heads, parts, strict=True) for flip in part["flips"]],
         **of_claim(parts, verdict),
         "evidence_tier": Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
+        "decided_on": decided_on(found, verdict),
+        "unpublished": claim.unpublished,
         "see_also": list(claim.see_also),
         "same_as": claim.same_as,
         "bears_on": list(claim.bears_on),
@@ -131,7 +145,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "version": claim.version,
         "changes": list(claim.changes),
     }
-    return {**record, "finding": finding(record, claim.findings)}
+    return {**record, "finding": finding(record, claim.told if record["decided_on"] == OTHERS else claim.findings)}
 
 
 def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
@@ -141,11 +155,25 @@ def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) 
     return Verdict.OUTDATED if held and now is Verdict.CHALLENGED else now
 
 
+def decided_on(found: Sequence[PartResult], verdict: Verdict) -> str:
+    """Whose measurements a verdict needs: HERE, OTHERS where it would wait for ours without theirs, '' of none."""
+    if not verdict.decided:
+        return ""
+    return OTHERS if any(one.waits for one in found) else HERE
+
+
 def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:
     """Parts that are refuted of a claim that waits for others or is undecided: it can no longer be supported."""
     if not (verdict.awaits or verdict is Verdict.UNDECIDED):
         return []
     return [one.part.name for one in found if one.outcome is Verdict.CHALLENGED]
+
+
+def decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Numbers of claims that are decided here, decided on others' runs, and open; of these, those nothing decides."""
+    of = Counter(str(one["decided_on"]) for one in verdicts)
+    never = sum(one["verdict"] == Verdict.NOT_TESTABLE for one in verdicts)
+    return {HERE: of[HERE], OTHERS: of[OTHERS], "open": of[""], "not testable": never}
 
 
 def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from report.data.ranges import format_ranges
 from report.estimates import Estimates
 from report.judging import describe
 from report.judging.arithmetic import arithmetic
+from report.judging.claims import Part
 from report.judging.counterfactuals import nearest, sentences
 from report.judging.evaluate import PartResult, QuantityCache
+from report.judging.others import Others
+from report.judging.rules import RuleResult, outcome_alone
 from report.judging.sensitivity import robustness
 from report.judging.shares import Share
-from report.model import ARITHMETIC, Verdict
+from report.model import ARITHMETIC, Threshold, Tier, Verdict
 from report.quantities import quantities
 from report.quantities.whole_runs import CHECK, coverage
 
@@ -41,6 +44,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
     turning: list[str] = []
     if result is not None and result.representative is not None:
         number = ends_of(result.estimates, result.representative)
+    if result is not None and result.representative is not None and found.waits is None:
         tried = robustness(part, found.estimates, result, found.unit, cache.data, whole)
         tried["fact"] = tried["exact"] and _is_fact(found)
         turning = [] if tried["fact"] else sentences(part, result, tried)
@@ -61,6 +65,9 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         "entries": _entries(found, cache),
         "followed": result is None or _followed(result.estimates),
         "outcome": found.outcome,
+        "tier": found.quantity.tier if found.quantity and result is not None else Tier.NONE,
+        "waits": describe.lacks(found.waits) if found.waits else None,
+        "others": [others_record(one, found) for one in found.others],
         "unchecked": found.unchecked,
         "checked": found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
         "check": check_record(found, cache),
@@ -72,8 +79,42 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         **number,
         "robustness": tried,
         "flips": turning,
-        "arithmetic": arithmetic(part, found.quantity, found.estimates, result, whole),
+        "arithmetic": [] if found.waits else arithmetic(part, found.quantity, found.estimates, result, whole),
     }
+
+
+def others_record(one: Others, found: PartResult) -> dict[str, Any]:
+    """What others measured of a part: how strong, what came out, from least to most, and at which thresholds.
+
+    decides: whether the part is decided on it. cells: those that a part holds already are not told again. beside: how
+    many times what others found is found here, each by its nearest to the threshold; None where only one is known.
+    """
+    decides = found.waits is not None and one.part is found.part
+    known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
+    ours: float | None = None
+    if found.waits is None and one.result is not None and found.result is not None:
+        sides = [(result.estimates, result.representative) for result in (found.result, one.result)]
+        values = [None if row is None else ends_of(of, row)["estimate"] for of, row in sides]
+        ours = values[0] / values[1] if values[0] and values[1] and found.unit == one.unit else None
+    return {
+        "quantity": one.part.quantity,
+        "scope": one.part.scope,
+        "strength": one.strength,
+        "why": one.why,
+        "unit": one.unit,
+        "decides": decides,
+        "outcome": one.outcome,
+        "least": min(known, default=None),
+        "most": max(known, default=None),
+        "at": [[limit.json, _at(one, limit)] for limit in one.part.thresholds] if one.result else [],
+        "beside": ours,
+        "cells": [] if decides or one.result is None else cells_of(one.part, one.result),
+    }
+
+
+def _at(one: Others, threshold: Threshold) -> Verdict | None:
+    """The outcome with another threshold."""
+    return outcome_alone(replace(one.part, threshold=threshold), one.chosen, one.unit)
 
 
 def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | None:
@@ -122,18 +163,35 @@ def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]
     """The compared estimates of a part."""
     if found.result is None or found.quantity is None:
         return []
-    estimates = found.result.estimates
+    quantity = found.quantity
+
+    def behind(rows: tuple[int, ...], node: str | None) -> str:
+        return format_ranges(cache.source_rows(quantity, rows, node))
+
+    return cells_of(found.part, found.result, behind)
+
+
+def _nothing_behind(_rows: tuple[int, ...], _node: str | None) -> str:
+    """What others measured has no rows of ours behind it."""
+    return ""
+
+
+def cells_of(
+    part: Part, result: RuleResult, behind: Callable[[tuple[int, ...], str | None], str] = _nothing_behind
+) -> list[dict[str, Any]]:
+    """Compared estimates, each with its labels and its side. behind: tells the rows of the summary of each."""
+    estimates = result.estimates
     # Whole columns at once: there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
     records = []
     for labels, side, (*ends, n_rounds, n_samples, detail, rows) in zip(
-        estimates.all_label_values(), found.result.sides, values, strict=True
+        estimates.all_label_values(), result.sides, values, strict=True
     ):
         words = describe.labels(labels, str(detail))
         node = labels.pop("node", None)
         records.append(
             {
-                "part": found.part.name,
+                "part": part.name,
                 "node": node,
                 "device": labels.pop("device", None),
                 "label": words,
@@ -142,7 +200,7 @@ def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]
                 "n_rounds": int(n_rounds),
                 "n_samples": int(n_samples),
                 "outcome": side,
-                "behind": format_ranges(cache.source_rows(found.quantity, rows, node)),
+                "behind": behind(rows, node),
             }
         )
     return records

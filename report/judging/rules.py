@@ -23,6 +23,8 @@ from report.model import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
 from report.transforms import ComparedEstimates, as_they_are, crossings, ratios, slopes
 
+# By what factor a published figure has to clear the threshold to decide without another that agrees.
+CLEAR = 1.5
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
 
 
@@ -91,7 +93,7 @@ def decide(
     outcome = _outcome(part, sides, share)
     where = None
     if outcome is Verdict.DEPENDS:
-        where = find_boundary(compared.estimates, sides, node_labels or {})
+        where = find_boundary(_told_apart(compared.estimates), sides, node_labels or {})
     representative = _representative(part, compared.estimates, sides, outcome)
     crossover = ""
     if part.rule == "crossover" and representative is not None:
@@ -106,10 +108,49 @@ def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict 
     return _outcome(part, sides, share_of(part, compared.estimates)) if sides else None
 
 
+def _told_apart(estimates: Estimates) -> Estimates:
+    """The estimates by the labels that may tell where a claim holds: not by which records they are from."""
+    beside = ("family", "records", "measure", "setting", "precision", "strength")
+    return (
+        estimates.without(*(name for name in beside if name in estimates.labels))
+        if "family" in estimates.labels
+        else (estimates)
+    )
+
+
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    low, high = compared.estimates.ends(level(part.rule, len(compared.estimates)))
-    found = sides_of(low, high, part.threshold, part.compare)
+    found = sides_at(part, compared.estimates, part.threshold)
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
+
+
+def sides_at(part: Part, estimates: Estimates, threshold: Threshold) -> list[Side]:
+    """Where each estimate lies beside a threshold."""
+    if "family" in estimates.labels:
+        return by_others(estimates, threshold, part.compare)
+    low, high = estimates.ends(level(part.rule, len(estimates)))
+    return sides_of(low, high, threshold, part.compare)
+
+
+def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[Side]:
+    """The same of published figures, which have no rounds of ours behind them.
+
+    One decides if it clears the threshold by a factor of CLEAR, the spread that its source tells included, or if it
+    lies on the same side as one of an independent source.
+    """
+    low, high = (estimates.numbers(name).to_numpy() for name in ("low", "high"))
+    plain = sides_of(low, high, threshold, compare)
+    wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
+    sure = sides_of(*wide, threshold, compare)
+    families = [frozenset(str(family).split(" and ")) for family in estimates["family"]]
+    of_side = {side: {one for one, at in zip(families, plain, strict=True) if at is side} for side in Side}
+    return [
+        clear
+        if clear is not Side.UNDECIDED
+        else side
+        if any(not family & other for other in of_side[side])
+        else Side.UNDECIDED
+        for clear, side, family in zip(sure, plain, families, strict=True)
+    ]
 
 
 def population(part: Part, estimates: Estimates) -> Population | None:

@@ -39,7 +39,8 @@ def clopper_pearson(least: float, most: float, units: int, level: float = statis
     tail = (1 - level) / 2
     low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
     high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    return low, high
+    # Quantiles of the tiniest counts are exact to a millionth of a millionth only.
+    return min(low, least / units), max(high, most / units)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,11 @@ rule judge:
         refused=f"{RESULTS}/data/refused.json",
         claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
         reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
+        published=sorted(
+            str(path)
+            for pattern in ("*.csv", "*.yaml")
+            for path in Path("data/published").glob(pattern)
+        ),
         code=code(
             "*.py",
             "data/*.py",

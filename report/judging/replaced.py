@@ -1,0 +1,72 @@
+"""How many server processors one GPU replaces, by job, from published runs of both: what the opening tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from report.data.dataset import Dataset
+from report.quantities.published import each
+from report.quantities.published_speeds import speedup
+
+# MLPerf's benchmarks in words; the jobs that are told.
+JOBS = {
+    ("train-to-target", "BERT-large"): "train BERT-large, a language model",
+    ("train-to-target", "ResNet-50"): "train ResNet-50, which classifies images",
+    ("train-to-target", "RetinaNet"): "train RetinaNet, which finds objects in images",
+    ("train-to-target", "DLRM-DCNv2"): "train DLRM-DCNv2, which recommends",
+    ("infer", "ResNet-50"): "classify images with ResNet-50",
+    ("infer", "BERT-large"): "answer questions with BERT-large",
+    ("infer", "RetinaNet"): "find objects with RetinaNet",
+    ("infer", "GPT-J 6B"): "summarise text with GPT-J 6B",
+    ("infer", "Llama 3.1 8B"): "summarise text with Llama 3.1 8B",
+    ("infer", "Whisper"): "write down speech with Whisper",
+    ("infer", "DLRM-DCNv2"): "recommend with DLRM-DCNv2",
+}
+# Work in bulk: how fast a single request is answered is another question. Of two qualities asked, the lower.
+# Modules of robots are no server's GPUs.
+_BULK = re.compile(r"Training|Offline(, 99%)?$")
+
+
+def replaced(data: Dataset) -> list[dict[str, Any]]:
+    """One row a job: processors that the slowest and the fastest GPU of the newest round replace, with their names.
+
+    A server without a GPU has two processors there. low, high: with the range over entries. Only rounds in which both
+    kinds of machines took part.
+    """
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    known = speedup(data).only(baseline="server", family="mlperf")
+    for row in each(known.frame) if len(known) else []:
+        key = row["task"], row["model"]
+        if key in JOBS and _BULK.search(str(row["setting"])) and "Jetson" not in str(row["gpu"]):
+            found.setdefault(key, []).append(row)
+    rows = []
+    for key, job in JOBS.items():
+        if key not in found:
+            continue
+        newest = max(_round(row) for row in found[key])
+        alike = [row for row in found[key] if _round(row) == newest]
+        least, most = (pick(alike, key=lambda row: float(row["estimate"])) for pick in (min, max))
+        rows.append(
+            {
+                "job": job,
+                "training": key[0] == "train-to-target",
+                "setting": str(most["setting"]).split(", ")[0],
+                "source": most["source"],
+                "gpus": len({row["gpu"] for row in alike}),
+                "server": most["cpu"],
+                **{name: _end(row) for name, row in (("least", least), ("most", most))},
+            }
+        )
+    return rows
+
+
+def _round(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", str(row["setting"]).split(",")[0])))
+
+
+def _end(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A GPU with the processors that it replaces: two for each server."""
+    ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
+    return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}
