@@ -81,6 +81,7 @@ def _panel(part: Mapping[str, Any], machines: Mapping[str, str]) -> dict[str, An
         "also": [line for line in also if span[0] <= line <= span[1]],
         "rows": rows,
         "unchecked": part.get("checked") == "",
+        "others": part.get("tier") == "published",
         "of": len(cells),
         "span": span,
         "log": logarithmic,
@@ -148,7 +149,7 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], filled: bool) -> None:
     for place, row in enumerate(rows):
         bottom = (place + 1) * height - _AFTER
         _draw_track(axes, bottom - _TRACK, bottom, panel)
-        _draw_row(axes, bottom, row, filled, panel["unchecked"])
+        _draw_row(axes, bottom, row, filled, panel["unchecked"], panel["others"])
     name_axis(axes, "x", panel["axis"], panel["unit"], panel["log"], labelpad=2)
 
 
@@ -163,13 +164,17 @@ def _draw_track(axes: Axes, top: float, bottom: float, panel: Mapping[str, Any])
     strokes.uprights(axes, lines, top - 0.02, bottom + 0.02, color=INK, linewidth=1.4)
 
 
-def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool, unchecked: bool) -> None:
-    """One interval. filled: it was measured. unchecked: it is derived by a model that no measurement checked."""
+def _draw_row(axes: Axes, bottom: float, row: Mapping[str, Any], filled: bool, unchecked: bool, others: bool) -> None:
+    """One interval. filled: it was measured here. unchecked: it is derived by a model that no measurement checked.
+
+    others: it was measured by others: a diamond, and its spread dotted.
+    """
     colour, marker = (MUTED, "x") if unchecked else OUTCOME[row["outcome"]]
+    marker, filled = ("D", False) if others else (marker, filled)
     low, high, middle = row["low"], row["high"], bottom - _TRACK / 2
     if low is not None and high is not None and high > low:
         strokes.interval(axes, low, high, middle, color=colour, linewidth=2.4, solid_capstyle="butt",
-                         linestyle=(0, (1.2, 1)) if unchecked else "-")  # fmt: skip
+                         linestyle=(0, (1.2, 1)) if unchecked or others else "-")  # fmt: skip
         strokes.interval(axes, low, high, middle, color=colour, linestyle="none", marker="|", markersize=7)
     strokes.points(
         axes, [row["estimate"]], [middle], bare=low is None, marker=marker, markersize=6.5, color=colour,
@@ -244,6 +249,8 @@ def _caption(panels: Sequence[Mapping[str, Any]], tier: str) -> str:
     """What the marks mean, and what was left out."""
     left_out = [f"{MOST_ROWS} of {panel['of']} nearest to the threshold" for panel in panels if panel["of"] > MOST_ROWS]
     parts = [f"Estimate and {LEVEL} interval" if tier == "measured" else "Not measured here, hence hollow marks"]
+    if any(panel["others"] for panel in panels):
+        parts = ["Diamonds: measured by others, with the spread that their sources tell"]
     if any(panel["lines"] for panel in panels):
         parts.append("the line is the threshold")
     if any(panel["also"] for panel in panels):

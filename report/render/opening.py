@@ -8,7 +8,7 @@ from typing import Any
 
 from report import formatting
 from report.model import DIFFER
-from report.render import words
+from report.render import others, words
 from report.render.answer import Sentence, answer, plain
 from report.render.markdown import Markdown, escape, identifier
 from report.render.surprises import FAR, Result, surprises
@@ -44,6 +44,10 @@ def opening(
         "plain": [plain(sentence) for sentence in sentences],
         "tally": rows,
         "questions": _questions(document),
+        "decided": others.decided(document),
+        "replaced": others.replaced(document),
+        "replaced_text": others.in_words(document),
+        "factors": others.factors(document),
         "tally_text": f"{formatting.count(len(claims), 'claim')}: {in_words(rows)}",
         "surprises": [_surprise(one, names) for one in surprises(document["verdicts"])],
         "far": formatting.number(FAR, 1),

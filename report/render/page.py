@@ -10,7 +10,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json
 from report import formatting
-from report.model import JUDGED
+from report.model import JUDGED, OTHERS
 from report.render import words
 from report.render.arithmetic import awaited, worked_parts
 from report.render.bases import bases
@@ -30,6 +30,8 @@ from report.render.measurements import left_out_points, sections, views
 from report.render.nodes import describe
 from report.render.objections import objections
 from report.render.opening import in_words, opening, tally
+from report.render.others import counterparts, evidence, sources_counts
+from report.render.others import sources as sources_of_others
 from report.render.ran import ran
 from report.render.reading import with_arguments
 from report.render.references import references
@@ -124,6 +126,9 @@ def context(
         "again": measured_again(document),
         "triangulation": triangulation(document),
         "references": references(document),
+        "published": (published := sources_of_others(document)),
+        "published_counts": sources_counts(published),
+        "counterparts": counterparts(document),
         "robust": robust(verdicts),
         "robust_means": meaning(),
         "meaning": [
@@ -143,6 +148,9 @@ def _claim(
     if not parts and verdict.get("rule"):
         parts = [_part({**verdict, "name": "", "rule_text": verdict["rule"]})]
     named = {str(part.get("name")): part for part in verdict.get("parts") or []}
+    of_parts: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        of_parts.setdefault(str(cell.get("part") or ""), []).append(cell)
     stands = stands_for(verdict)
     listed = shown(verdict)
     return {
@@ -166,6 +174,9 @@ def _claim(
         "boundary": _ended(words.sentence(str(verdict.get("boundary") or ""))),
         "measured_on": _measured_on(cells),
         "parts": parts,
+        "others": [row for part in verdict.get("parts") or [] for row in evidence(part, of_parts)],
+        "on_others": verdict.get("decided_on") == OTHERS,
+        "unpublished": str(verdict.get("unpublished") or ""),
         "arithmetic": worked_parts(verdict.get("parts") or [], machines),
         "formulas": awaited(verdict.get("parts") or []),
         "figure": drawing,

@@ -13,6 +13,7 @@ from pathlib import Path
 from contract.files import write_text
 from report.data.gather import gather
 from report.data.gathered import read_dataset
+from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import CLAIMS, judge
 from report.render import TEMPLATES, joined, pandoc
@@ -29,7 +30,8 @@ def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".made-"))
     try:
         gather(nodes, scratch / "data")
-        document = judge(read_dataset(scratch / "data", read_reference(REFERENCE)), scratch / "verdicts.json", CLAIMS)
+        data = read_dataset(scratch / "data", read_reference(REFERENCE), read_published(PUBLISHED))
+        document = judge(data, scratch / "verdicts.json", CLAIMS)
         told, _ = context(document, None)
         source = environment(TEMPLATES).get_template("preliminary.qmd").render({**told, "rounds": rounds})
         write_text(scratch / "index.qmd", source)

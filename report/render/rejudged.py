@@ -21,7 +21,9 @@ _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 def can_be_tried(verdict: Mapping[str, Any]) -> bool:
     """Whether the card of a claim has a form: a rule came to it, and a threshold or a baseline has a say in it."""
-    return verdict["verdict"] in JUDGED and any(map(_has_a_say, verdict.get("parts") or []))
+    parts = verdict.get("parts") or []
+    # What others measured has no form: its rule is another (see `judging.rules.by_others`).
+    return verdict["verdict"] in JUDGED and all("rejudge" in part for part in parts) and any(map(_has_a_say, parts))
 
 
 def as_script(verdicts: Iterable[Mapping[str, Any]]) -> str:

@@ -36,6 +36,7 @@ MEANING = {
 TIERS = {
     "measured": "measured by this study",
     "derived": "arithmetic on measured or published figures",
+    "published": "measured by others and published",
     "documented": "a published primary source",
     "none": "no evidence yet",
 }
