@@ -19,6 +19,7 @@ from contract.errors import StudyError
 from contract.files import write_json
 from contract.node import read_node, record_path
 from contract.tables import SAMPLES, dictionary
+from report.data.published import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
 from report.data.summary import SERIES
 from report.publish.study import NAME, study
 
@@ -37,7 +38,7 @@ _MEDIA = {
     ".parquet": ("parquet", "application/vnd.apache.parquet"),
 }
 _WORDS = {"number": "number", "whole number": "integer", "text": "string"}
-_PACKAGE, _SCHEMA = "datapackage.json", "samples.schema.json"
+_PACKAGE, _SCHEMA, _OTHERS = "datapackage.json", "samples.schema.json", "published.schema.json"
 
 
 def write_datapackage(folder: Path) -> Path:
@@ -63,8 +64,9 @@ def write_datapackage(folder: Path) -> Path:
 def write_published(folder: Path) -> Path:
     """Describe the published nodes under `folder`/nodes in `folder`/datapackage.json; give that path.
 
-    A node's rounds are parts of one table, listed by name; their columns stand once, in
-    samples.schema.json. Raises StudyError for an unreadable node record, OSError.
+    A node's rounds are parts of one table, listed by name; their columns stand once, in samples.schema.json. What
+    others measured, in `folder`/published, is a table a source, with columns in published.schema.json. Raises
+    StudyError for an unreadable node record or source, OSError.
     """
     columns = dictionary()
     names = [str(name) for name in columns["column"]]
@@ -93,7 +95,38 @@ def write_published(folder: Path) -> Path:
         if rounds:
             table = {"name": node, "title": f"{node}: samples of all rounds", "type": "table", "path": rounds}
             resources.append({**table, **_media(".parquet"), "schema": _SCHEMA})
+    resources += _others(folder / "published")
     return _write(folder, f"{NAME}-nodes", "Published nodes: the samples of every round", resources)
+
+
+def _others(folder: Path) -> list[dict[str, Any]]:
+    """What others measured and published: a table a source, all with the same columns. Raises StudyError."""
+    sources = read_published(folder).sources
+    units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
+    fields = [
+        _field(
+            name,
+            "integer" if name in COUNTS else "number" if name in NUMBERS else "string",
+            {"meaning": f"{meaning} ({units})" if name == "unit" else meaning, "may_be_empty": name not in REQUIRED},
+        )
+        for name, meaning in MEANING.items()
+    ]
+    if sources:
+        schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, "primaryKey": ["id"]}
+        write_json(folder.parent / _OTHERS, schema)
+    return [
+        {
+            "name": f"published-{name}",
+            "title": f"Measured by others: {source['title']}",
+            "description": source["note"],
+            "type": "table",
+            "path": f"published/{name}.csv",
+            "sources": [{"title": f"{source['title']}, {source['publisher']}", "path": source["url"]}],
+            **_media(".csv"),
+            "schema": _OTHERS,
+        }
+        for name, source in sources.items()
+    ]
 
 
 def _write(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:

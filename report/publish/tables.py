@@ -42,7 +42,12 @@ CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "flips": (_TEXTS, False, "What would change the verdict"),
     "see_also": (_TEXTS, False, "Claims worth seeing beside it"),
     "sources": (_TEXTS, False, "Addresses of the published sources that it leans on"),
-    "evidence_tier": (_TEXT, False, "Weakest tier that the verdict rests on: measured, derived, documented, none"),
+    "evidence_tier": (
+        _TEXT,
+        False,
+        "Weakest tier that the verdict rests on: measured, derived, published, documented, none",
+    ),
+    "decided_on": (_TEXT, False, "Whose measurements it needs: here, others; empty if it is not decided"),
     "version": (_COUNT, False, "Version of the rule"),
 }
 CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
