@@ -182,9 +182,10 @@ def test_a_folder_that_gather_did_not_write_is_refused(tmp_path: Path) -> None:
 
 def test_the_published_package_is_that_of_the_published_nodes(tmp_path: Path) -> None:
     """If this fails: `python -m report datapackage`."""
-    (tmp_path / "nodes").symlink_to(ROOT / "data" / "nodes")
+    for name in ("nodes", "published"):
+        (tmp_path / name).symlink_to(ROOT / "data" / name)
     write_published(tmp_path)
-    for name in ("datapackage.json", "samples.schema.json"):
+    for name in ("datapackage.json", "samples.schema.json", "published.schema.json"):
         assert (tmp_path / name).read_text() == (ROOT / "data" / name).read_text(), "write it again: report datapackage"
 
 

@@ -19,7 +19,7 @@ from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import CLOSED, read_claims
 from report.judging.judge import judge
 from report.judging.rules import RULES
-from report.model import Threshold
+from report.model import Threshold, Tier
 from report.quantities import quantities
 from report.render import render
 
@@ -78,6 +78,9 @@ def test_a_scaffolded_claim_reads_at_once(tmp_path: Path, rule: str) -> None:
 
 def test_every_quantity_can_be_scaffolded_and_its_labels_are_named(tmp_path: Path) -> None:
     for name, quantity in quantities().items():
+        if quantity.tier == Tier.PUBLISHED:
+            # What others measured bears on a rule of ours, and makes none.
+            continue
         # What a published figure is of has to be said.
         path = scaffold(tmp_path, quantity=name, scope=["entry=bert-large.layers"] if name == "reference.value" else [])
         text = path.read_text(encoding="utf-8")

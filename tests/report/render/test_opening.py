@@ -262,7 +262,7 @@ def test_no_statement_is_the_articles_own() -> None:
         ("{fares}", "{fare}", r"line \d+: \{fare\} names nothing.*mean 'fares'"),
         ("{N04 supports}", "{N04 nearest}", r"line \d+: \{N04 nearest\} names nothing"),
         ("head: For part of it", "haed: For part of it", r"line \d+: .*unknown key.*mean 'head'"),
-        ("version: 3", "version: 4", r"line \d+: version 4 has no reason under 'changes'"),
+        ("version: 4", "version: 5", r"line \d+: version 5 has no reason under 'changes'"),
         ("gpu: measured", "gpus: measured", r"line \d+: .*'gpus' is not gpu, decided or the id of a claim"),
         ("gpu: measured", "gpu: measure", r"line \d+: .*'measure' is not allowed"),
     ],
