@@ -1,8 +1,10 @@
-"""Records of MLPerf's result logs: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE`.
+"""Records of MLPerf's results: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND]`.
 
-CLONE is a checkout or a bare clone of one round's results repository of MLCommons (training_results_v3.1, say). Kept
-are the closed division's valid results of every benchmark and scenario that a system without accelerators did too, and
-those of systems with GPUs beside them; of inference also single requests to a GPU, which no comparison needs.
+CLONE is a checkout or a bare clone of one round's results repository of MLCommons (training_results_v3.1, say), or of
+cm4mlperf-results, where MLCommons collects those of several rounds, of which ROUND (v4.0) is read: it tells the same
+scores, but no number formats. Kept are the closed division's valid results of every benchmark and scenario that a
+system without accelerators did too, and those of systems with GPUs beside them; of inference also single requests to a
+GPU, which no comparison needs. Runs of MLCommons' own code, which nobody tuned, are left out.
 
 Training: the mean of a result's runs without the fastest and the slowest, as MLPerf scores them, with the factor by
 which a result is scaled for its convergence (scaling.json); low and high are the fastest and the slowest of the rest.
@@ -27,6 +29,10 @@ Record = dict[str, Any]
 _GPU = re.compile(r"nvidia|geforce|quadro|tesla|radeon|instinct|\bmi\d{3}|rtx|\b[ahlbtv]\d{2,3}\b|jetson|orin", re.I)
 _PREFIX = {"G": 10**9, "M": 10**6}
 _NONE = {"", "0", "n/a", "none", "-", "no"}
+_OWN_CODE = re.compile(r"-reference-|[-_]cpp-", re.I)
+_COLLECTION = "cm4mlperf-results"
+# As MLPerf writes what entrants spell in small letters too.
+_SCENARIOS = {"offline": "Offline", "server": "Server", "singlestream": "SingleStream"}
 # What one system of a round is beside the others: benchmarks are the same work within a round only.
 _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _FIGURES = {
@@ -41,7 +47,8 @@ _FIGURES = {
                                 re.M), "latency", "s"),
 }  # fmt: skip
 _DTYPES = (
-    (r"fp4|int4|nvfp4|mxfp4", "int4"),
+    (r"fp4", "float4"),
+    (r"int4", "int4"),
     (r"fp8|float8|e4m3", "float8"),
     (r"int8|uint8|i8\b", "int8"),
     (r"bf16|bfloat16", "bfloat16"),
@@ -108,7 +115,9 @@ def _system(told: Mapping[str, Any]) -> Record | None:
     """A system's hardware by the columns of a record; None of one with accelerators that are no GPUs."""
     name = re.sub(r"\s+", " ", str(told.get("accelerator_model_name", ""))).strip()
     each, nodes = _whole(told.get("accelerators_per_node")), _whole(told.get("number_of_nodes")) or 1
-    bare = each == 0 and name.lower() in _NONE
+    host = re.sub(r"\s+", " ", str(told.get("host_processor_model_name", ""))).strip()
+    # Some work is done by the GPU within a processor.
+    bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
     # A slice of a GPU (MIG) is none.
     if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
         return None
@@ -116,7 +125,7 @@ def _system(told: Mapping[str, Any]) -> Record | None:
     memory = re.match(r"(\d+)\s*([GM])i?B", str(told.get("accelerator_memory_capacity", "")), re.I)
     return {
         "device": "cpu" if bare else "gpu",
-        "cpu": re.sub(r"\s+", " ", str(told.get("host_processor_model_name", ""))).strip(),
+        "cpu": host,
         "cpus": sockets * nodes or "",
         "cores": cores * sockets * nodes or "",
         "gpu": "" if bare else name,
@@ -172,14 +181,12 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "high": max(kept),
             "unit": "s",
             "runs": len(times),
-            "note": "; ".join(
-                filter(None, [
-                    f"global batch {batches.pop()}" if len(batches) == 1 else "",
-                    f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
-                    "preview: not yet on sale" if hardware["preview"] else "",
-                ])
+            "note": _joined(
+                f"global batch {batches.pop()}" if len(batches) == 1 else "",
+                f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
+                _preview(hardware),
             ),
-        }  # fmt: skip
+        }
 
 
 def _run(text: str) -> tuple[float, int] | None:
@@ -205,8 +212,10 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
     """Results of one round of MLPerf Inference."""
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
-        if path.startswith("closed/") and "/measurements/" in path and path.endswith(".json"):
-            beside.setdefault(path.rsplit("/", 1)[0].lower(), []).append(path)
+        # Beside the results in newer rounds, in a folder of their own in older ones.
+        found = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
+        if found:
+            beside.setdefault(f"{found[1]}/{found[2]}".lower(), []).append(path)
     systems: dict[tuple[str, str], Mapping[str, Any]] = {}
     pattern = re.compile(r"closed/([^/]+)/results/([^/]+)/([^/]+)/([^/]+)/performance/run_1/mlperf_log_summary\.txt")
     for path in clone.paths:
@@ -218,7 +227,7 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
         if key not in systems:
             systems[key] = clone.json(f"closed/{entrant}/systems/{system}.json")
         hardware = _system(systems[key])
-        if hardware is None:
+        if hardware is None or _unfit(system, hardware):
             continue
         text = clone.text(path)
         which, measure, unit = _FIGURES[scenario.lower()]
@@ -227,31 +236,78 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
             continue
         # Language models are scored by tokens.
         name, value = next((one for one in figures if "okens" in one[0]), figures[0])
-        measured = beside.get(f"closed/{entrant}/measurements/{system}/{benchmark}/{scenario}".lower(), [])
+        measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
         weights = next((kind for one in measured if (kind := str(clone.json(one).get("weight_data_types", "")))), "")
-        counted = "tokens" if "okens" in name else "samples"
         yield {
-            **hardware,
+            **_answered(hardware, benchmark, round_, scenario),
             "id": f"{entrant}.{system}.{benchmark}.{scenario}",
             "where": name,
             "path": path,
-            "task": "infer",
-            "model": _model(benchmark)[0],
-            "setting": f"MLPerf Inference {round_}, closed, {scenario}{_model(benchmark)[1]}",
-            "batch": "",
             "dtype": _dtype(weights),
             "measure": measure,
             "value": float(value) / (1e9 if unit == "s" else 1),
-            "low": "",
-            "high": "",
             "unit": unit,
-            "runs": 1,
-            "note": "; ".join(
-                filter(None, [counted if unit == "1/s" else "90th percentile",
-                              f"weights {weights}" if weights else "",
-                              "preview: not yet on sale" if hardware["preview"] else ""])
-            ),
+            "note": _joined("90th percentile" if unit == "s" else "tokens" if "okens" in name else "samples",
+                            f"weights {weights}" if weights else "", _preview(hardware)),
         }  # fmt: skip
+
+
+def collected(clone: Clone, round_: str) -> Iterator[Record]:
+    """Results of one round of MLPerf Inference in MLCommons' collection of several: no formats, no memories."""
+    pattern = re.compile(
+        rf"experiment/mlperf-inference--{re.escape(round_)}--(datacenter|edge)--closed--[^/]+/[^/]+/cm-result\.json"
+    )
+    seen: set[str] = set()
+    for path in filter(pattern.fullmatch, clone.paths):
+        for told in json.loads(clone.text(path)):
+            # An inferred result is another one's, handed in for a lower quality.
+            scenario, place = str(told["Scenario"]), str(told["Location"])
+            if scenario.lower() not in _FIGURES or told["inferred"] or told["errors"] or place.lower() in seen:
+                continue
+            hardware = _system({**told, "submitter": told["Organization"], "status": told["Availability"]})
+            if hardware is None or _unfit(str(told["Platform"]), hardware):
+                continue
+            seen.add(place.lower())
+            _, measure, unit = _FIGURES[scenario.lower()]
+            yield {
+                **_answered(hardware, str(told["Model"]), round_, scenario),
+                "id": f"{told['Organization']}.{told['Platform']}.{told['Model']}.{scenario}",
+                "where": f"Result of {place}",
+                "path": path,
+                "dtype": "",
+                "measure": measure,
+                "value": float(told["Result"]) / (1e3 if unit == "s" else 1),
+                "unit": unit,
+                "note": _joined("90th percentile" if unit == "s" else str(told["Units"]), _preview(hardware)),
+            }
+
+
+def _unfit(system: str, hardware: Record) -> bool:
+    """Whether a system ran MLCommons' own code, which nobody tuned, or tells of its GPU in its name alone."""
+    return bool(_OWN_CODE.search(system)) or (hardware["device"] == "cpu" and "-gpu-" in system.lower())
+
+
+def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
+    """What all records of inference have alike."""
+    model, quality = _model(benchmark)
+    return {
+        **hardware,
+        "task": "infer",
+        "model": model,
+        "setting": f"MLPerf Inference {round_}, closed, {_SCENARIOS[scenario.lower()]}{quality}",
+        "batch": "",
+        "low": "",
+        "high": "",
+        "runs": 1,
+    }
+
+
+def _preview(hardware: Record) -> str:
+    return "preview: not yet on sale" if hardware["preview"] else ""
+
+
+def _joined(*told: str) -> str:
+    return "; ".join(filter(None, told))
 
 
 def comparable(found: list[Record]) -> list[Record]:
@@ -278,17 +334,24 @@ def write(found: list[Record], clone: Clone, repository: str, out: Path, date: s
 
 
 def main(words: list[str]) -> int:
-    if len(words) != 4:
-        print("usage: python -m studies.mlperf training|inference CLONE SOURCE.csv DATE", file=sys.stderr)
+    if len(words) not in (4, 5):
+        print(
+            "usage: python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND of a collection]",
+            file=sys.stderr,
+        )
         return 2
-    kind, at, out, date = words
-    named = re.search(rf"{re.escape(kind)}_results_(v\d+\.\d+)", str(at))
-    if named is None or kind not in ("training", "inference") or not Path(at).is_dir():
-        print(f"{at}: no clone of {kind}_results_v… of MLCommons", file=sys.stderr)
+    kind, at, out, date, *rounds = words
+    named = re.search(rf"{re.escape(kind)}_results_(v\d+\.\d+)", at)
+    collection = kind == "inference" and _COLLECTION in at and rounds
+    if not (named or collection) or kind not in ("training", "inference") or not Path(at).is_dir():
+        print(f"{at}: no clone of {kind}_results_v… of MLCommons, nor of {_COLLECTION} with a round", file=sys.stderr)
         return 2
     clone = Clone(Path(at))
-    read = {"training": training, "inference": inference}[kind]
-    write(comparable(list(read(clone, named[1]))), clone, named[0], Path(out), date)
+    if named:
+        found = {"training": training, "inference": inference}[kind](clone, named[1])
+    else:
+        found = collected(clone, rounds[0])
+    write(comparable(list(found)), clone, named[0] if named else _COLLECTION, Path(out), date)
     return 0
 
 

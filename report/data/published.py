@@ -94,7 +94,7 @@ TASKS = (
     "triad", "copy-in", "copy-out", "load-latency", "launch", "threads", "branch", "table", "input", "price",
     "telemetry", "libraries",
 )  # fmt: skip
-DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8", "int4", "mixed")
+DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "mixed")
 _ID = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _URL = re.compile(r"https://[a-z0-9.-]+/[^\s<>\"]*")
 _DATE = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?")

@@ -23,7 +23,7 @@ from report.formatting import short_processor
 from report.quantities import Compute, quantity, says
 
 _KINDS = re.compile(
-    r"\b(G[BH]200|[BH]\d{2,3}|A\d{1,3}[GX]?|L\d{1,2}S?|T4|V100|P100|P4|P40|K\d{2,3}[cm]?|M\d{2})\b"
+    r"\b(G[BH]\d{2,3}|[BH]\d{2,3}|A\d{1,3}[GX]?|L\d{1,2}S?|T4|V100|P100|P4|P40|K\d{2,3}[cm]?|M\d{2})\b"
     r"|(?:RTX|GTX|TITAN|Quadro|Arc|Jetson|MI)[ -]?\w+(?: (?:Ti|SUPER|Ada|D|Orin|AGX|NX|Nano|A?\d{4}|B\d\d)\b)*",
     re.I,
 )
@@ -32,7 +32,7 @@ LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "r
 
 def gpu_kind(name: str) -> str:
     """A GPU's name as short as it tells what it is: 'NVIDIA H100-SXM-80GB' is 'H100 SXM'."""
-    text = re.sub(r"[-_/]", " ", name)
+    text = re.sub(r"\((?:R|TM)\)|[-_/]", lambda found: "" if "(" in found[0] else " ", name)
     found = _KINDS.search(text)
     if found is None:
         return " ".join(text.split())[:40]

@@ -23,8 +23,8 @@ GPU = {**SYSTEM, "accelerators_per_node": "8", "accelerator_model_name": "NVIDIA
 class Round:
     """A repository of results under construction."""
 
-    def __init__(self, root: Path, kind: str) -> None:
-        self.kind, self.at = kind, root / f"{kind}_results_v9.9"
+    def __init__(self, root: Path, kind: str, name: str = "") -> None:
+        self.kind, self.at = kind, root / (name or f"{kind}_results_v9.9")
         self.at.mkdir()
 
     def file(self, path: str, text: str) -> None:
@@ -44,18 +44,22 @@ class Round:
             ]
             self.file(f"Maker/results/{name}/bert/result_{at}.txt", "\n".join(["noise", *lines]))
 
-    def answered(self, name: str, system: dict[str, Any], summary: str, scenario: str = "Offline") -> None:
+    def answered(
+        self, name: str, system: dict[str, Any], summary: str, scenario: str = "Offline", newer: bool = False
+    ) -> None:
+        work = f"{name}/resnet50/{scenario}"
         self.file(f"closed/Maker/systems/{name}.json", json.dumps(system))
-        self.file(f"closed/Maker/results/{name}/resnet50/{scenario}/performance/run_1/mlperf_log_summary.txt", summary)
+        self.file(f"closed/Maker/results/{work}/performance/run_1/mlperf_log_summary.txt", summary)
         weights = json.dumps({"weight_data_types": "INT8"})
-        self.file(f"closed/Maker/measurements/{name}/resnet50/{scenario}/{name}.json", weights)
+        beside = f"results/{work}/measurements.json" if newer else f"measurements/{work}/{name}.json"
+        self.file(f"closed/Maker/{beside}", weights)
 
-    def records(self) -> list[dict[str, str]]:
+    def records(self, *round_: str) -> list[dict[str, str]]:
         git = ["git", "-C", str(self.at), "-c", "user.name=test", "-c", "user.email=test@example.org"]
         for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "results"]):
             subprocess.run([*git, *words], check=True, capture_output=True)
         out = self.at.parent / "records.csv"
-        assert main([self.kind, str(self.at), str(out), "2024-05"]) == 0
+        assert main([self.kind, str(self.at), str(out), "2024-05", *round_]) == 0
         with out.open(newline="") as file:
             return list(csv.DictReader(file))
 
@@ -108,6 +112,53 @@ def test_answers_are_read_from_the_valid_summaries(tmp_path: Path) -> None:
     gpu, alone = found["maker.gpus.resnet50.offline"], found["maker.one.resnet50.singlestream"]
     assert (float(gpu["value"]), gpu["dtype"], gpu["unit"], gpu["memory_bytes"]) == (1600, "int8", "1/s", "81559000000")
     assert (float(alone["value"]), alone["measure"]) == (pytest.approx(0.002), "latency")
+
+
+VALID = "Samples per second: {}\nResult is : VALID\n"
+
+
+def test_newer_rounds_keep_formats_beside_results_and_spell_scenarios_in_either_case(tmp_path: Path) -> None:
+    made = Round(tmp_path, "inference")
+    made.answered("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
+    made.answered("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
+    cpu, gpu = made.records()
+    assert (cpu["device"], gpu["device"]) == ("cpu", "gpu") and cpu["setting"] == gpu["setting"]
+    assert cpu["dtype"] == gpu["dtype"] == "int8"
+
+
+def test_untuned_code_and_gpus_told_as_processors_do_not_count(tmp_path: Path) -> None:
+    made = Round(tmp_path, "inference")
+    made.answered("cpus", SYSTEM, VALID.format(20))
+    made.answered("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    made.answered("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    made.answered("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
+    made.answered("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
+    assert [one["id"] for one in made.records()] == ["maker.cpus.resnet50.offline"]
+
+
+def test_a_round_is_read_from_the_collection_without_formats(tmp_path: Path) -> None:
+    made = Round(tmp_path, "inference", "cm4mlperf-results")
+    told = {
+        "Scenario": "Offline", "Organization": "Maker", "Model": "bert-99", "Availability": "available", "errors": 0,
+        "inferred": 0, "Units": "Samples/s",
+    }  # fmt: skip
+    cpus = {**SYSTEM, **told, "Platform": "cpus", "Result": 20, "Location": "closed/Maker/results/cpus/bert-99/Offline"}
+    gpus = {**GPU, **told, "Platform": "gpus", "Result": 1600, "Location": "closed/Maker/results/gpus/bert-99/Offline"}
+    inferred = {**gpus, "inferred": 1, "Location": "closed/Maker/results/gpus/bert-98/Offline"}
+    single = {**gpus, "Scenario": "SingleStream", "Units": "Latency (ms)", "Result": 2.5, "Location": "closed/single"}
+    place = "experiment/mlperf-inference--v9.9--{}--closed--language-processing--offline/2024/cm-result.json"
+    made.file(place.format("datacenter"), json.dumps([cpus, gpus, inferred]))
+    made.file(place.format("edge"), json.dumps([gpus, single]))
+    made.file(place.format("datacenter").replace("v9.9", "v8.8"), json.dumps([cpus]))
+    found = {one["id"]: one for one in made.records("v9.9")}
+    assert {name: float(one["value"]) for name, one in found.items()} == {
+        "maker.cpus.bert-99.offline": 20,
+        "maker.gpus.bert-99.offline": 1600,
+        "maker.gpus.bert-99.singlestream": 0.0025,
+    }
+    gpu = found["maker.gpus.bert-99.offline"]
+    assert (gpu["dtype"], gpu["gpus"], gpu["setting"]) == ("", "16", "MLPerf Inference v9.9, closed, Offline, 99%")
+    assert gpu["where"].endswith("gpus/bert-99/Offline") and "/cm4mlperf-results/blob/" in gpu["url"]
 
 
 def test_a_folder_that_is_no_round_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
