@@ -210,7 +210,8 @@ def _failure(one: Failure) -> str:
 def comparison(side: Side, low: float | None, high: float | None, part: Part, unit: str, many: int) -> str:
     """Where an estimate lies: 'above the threshold of 1,000 MAC/cycle'.
 
-    low, high: as they are shown; many: estimates by whose number the interval that decides is wider (`rules.level`).
+    low, high: as they are shown; many: estimates by whose number the interval that decides is wider (`rules.level`); 0
+    of what others measured (`rules.by_others`).
     """
     threshold: Threshold = part.threshold
     if unit == YES_NO:
@@ -220,6 +221,8 @@ def comparison(side: Side, low: float | None, high: float | None, part: Part, un
     (shown,) = sides_of(drawn[0], drawn[1], threshold, part.compare)
     if side is Side.UNDECIDED and shown is not Side.UNDECIDED:
         near = comparison(shown, low, high, part, unit, many)
+        if not many:
+            return f"{near}, though by less than half as much again, and no independent source agrees"
         return f"{near}, though not by the wider interval that one of {many:,} cells has to clear"
     if side is Side.UNDECIDED:
         what = "range" if part.compare == "within" else "threshold"
@@ -238,7 +241,8 @@ def one_estimate(row: int, result: RuleResult, part: Part, quantity: Quantity, d
     estimates = result.estimates
     shown = ends(estimates, row)
     words, node, detail = row_labels(estimates, row), place(estimates, row, data), str(estimates.value("detail", row))
-    against = comparison(result.sides[row], shown[1], shown[2], part, result.unit, len(result.sides))
+    many = 0 if "family" in estimates.labels else len(result.sides)
+    against = comparison(result.sides[row], shown[1], shown[2], part, result.unit, many)
     where = f"on {node}, " if node else ""
     value = interval(*shown, result.unit)
     if part.rule == "crossover":

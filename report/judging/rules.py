@@ -110,12 +110,10 @@ def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict 
 
 def _told_apart(estimates: Estimates) -> Estimates:
     """The estimates by the labels that may tell where a claim holds: not by which records they are from."""
+    if "family" not in estimates.labels:
+        return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength")
-    return (
-        estimates.without(*(name for name in beside if name in estimates.labels))
-        if "family" in estimates.labels
-        else (estimates)
-    )
+    return estimates.without(*(name for name in beside if name in estimates.labels))
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
@@ -143,14 +141,11 @@ def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[
     sure = sides_of(*wide, threshold, compare)
     families = [frozenset(str(family).split(" and ")) for family in estimates["family"]]
     of_side = {side: {one for one, at in zip(families, plain, strict=True) if at is side} for side in Side}
-    return [
-        clear
-        if clear is not Side.UNDECIDED
-        else side
-        if any(not family & other for other in of_side[side])
-        else Side.UNDECIDED
-        for clear, side, family in zip(sure, plain, families, strict=True)
-    ]
+    found = []
+    for clear, side, family in zip(sure, plain, families, strict=True):
+        agreed_on = any(not family & other for other in of_side[side])
+        found.append(side if clear is not Side.UNDECIDED or agreed_on else Side.UNDECIDED)
+    return found
 
 
 def population(part: Part, estimates: Estimates) -> Population | None:

@@ -196,7 +196,8 @@ def test_hardware_bears_one_name_whatever_an_entrant_calls_it() -> None:
         "NVIDIA H100-SXM5-80GB": "H100 SXM", "NVIDIA H100 80GB HBM3": "H100", "NVIDIA A100-PCIe-80GB": "A100 PCIe",
         "NVIDIA GeForce RTX 3080 Laptop GPU": "RTX 3080 laptop", "NVIDIA GeForce RTX 3090 24GB": "RTX 3090",
         "NVIDIA GeForce RTX 4070 Ti SUPER": "RTX 4070 Ti SUPER", "NVIDIA L40S": "L40S",
-        "NVIDIA GH200 Grace Hopper Superchip 96GB": "GH200",
+        "NVIDIA GH200 Grace Hopper Superchip 96GB": "GH200", "NVIDIA GB300": "GB300",
+        "Intel(R) Arc Pro(R) B70": "Arc Pro B70",
     }  # fmt: skip
     assert {name: gpu_kind(name) for name in names} == names
     assert cpu_kind("Intel(R) Xeon(R) Platinum 8480+ @ 2.00GHz") == "Xeon Platinum 8480+"
@@ -291,6 +292,15 @@ def test_direct_evidence_decides_a_claim_that_waits_by_its_own_rule(bench: Bench
     assert one["cells"][0]["records"] == "one/r1 one/r2"
     assert document["decided"] == {HERE: 0, OTHERS: 1, "open": 0, "not testable": 0}
     assert document["published"][0]["used_by"] == ["W01"] and document["published"][0]["named"] == 2
+
+
+def test_a_figure_that_is_not_clear_and_stands_alone_says_so(bench: Bench) -> None:
+    claim = {**WAITS, "published": {"evidence": [EVIDENCE], "findings": TOLD}}
+    others = [{**GPU, "gpu": name, "value": value} for name, value in (("A100", 90.0), ("H200", 120.0), ("L4", 60.0))]
+    (one,) = bench.judge(claim, one=[GPU, CPU, *others])["verdicts"]
+    sides = {cell["estimate"]: cell["outcome"] for cell in one["cells"]}
+    assert sides == {10: "supports", 9: "supports", 12: "supports", 6: "undecided"}
+    assert "less than half as much again, and no independent source agrees" in one["reason"]
 
 
 def test_indirect_evidence_is_shown_and_decides_nothing(bench: Bench) -> None:
