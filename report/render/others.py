@@ -33,7 +33,7 @@ def replaced(document: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "job": formatting.capital(str(row["job"])),
-            "round": str(row["setting"]),
+            "round": str(row["setting"]).removeprefix("MLPerf "),
             "source": _anchor(row["source"]),
             "server": str(row["server"]),
             **{end: formatting.number(row[end]["estimate"], 2).removesuffix(".0") for end in ("least", "most")},
