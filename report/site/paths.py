@@ -13,7 +13,7 @@ VERDICTS, VERDICTS_TABLE, REVIEWS = "verdicts.json", "verdicts.csv", "claims.jso
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
 EDITIONS, FEED, SITEMAP, ROBOTS, PICTURE = "editions.json", "feed.xml", "sitemap.xml", "robots.txt", "og.png"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 
 
