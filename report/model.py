@@ -101,15 +101,15 @@ def agreed(n: int, supporting: int, challenging: int) -> Verdict:
 def combined(outcomes: Sequence[str]) -> Verdict:
     """The verdict on a claim from those on its parts, all of which it says.
 
-    What is awaited comes first. Otherwise it depends, if something is shown to differ. It is supported only if
-    every part is, and challenged if most are and none holds.
+    It depends if something is shown to differ, which no part that is awaited can undo. Otherwise what is awaited comes
+    first. It is supported only if every part is, and challenged if most are and none holds.
     """
     kinds = [Verdict(one) for one in outcomes]
+    if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
+        return Verdict.DEPENDS
     awaited = [one for one in kinds if one.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
-    if Verdict.DEPENDS in kinds:
-        return Verdict.DEPENDS
     whole = agreed(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
     return Verdict.UNDECIDED if whole is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else whole
 

@@ -158,6 +158,8 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
         ("depends, undecided", "depends"),
         ("supported, awaiting source", "awaiting source"),
         ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
+        ("supported, challenged, awaiting hardware", "depends"),
+        ("depends, awaiting source", "depends"),
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
 )

@@ -44,9 +44,9 @@
   // The verdict on a claim from the outcomes of its parts; awaiting: what they may lack, what takes longest first.
   function combined(outcomes, awaiting) {
     const kinds = new Set(outcomes);
+    if (kinds.has("depends") || (kinds.has("supported") && kinds.has("challenged"))) return "depends";
     const lacking = awaiting.find((one) => kinds.has(one));
     if (lacking) return lacking;
-    if (kinds.has("depends")) return "depends";
     const [pro, contra] = ["supported", "challenged"].map((kind) => outcomes.filter((one) => one === kind).length);
     const whole = agreed(outcomes.length, pro, contra);
     return whole === "supported" && kinds.has("undecided") ? "undecided" : whole;
