@@ -14,7 +14,7 @@ from report.render.markdown import Markdown, identifier
 # Claims whose factor of how much faster a GPU is stands beside what was published.
 FACTORS = ("G09", "W02", "N12", "N11")
 _CLAIM = re.compile(r"[A-Z]\d\d")
-_STRENGTH = {"direct": "The same work on both sides", "indirect": "Other work, shown and deciding nothing"}
+_STRENGTH = {"direct": "Direct evidence", "indirect": "Indirect evidence, which decides nothing"}
 
 
 def decided(document: Mapping[str, Any]) -> str:
