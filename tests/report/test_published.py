@@ -384,7 +384,7 @@ def test_the_study_s_records_decide_these_claims_and_no_others(tmp_path: Path) -
         outcome: sorted(ids.split()) for outcome, ids in DECIDED.items()
     }
     assert document["decided"][OTHERS] == sum(map(len, found.values()))
-    assert {"G11", "W06"} <= {one["id"] for one in document["verdicts"] if one["refuted"]}
+    assert "G11" in {one["id"] for one in document["verdicts"] if one["refuted"]}
     assert {row["training"] for row in document["replaced"]} == {True, False}
     assert all(row["most"]["estimate"] >= row["least"]["estimate"] for row in document["replaced"])
     assert all(one["here"] and one["differs"] for one in document["counterparts"])
