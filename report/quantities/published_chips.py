@@ -1,4 +1,4 @@
-"""What others measured of single chips: threads, memory, copies, products, and how few numbers foretell kernels."""
+"""What others measured of single chips: threads, memory, copies, products, and how few numbers predict kernels."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def product_lead(data: Dataset) -> Estimates:
 
 
 @quantity("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"), tier="published")
-@says("In others' published runs, two numbers foretell the time of half of all kernels to within {value} ({labels})")
+@says("In others' published runs, two numbers predict the time of half of all kernels to within {value} ({labels})")
 def roofline_error(data: Dataset) -> Estimates:
     """Median of |predicted / measured - 1| of kernels, from a peak and a bandwidth that are fitted to others of them.
 
@@ -276,18 +276,18 @@ def roofline_error(data: Dataset) -> Estimates:
         alone = [float(np.nanmedian(seconds / of)) for of in (np.where(flop > 0, flop, np.nan), moved)]
         for ceilings, costs in (("fitted", _fitted(flop, moved, seconds, alone)), ("arithmetic alone", (alone[0], 0.0)),
                                ("bandwidth alone", (0.0, alone[1]))):  # fmt: skip
-            told = np.maximum(judged["flop"] * costs[0], judged["bytes"] * costs[1])
-            known = judged["flop"] > 0
-            errors = np.abs(told / judged["value"] - 1)
+            # Arithmetic alone says nothing of what does none.
+            of = judged if ceilings == "fitted" else judged[judged["flop"] > 0]
+            told = np.maximum(of["flop"] * costs[0], of["bytes"] * costs[1])
             rows.append(
                 {
                     "source": source,
                     "family": data.published.family(str(source)),
                     "machine": kind,
                     "ceilings": ceilings,
-                    "records": " ".join(judged["key"]) if ceilings == "fitted" else "",
-                    "estimate": float(np.median(errors if ceilings == "fitted" else errors[known])),
-                    "detail": f"{len(judged)} kernels judged",
+                    "records": " ".join(of["key"]),
+                    "estimate": float(np.median(np.abs(told / of["value"] - 1))),
+                    "detail": f"{len(of)} kernels judged",
                 }
             )
     return exact(rows)
@@ -319,7 +319,7 @@ def _counted(task: str, model: str, setting: str) -> tuple[float, float]:
 
 
 def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
-    """Seconds for each operation and byte that foretell kernels best: least squares of logarithms, Cauchy's loss."""
+    """Seconds for each operation and byte that predict kernels best: least squares of logarithms, Cauchy's loss."""
     from scipy.optimize import least_squares
 
     def missed(logs: Any) -> Any:

@@ -385,6 +385,8 @@ def test_the_study_s_records_decide_these_claims_and_no_others(tmp_path: Path) -
     }
     assert document["decided"][OTHERS] == sum(map(len, found.values()))
     assert "G11" in {one["id"] for one in document["verdicts"] if one["refuted"]}
+    shown = [one for verdict in document["verdicts"] for part in verdict["parts"] for one in part["others"]]
+    assert all(cell["records"] for one in shown for cell in one["cells"])
     assert {row["training"] for row in document["replaced"]} == {True, False}
     assert all(row["most"]["estimate"] >= row["least"]["estimate"] for row in document["replaced"])
     assert all(one["here"] and one["differs"] for one in document["counterparts"])
