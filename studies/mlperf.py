@@ -111,8 +111,11 @@ def _whole(given: Any) -> int:
     return int(found[0]) if found else 0
 
 
-def _system(told: Mapping[str, Any]) -> Record | None:
-    """A system's hardware by the columns of a record; None of one with accelerators that are no GPUs."""
+def _system(system: str, told: Mapping[str, Any]) -> Record | None:
+    """A system's hardware by the columns of a record; None of one whose results do not count.
+
+    Those have accelerators that are no GPUs, ran MLCommons' own code, or tell of their GPU in their name alone.
+    """
     name = re.sub(r"\s+", " ", str(told.get("accelerator_model_name", ""))).strip()
     each, nodes = _whole(told.get("accelerators_per_node")), _whole(told.get("number_of_nodes")) or 1
     host = re.sub(r"\s+", " ", str(told.get("host_processor_model_name", ""))).strip()
@@ -120,6 +123,8 @@ def _system(told: Mapping[str, Any]) -> Record | None:
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
     # A slice of a GPU (MIG) is none.
     if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
+        return None
+    if _OWN_CODE.search(system) or (bare and "-gpu-" in system.lower()):
         return None
     sockets, cores = _whole(told.get("host_processors_per_node")), _whole(told.get("host_processor_core_count"))
     memory = re.match(r"(\d+)\s*([GM])i?B", str(told.get("accelerator_memory_capacity", "")), re.I)
@@ -153,7 +158,7 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
     systems = {key[:2]: clone.json(f"{key[0]}/systems/{key[1]}.json") for key in results}
     for (entrant, system, benchmark), paths in sorted(results.items()):
         told = systems[entrant, system]
-        hardware = _system(told) if str(told.get("division", "")).lower() == "closed" else None
+        hardware = _system(system, told) if str(told.get("division", "")).lower() == "closed" else None
         if hardware is None:
             continue
         runs = [one for path in paths if path.endswith(".txt") and (one := _run(clone.text(path)))]
@@ -226,8 +231,8 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
         key = entrant, system
         if key not in systems:
             systems[key] = clone.json(f"closed/{entrant}/systems/{system}.json")
-        hardware = _system(systems[key])
-        if hardware is None or _unfit(system, hardware):
+        hardware = _system(system, systems[key])
+        if hardware is None:
             continue
         text = clone.text(path)
         which, measure, unit = _FIGURES[scenario.lower()]
@@ -264,8 +269,9 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
             scenario, place = str(told["Scenario"]), str(told["Location"])
             if scenario.lower() not in _FIGURES or told["inferred"] or told["errors"] or place.lower() in seen:
                 continue
-            hardware = _system({**told, "submitter": told["Organization"], "status": told["Availability"]})
-            if hardware is None or _unfit(str(told["Platform"]), hardware):
+            described = {**told, "submitter": told["Organization"], "status": told["Availability"]}
+            hardware = _system(str(told["Platform"]), described)
+            if hardware is None:
                 continue
             seen.add(place.lower())
             _, measure, unit = _FIGURES[scenario.lower()]
@@ -280,11 +286,6 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
                 "unit": unit,
                 "note": _joined("90th percentile" if unit == "s" else str(told["Units"]), _preview(hardware)),
             }
-
-
-def _unfit(system: str, hardware: Record) -> bool:
-    """Whether a system ran MLCommons' own code, which nobody tuned, or tells of its GPU in its name alone."""
-    return bool(_OWN_CODE.search(system)) or (hardware["device"] == "cpu" and "-gpu-" in system.lower())
 
 
 def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
