@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,9 @@ def cpu_kind(name: str) -> str:
 
 
 def machine_of(record: Mapping[str, Any]) -> str:
-    """'2 x Xeon Platinum 8480+': the processors of one machine of a CPU record."""
+    """The GPU of a record, or the processors of one machine of a CPU record: '2 x Xeon Platinum 8480+'."""
+    if record["device"] == "gpu":
+        return gpu_kind(str(record["gpu"]))
     nodes = record["nodes"] if record["nodes"] == record["nodes"] else 1
     sockets = record["cpus"] / nodes if record["cpus"] == record["cpus"] else 1
     name = cpu_kind(str(record["cpu"]))
@@ -83,22 +85,35 @@ def top(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
     return {str(name): value for name, value in found.items()}
 
 
+def spread(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
+    """A record's figure with its ends, some number of times; itself for an end that its source does not tell."""
+    ends = (("estimate", "value"), ("low", "low"), ("high", "high"))
+    return {name: times * stated(record[of], record["value"]) for name, of in ends}
+
+
+def alike(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
+    """Records that agree in some columns, group by group, where there are several values of another column."""
+    keys = [records[name].astype(str) for name in same]
+    several = records.groupby(keys, sort=False, dropna=False)[differ].transform("nunique") > 1
+    for _, group in records[several].groupby([key[several] for key in keys], sort=False, dropna=False):
+        yield group
+
+
 def each(records: pd.DataFrame) -> list[dict[str, Any]]:
     """The records, one by one."""
     return [{str(name): value for name, value in row.items()} for row in records.to_dict("records")]
 
 
-def labels_of(data: Dataset, record: Mapping[str, Any]) -> dict[str, Any]:
-    """What every estimate of one record is told by."""
-    return {
-        **{name: record[name] for name in LABELS if name not in ("family", "records")},
+def labels_of(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """What an estimate of one record is told by: LABELS, and more columns, or `machine`."""
+    told = {
+        **record,
+        "batch": None if math.isnan(record["batch"]) else record["batch"],
         "family": data.published.family(str(record["source"])),
         "records": record["key"],
-        "device": record["device"],
-        "machine": gpu_kind(str(record["gpu"])) if record["device"] == "gpu" else machine_of(record),
-        "dtype": record["dtype"],
-        "software": record["software"],
+        "machine": machine_of(record),
     }
+    return {name: told[name] for name in (*LABELS, *more)}
 
 
 @quantity(
@@ -113,7 +128,7 @@ def compared(data: Dataset) -> Estimates:
     rows = []
     for one in data.published.comparisons:
         above, below = (data.published.by_key[key] for key in (one.of, one.over))
-        ends = [[stated(side[name], side["value"]) for name in ("low", "value", "high")] for side in (above, below)]
+        of, over = spread(above), spread(below)
         families = sorted({data.published.family(str(side["source"])) for side in (above, below)})
         rows.append(
             {
@@ -124,9 +139,9 @@ def compared(data: Dataset) -> Estimates:
                 "to": _told(below),
                 "strength": one.strength,
                 "records": f"{one.of} {one.over}",
-                "estimate": ends[0][1] / ends[1][1],
-                "low": ends[0][0] / ends[1][2],
-                "high": ends[0][2] / ends[1][0],
+                "estimate": of["estimate"] / over["estimate"],
+                "low": of["low"] / over["high"],
+                "high": of["high"] / over["low"],
                 "detail": one.why,
             }
         )
@@ -134,11 +149,10 @@ def compared(data: Dataset) -> Estimates:
 
 
 def _told(record: Mapping[str, Any]) -> str:
-    name = gpu_kind(str(record["gpu"])) if record["device"] == "gpu" else machine_of(record)
-    return f"{name}, {record['task'].replace('-', ' ')}, {record['model']}"
+    return f"{machine_of(record)}, {record['task'].replace('-', ' ')}, {record['model']}"
 
 
-_TOLD_BY = (*LABELS, "device", "machine", "dtype", "variant", "gpus")
+_MORE = ("device", "machine", "dtype", "variant", "gpus")
 
 
 def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
@@ -146,14 +160,8 @@ def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
         records = data.published.records
         rows = []
         for row in each(records[records["measure"] == measure]):
-            found = {"estimate": row["value"], "low": stated(row["low"], row["value"]),
-                     "high": stated(row["high"], row["value"])}  # fmt: skip
-            told = {name: value for name, value in labels_of(data, row).items() if name != "software"}
-            batch = None if math.isnan(row["batch"]) else row["batch"]
             gpus = None if math.isnan(row["gpus"]) else row["gpus"]
-            rows.append(
-                {**told, "batch": batch, "gpus": gpus, "variant": row["variant"], **found, "detail": row["note"]}
-            )
+            rows.append({**labels_of(data, row, *_MORE), "gpus": gpus, **spread(row), "detail": row["note"]})
         return exact(rows)
 
     values.__doc__ = f"Published figures that are a {measure}, as their sources tell them, each with its work."
@@ -162,7 +170,7 @@ def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity a kind of figure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: quantity(f"published.{measure.replace('-', '_')}", unit, _TOLD_BY, tier="published")(
+    measure: quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE), tier="published")(
         says("By others' published figures, {labels}: {value}")(_of_measure(measure))
     )
     for measure, unit in UNITS.items()

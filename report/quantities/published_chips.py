@@ -14,7 +14,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import exactly
 from report.quantities import quantity, says
-from report.quantities.published import LABELS, each, gpu_kind, labels_of, machine_of, speeds, stated, top
+from report.quantities.published import LABELS, alike, each, gpu_kind, labels_of, machine_of, speeds, spread, top
 
 # Cores that stand for a hundred; kernels of either kind without which nothing is fitted; what a fit tolerates.
 MANY_CORES, MANY_KERNELS, TOLERATED = 48, 8, 0.1
@@ -29,7 +29,6 @@ _ARRAYS = {
     **dict.fromkeys(("add", "div", "mul", "pow"), 3),
     **dict.fromkeys(("addu", "divu", "mulu", "powu", "relu", "gelu", "tanh"), 2),
 }
-_ENDS = (("estimate", "value"), ("low", "low"), ("high", "high"))
 
 
 @quantity("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"), tier="published")
@@ -46,8 +45,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     rows = []
     for (_, kind, _), same in products.groupby(["source", kinds, "dtype"], sort=False):
         best = top(same, "value")
-        told = {name: value for name, value in labels_of(data, best).items() if name in (*LABELS, "machine", "dtype")}
-        rows.append({**told, "batch": None, "estimate": best["value"] / 2 / CLOCKS[str(kind)]})
+        rows.append({**labels_of(data, best, "machine", "dtype"), "estimate": best["value"] / 2 / CLOCKS[str(kind)]})
     return exact(rows)
 
 
@@ -102,16 +100,15 @@ def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
     records = records[(records["task"] == "threads") & (records["device"] == "gpu")]
     threads = [_threads(*row) for row in zip(records["setting"], records["note"], strict=True)]
     records = records.assign(threads=threads).dropna(subset=["threads"])
-    keys = [records[name].astype(str) for name in ("source", "gpu", "model", "measure", "unit")]
-    for _, same in records.groupby(keys, sort=False, dropna=False):
+    for same in alike(records, ("source", "gpu", "model", "measure", "unit"), "threads"):
         best = speeds(same).sort_values("speed").drop_duplicates("threads", keep="last").sort_values("threads")
         if len(best) < 4:
             continue
-        first = best.iloc[0]
+        first = top(best, "threads", least=True)
         told = {
             "source": first["source"],
             "family": data.published.family(str(first["source"])),
-            "machine": gpu_kind(str(first["gpu"])),
+            "machine": machine_of(first),
             "model": first["model"],
             "records": " ".join(best["key"]),
         }
@@ -149,9 +146,8 @@ def memory_bound_share(data: Dataset) -> Estimates:
         bounds = _bounds(row, rated, peaks) if row["device"] == "gpu" else None
         if bounds is not None:
             phase, low, high = bounds
-            told = {name: value for name, value in labels_of(data, row).items() if name in (*LABELS, "machine")}
+            told = labels_of(data, row, "machine")
             known = low if phase == "decode" else high
-            told["batch"] = None if math.isnan(row["batch"]) else row["batch"]
             rows.append({**told, "phase": phase, "estimate": known, "low": low, "high": high, "detail": row["note"]})
     return exact(rows)
 
@@ -358,8 +354,7 @@ def gpu_busy_share(data: Dataset) -> Estimates:
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)
     rows = []
     for row in each(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
-        told = {name: value for name, value in labels_of(data, row).items() if name in (*LABELS, "machine", "dtype")}
+        told = labels_of(data, row, "machine", "dtype")
         for load in (1.0, 5.0, 10.0):
-            ends = {name: load * stated(row[of], row["value"]) for name, of in _ENDS}
-            rows.append({**told, "batch": None, "requests_per_s": load, **ends, "detail": row["note"]})
+            rows.append({**told, "batch": None, "requests_per_s": load, **spread(row, load), "detail": row["note"]})
     return exact(rows)

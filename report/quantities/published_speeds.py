@@ -14,7 +14,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count, exactly
 from report.quantities import quantity, says
-from report.quantities.published import LABELS, each, gpu_kind, labels_of, machine_of, speeds, top
+from report.quantities.published import LABELS, alike, each, gpu_kind, labels_of, machine_of, speeds, top
 
 # A server without a GPU has at least so many cores for each machine.
 SERVER_CORES = 32
@@ -49,16 +49,13 @@ def pairs(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[s
     """
     records = speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
-    keys = [records[name].astype(str) for name in _PARTED]
-    for _, same in records.groupby(keys, sort=False, dropna=False):
+    for same in alike(records, _PARTED, "device"):
         cpus, gpus = same[same["device"] == "cpu"], same[same["device"] == "gpu"]
-        if not len(cpus) or not len(gpus):
-            continue
         for baseline, below in cpus.groupby(np.where(_server(cpus), "server", "one processor")):
             fewest = below[below["nodes"].fillna(1) == below["nodes"].fillna(1).min()]
             cpu = top(fewest, "speed")
-            for (kind, _), alike in gpus.groupby([gpus["gpu"].map(gpu_kind), gpus["dtype"]]):
-                yield _pair(data, cpu, str(baseline), str(kind), alike)
+            for (kind, _), entries in gpus.groupby([gpus["gpu"].map(gpu_kind), gpus["dtype"]]):
+                yield _pair(data, cpu, str(baseline), str(kind), entries)
 
 
 def _pair(data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus: pd.DataFrame) -> dict[str, Any]:
@@ -131,8 +128,9 @@ def growth_with_batch(data: Dataset) -> Estimates:
     """
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
-    for labels, group in speedup(data).groups(*same):
-        known = group.frame.dropna(subset=["batch"]).sort_values("batch")
+    told = speedup(data)
+    for labels, group in told.at(told["batch"].notna().to_numpy(bool)).groups(*same) if len(told) else ():
+        known = group.frame.sort_values("batch")
         if len(known) < 2 or known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
             continue
         first, last = known.iloc[0], known.iloc[-1]
@@ -165,7 +163,7 @@ def batch_gain(data: Dataset) -> Estimates:
     records = records.assign(throughput=records["speed"].to_numpy(float) * per)
     names = ["source", "task", "model", "setting", "measure", "device", "gpu", "cpu", "dtype", "software", "variant"]
     rows = []
-    for _, same in records.groupby([records[name].astype(str) for name in names], sort=False, dropna=False):
+    for same in alike(records, names, "batch"):
         last = top(same, "batch")
         below = same[same["batch"] <= last["batch"] / 8]
         if not len(below):
@@ -173,8 +171,7 @@ def batch_gain(data: Dataset) -> Estimates:
         first = top(below, "batch")
         rows.append(
             {
-                **labels_of(data, last),
-                "batch": float(last["batch"]),
+                **labels_of(data, last, "device", "machine", "dtype", "software"),
                 "records": f"{last['key']} {first['key']}",
                 "estimate": last["throughput"] / first["throughput"],
                 "detail": f"batch {exactly(last['batch'])} over {exactly(first['batch'])}",
@@ -194,13 +191,12 @@ def core_scaling(data: Dataset) -> Estimates:
     records = records[(records["device"] == "cpu") & (records["task"] == "train") & (records["measure"] == "rate")]
     rows = []
     same = ["source", "model", "setting", "cpu", "dtype", "software"]
-    for _, alike in records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False):
-        first, last = top(alike, "cores", least=True), top(alike, "cores")
+    for group in alike(records, same, "cores"):
+        first, last = top(group, "cores", least=True), top(group, "cores")
         if first["cores"] == 1 and last["cores"] >= SERVER_CORES:
-            told = {name: value for name, value in labels_of(data, last).items() if name != "device"}
             rows.append(
                 {
-                    **told,
+                    **labels_of(data, last, "machine", "dtype", "software"),
                     "batch": None,
                     "cores": last["cores"],
                     "records": f"{last['key']} {first['key']}",
@@ -224,7 +220,7 @@ def gain(data: Dataset) -> Estimates:
     rows = []
     for named, more in ((records["dtype"], []), (variants, ["dtype"])):
         known = records.assign(of=named)[named != ""]
-        for _, work in known.groupby([known[name].astype(str) for name in [*same, *more]], sort=False, dropna=False):
+        for work in alike(known, [*same, *more], "of"):
             best = {str(row["of"]): row for row in each(work.sort_values("speed"))}
             for of in best:
                 to = _AGAINST.get(of, "float32")
@@ -238,9 +234,8 @@ def _variant(name: str) -> str:
 
 
 def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in labels_of(data, above).items() if name not in ("dtype", "software")}
     return {
-        **told,
+        **labels_of(data, above, "device", "machine"),
         "of": above["of"],
         "to": below["of"],
         "records": f"{above['key']} {below['key']}",
