@@ -18,7 +18,7 @@ from report.judging.contradictions import read_contradictions
 from report.judging.counterparts import counterparts
 from report.judging.evaluate import QuantityCache
 from report.judging.others import of_others
-from report.judging.published_use import users
+from report.judging.published_use import of_sources, users
 from report.judging.records import cells_of
 from report.judging.reference_pairs import DECLARED, read_triangulation
 from report.judging.reference_use import uses
@@ -64,28 +64,24 @@ def references(
 def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
     """Sources of others' measurements with the users of their records, or every record with its own; unused sources."""
     published = cache.data.published
-    verdicts = [
-        {
-            "id": claim.id,
-            "cells": [],
-            "parts": [
-                {"others": [{"cells": cells_of(one.part, one.result)} for one in found if one.result]}
-                for found in (of_others(part, claim, cache) for part in claim.parts)
-            ],
-        }
+    cells = (
+        (claim.id, cell)
         for claim in claims
-    ]
-    known = users(published, verdicts, replaced(cache.data), counterparts(cache))
-    lines, unused = [f"{count(len(known), 'record')} of {count(len(published.sources), 'source')} by others:"], []
-    for source in published.sources:
-        of = {key: by for key, by in known.items() if key.partition("/")[0] == source}
-        by = list(dict.fromkeys(user for users_of in of.values() for user in users_of))
-        named = sum(bool(users_of) for users_of in of.values())
-        lines.append(f"  {source}: {named} of {count(len(of), 'record')}: {_named(by) or 'nobody'}")
-        unused += [] if by else [source]
+        for part in claim.parts
+        for one in of_others(part, claim, cache)
+        if one.result
+        for cell in cells_of(one.part, one.result)
+    )
+    used = users(published, cells, replaced(cache.data), counterparts(cache))
+    lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []
+    for row in of_sources(published, used):
+        by = row["used_by"]
+        lines.append(f"  {row['id']}: {row['named']} of {count(row['records'], 'record')}: {_named(by) or 'nobody'}")
+        sources += [] if by else [row["id"]]
         if each:
-            lines += [f"    {key}: {_named(users_of) or 'shown only in the data'}" for key, users_of in of.items()]
-    return [*lines, ""], unused
+            known = ((key, by) for key, by in used.items() if key.partition("/")[0] == row["id"])
+            lines += [f"    {key}: {_named(by) or 'shown only in the data'}" for key, by in known]
+    return [*lines, ""], sources
 
 
 def _named(users: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from report.judging.counterparts import counterparts
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.findings import finding
 from report.judging.others import stand_in
-from report.judging.published_use import of_sources
+from report.judging.published_use import of_sources, of_verdicts, users
 from report.judging.records import cell_records, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
@@ -78,7 +78,7 @@ def judge(
         "contradictions": decide({one["id"]: one for one in verdicts}, declared),
         "triangulation": compare(data, beside, cache),
         "references": listed(data.reference, uses(cache, wanted, declared, pairs)),
-        "published": of_sources(data.published, verdicts, instead, beside_ours),
+        "published": of_sources(data.published, users(data.published, of_verdicts(verdicts), instead, beside_ours)),
         "replaced": instead,
         "counterparts": beside_ours,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from report.data.published import Published
@@ -12,16 +12,18 @@ OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def users(published: Published, verdicts: Rows, replaced: Rows = (), beside: Rows = ()) -> dict[str, list[str]]:
+def users(
+    published: Published, cells: Iterable[tuple[str, Mapping[str, Any]]], replaced: Rows = (), beside: Rows = ()
+) -> dict[str, list[str]]:
     """Of each record, by its key, the claims whose evidence names it, in their order, and others; [] where none does.
 
-    replaced, beside: the rows of `judging.replaced` and `judging.counterparts`.
+    cells: each claim's id with a cell of its evidence. replaced, beside: the rows of `judging.replaced` and
+    `judging.counterparts`.
     """
     found: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
-    for verdict in verdicts:
-        for cell in _cells(verdict):
-            for key in str(cell.get("records") or "").split():
-                found.setdefault(key, {})[str(verdict["id"])] = None
+    for claim, cell in cells:
+        for key in str(cell.get("records") or "").split():
+            found.setdefault(key, {})[claim] = None
     for row in replaced:
         for end in ("least", "most"):
             for key in row[end]["records"].split():
@@ -32,20 +34,19 @@ def users(published: Published, verdicts: Rows, replaced: Rows = (), beside: Row
     return {key: list(claims) for key, claims in found.items()}
 
 
-def _cells(verdict: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    yield from verdict["cells"]
-    for part in verdict["parts"]:
-        for one in part["others"]:
-            yield from one["cells"]
+def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every cell of the verdicts with the id of its claim, those of others' measurements among them."""
+    for verdict in verdicts:
+        for cells in (verdict["cells"], *(one["cells"] for part in verdict["parts"] for one in part["others"])):
+            yield from ((str(verdict["id"]), cell) for cell in cells)
 
 
-def of_sources(published: Published, verdicts: Rows, replaced: Rows = (), beside: Rows = ()) -> list[dict[str, Any]]:
-    """Each source with the number of its records, how many of them evidence names, and the claims that rest on it."""
-    used = users(published, verdicts, replaced, beside)
+def of_sources(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Each source with the number of its records, how many of them evidence names, and who rests on it (`users`)."""
     found = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]
-        claims = {claim: None for key in keys for claim in used[key]}
+        by = {user: None for key in keys for user in used[key]}
         named = sum(bool(used[key]) for key in keys)
-        found.append({**source, "records": len(keys), "named": named, "used_by": list(claims)})
+        found.append({**source, "records": len(keys), "named": named, "used_by": list(by)})
     return found
