@@ -58,6 +58,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value / divisor:,.{_decimals(value / divisor, digits)}f}{word}" if _plain(value) else f"{value:.2e}"
 
 
+def two_digits(value: float) -> str:
+    """As a sentence has a number: '24', '0.85', '5,100'."""
+    return number(value, 2).removesuffix(".0")
+
+
 def exactly(value: float) -> str:
     """A number that is given, not measured, without idle zeros: 0.5, 1,000, 59.4, 2 billion."""
     divisor, word = _large(value)

@@ -269,26 +269,25 @@ def _sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str
     return said
 
 
-def _evidence(raw: dict[str, Any]) -> PublishedEvidence:
+def _scoped(raw: dict[str, Any]) -> dict[str, Any]:
+    """Scope and scale, which a part and what others measured of it declare alike."""
     scale = raw.get("scale", {"by": 1.0, "why": ""})
+    return {"scope": raw.get("scope", {}), "scale": float(scale["by"]), "scale_why": scale["why"]}
+
+
+def _evidence(raw: dict[str, Any]) -> PublishedEvidence:
     given = {key: raw[key] for key in ("quantity", "strength", "why")}
-    return PublishedEvidence(
-        part=raw.get("part", ""), scope=raw.get("scope", {}), scale=float(scale["by"]), scale_why=scale["why"],
-        of=raw.get("of", ""), **given,
-    )  # fmt: skip
+    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **given, **_scoped(raw))
 
 
 def _part(raw: dict[str, Any]) -> Part:
-    scale = raw.get("scale", {"by": 1.0, "why": ""})
     return Part(
         name=raw.get("name", ""),
         quantity=raw["quantity"],
         rule=raw["rule"],
         threshold=Threshold.of(raw["threshold"]["value"]),
         why=raw["threshold"]["why"],
-        scope=raw.get("scope", {}),
-        scale=float(scale["by"]),
-        scale_why=scale["why"],
+        **_scoped(raw),
         sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
         cases=raw.get("cases", ""),

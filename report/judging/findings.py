@@ -126,11 +126,11 @@ def number(value: float, unit: str, how: str = "") -> str:
     if how == "percent":
         return _percent(value)
     if how == "number":
-        return formatting.number(value, 2).removesuffix(".0")
+        return formatting.two_digits(value)
     if how == "exact":
         return formatting.exactly(value)
     if how == "about":
-        return formatting.number(float(f"{value:.2g}"), 2).removesuffix(".0")
+        return formatting.two_digits(float(f"{value:.2g}"))
     if unit in _SECONDS:
         seconds = value * _SECONDS[unit]
         for size, name, least in _TIMES:

@@ -117,16 +117,12 @@ def _told_apart(estimates: Estimates) -> Estimates:
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    found = sides_at(part, compared.estimates, part.threshold)
-    return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
-
-
-def sides_at(part: Part, estimates: Estimates, threshold: Threshold) -> list[Side]:
-    """Where each estimate lies beside a threshold."""
+    estimates = compared.estimates
     if "family" in estimates.labels:
-        return by_others(estimates, threshold, part.compare)
-    low, high = estimates.ends(level(part.rule, len(estimates)))
-    return sides_of(low, high, threshold, part.compare)
+        found = by_others(estimates, part.threshold, part.compare)
+    else:
+        found = sides_of(*estimates.ends(level(part.rule, len(estimates))), part.threshold, part.compare)
+    return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
 def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[Side]:

@@ -119,7 +119,7 @@ class Population:
         return None if supported == -onward else supported, never
 
     def _furthest(self, holds: Callable[[float], bool]) -> float:
-        """The last threshold at which something holds that holds up to there; infinite for nowhere and everywhere."""
+        """The last threshold up to which a condition holds; infinite if it holds at none, or at all."""
         onward = -math.inf if self.upper else math.inf
         ends = np.concatenate([self.estimate, self.low, self.high])
         ends = np.unique(ends[np.isfinite(ends)])

@@ -36,7 +36,7 @@ def replaced(document: Mapping[str, Any]) -> list[dict[str, str]]:
             "round": str(row["setting"]).removeprefix("MLPerf "),
             "source": _anchor(row["source"]),
             "server": str(row["server"]),
-            **{end: formatting.number(row[end]["estimate"], 2).removesuffix(".0") for end in ("least", "most")},
+            **{end: formatting.two_digits(row[end]["estimate"]) for end in ("least", "most")},
             **{f"{end}_gpu": str(row[end]["gpu"]) for end in ("least", "most")},
         }
         for row in document.get("replaced") or []
@@ -50,7 +50,7 @@ def in_words(document: Mapping[str, Any]) -> str:
     for training, kind in ((True, "training"), (False, "answering in bulk")):
         ends = [row["most"]["estimate"] for row in rows if row["training"] is training]
         if ends:
-            least, most = (formatting.number(pick(ends), 2).removesuffix(".0") for pick in (min, max))
+            least, most = (formatting.two_digits(pick(ends)) for pick in (min, max))
             told.append(f"{least} to {most} server processors at {kind}" if least != most else f"{most} at {kind}")
     return f"By the published runs of both, the best GPU replaces {formatting.several(told)}." if told else ""
 
@@ -110,12 +110,7 @@ def evidence(part: Mapping[str, Any], known: Mapping[str, Sequence[Mapping[str, 
 def _range(least: float | None, most: float | None, unit: str) -> str:
     if least is None or most is None:
         return ""
-    told = [_value(one, unit) for one in (least, most)]
-    return told[0] if told[0] == told[1] else f"{told[0]} to {told[1]}"
-
-
-def _value(value: float, unit: str) -> str:
-    return formatting.with_unit(value, unit, 3) if unit != "1" else formatting.number(value, 3)
+    return " to ".join(dict.fromkeys(formatting.with_unit(one, unit) for one in (least, most)))
 
 
 def _beside(ratio: float | None) -> str:
@@ -165,10 +160,11 @@ def counterparts(document: Mapping[str, Any]) -> list[dict[str, str]]:
     for one in document.get("counterparts") or []:
         unit = str(one["unit"] or "1")
         here = [
-            f"{_value(row['estimate'], unit)} on {row['label']}, {formatting.number(row['ratio'], 2)} times that"
+            f"{formatting.with_unit(row['estimate'], unit)} on {row['label']}, "
+            f"{formatting.number(row['ratio'], 2)} times that"
             for row in one["here"]
         ]
-        told = _value(one["published"], unit)
+        told = formatting.with_unit(one["published"], unit)
         rows.append(
             {
                 "title": str(one["title"]),
@@ -182,7 +178,7 @@ def counterparts(document: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def sources_counts(rows: Sequence[Mapping[str, Any]]) -> str:
+def sources_counts(document: Mapping[str, Any]) -> str:
     """'11,000 records from 83 sources'."""
-    records = sum(int(str(one["records"]).replace(",", "")) for one in rows)
-    return f"{records:,} records from {formatting.count(len(rows), 'source')}"
+    rows = document.get("published") or []
+    return f"{sum(one['records'] for one in rows):,} records from {formatting.count(len(rows), 'source')}"
