@@ -1,0 +1,376 @@
+"""Four chart types on seaborn, in one style: estimates with intervals, lines, bars, heat maps.
+
+Every chart is drawn twice, for a page and for a phone, from the same rows. Marks say whose number it is: filled for
+measured here, half filled for derived, hollow for published by others. Colours are Okabe and Ito's.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from report.formatting import exactly, number
+from report.pages.plain import harmless, visible
+
+INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
+BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#00795a", "#a3558c", "#2273a3"
+SERIES = [BLUE, VERMILION, GREEN, PURPLE, AMBER, GREY]
+MARKERS = ["o", "s", "^", "D", "v", "P"]
+SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE}
+# The same on a dark page.
+DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
+        VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+# Inches. A page shows 10 points as 13 pixels or more, and a phone of 360 pixels as 12.
+WIDE, NARROW = 6.8, 3.6
+_ROW = 0.3
+_THEME: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+    # Text stays text: small files, the reader's own font, searchable. A dollar sign in a name is a dollar sign.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "does-ai-need-a-gpu",
+    "text.parse_math": False,
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure to be made: its file name, its message as title, what a reader has to know to read it, and its text.
+
+    draw: from a width in inches to the figure. note: marks and sources. alt: the same in words.
+    """
+
+    name: str
+    title: str
+    draw: Callable[[float], Figure]
+    note: str = ""
+    alt: str = ""
+
+
+def theme() -> Any:
+    """The style of every figure, as a context."""
+    return matplotlib.rc_context({**sns.axes_style("whitegrid"), **_THEME})
+
+
+def save(chart: Chart, folder: Path) -> None:
+    """Draw `NAME.svg` and, for phones, `NAME.phone.svg` into the folder. Raises OSError."""
+    for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
+        path = folder / f"{chart.name}.{ending}"
+        with theme():
+            chart.draw(width).savefig(path, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        path.write_text(_finished(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _finished(svg: str) -> str:
+    """The SVG without what no reader sees, in the reader's font, readable on a dark page."""
+    svg = visible(svg[svg.index("<svg") :])
+    svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
+    # Hundredths of a point are enough for coordinates; text is left alone.
+    svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
+    svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + harmless(text[2]), svg)
+    dark = "".join(
+        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for part in ("fill", "stroke")
+        if f"{part}: {light}" in svg
+    )
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    return svg.replace(">", f">\n<style>@media (prefers-color-scheme: dark){{{dark}}}</style>", 1)
+
+
+def marker(tier: str) -> dict[str, Any]:
+    """How a mark looks of a number that is measured, derived, published or documented."""
+    return {
+        "measured": {"marker": "o", "fillstyle": "full"},
+        "derived": {"marker": "o", "fillstyle": "left"},
+        "published": {"marker": "o", "fillstyle": "none"},
+    }.get(tier, {"marker": "s", "fillstyle": "none"})
+
+
+def estimates(
+    rows: Sequence[Mapping[str, Any]],
+    axis: str,
+    lines: Sequence[float] = (),
+    line: str = "",
+    log: bool | None = None,
+) -> Callable[[float], Figure]:
+    """One row a case: its label, its mark and interval, its number in words.
+
+    rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; group, under which
+    rows stand together. lines: the threshold, or both ends of a range, called `line`. log: by the span, if not given.
+    """
+
+    def draw(width: float) -> Figure:
+        room = 30 if width > NARROW + 1 else 17
+        table = pd.DataFrame(rows)
+        labels = ["\n".join(textwrap.wrap(str(one), room)) or " " for one in table["label"]]
+        height = sum(_ROW + 0.16 * label.count("\n") for label in labels)
+        figure = Figure(figsize=(width, height + 0.85))
+        axes = figure.add_subplot()
+        ends = _ends(table, lines)
+        logarithmic = _spans(ends) if log is None else log
+        places = np.cumsum([_ROW + 0.16 * label.count("\n") for label in labels])
+        places = places - (np.diff(places, prepend=0) / 2)
+        for place, row in zip(places, rows, strict=True):
+            colour = SIDES.get(str(row.get("side", "")), BLUE)
+            low, high = row.get("low"), row.get("high")
+            if low is not None and high is not None and high > low:
+                axes.plot([low, high], [place, place], color=colour, linewidth=2.6, solid_capstyle="butt", alpha=0.55)
+            axes.plot(
+                [row["estimate"]], [place], **marker(str(row.get("tier", "measured"))), markersize=7.5, color=colour,
+                markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3, clip_on=False,
+            )  # fmt: skip
+            axes.text(1.02, place, str(row["text"]), transform=axes.get_yaxis_transform(), va="center", color=INK)
+        axes.set_ylim(height, 0)
+        axes.set_yticks(places, labels)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        _threshold(axes, lines, line, width)
+        _scale(axes, "x", ends, logarithmic, width)
+        axes.set_xlabel(_axis_name(axis, logarithmic, width))
+        axes.spines["left"].set_visible(False)
+        return figure
+
+    return draw
+
+
+def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
+    """All numbers that an axis has to hold."""
+    known = [float(one) for name in ("estimate", "low", "high") if name in table for one in table[name].dropna()]
+    return [*known, *map(float, lines)]
+
+
+def _spans(values: Sequence[float]) -> bool:
+    """Whether values are better shown on a logarithmic axis."""
+    return min(values) > 0 and max(values) / min(values) > 8
+
+
+def _axis_name(axis: str, logarithmic: bool, width: float) -> str:
+    named = f"{axis} (logarithmic)" if logarithmic and width > NARROW + 1 else axis
+    return "\n".join(textwrap.wrap(named, 62 if width > NARROW + 1 else 34))
+
+
+def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
+    """The threshold as a line, or a range as a band, named above the axes."""
+    if not len(lines):
+        return
+    if len(lines) == 2:
+        axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
+    for one in lines:
+        axes.axvline(one, color=INK, linewidth=1.3, zorder=1)
+    axes.set_title(
+        "\n".join(textwrap.wrap(called, 60 if width > NARROW + 1 else 32)), fontsize=9.5, color=MUTED, weight="normal"
+    )
+
+
+def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
+    """Limits and ticks of one axis, with plain numbers."""
+    low, high = min(ends), max(ends)
+    limits = axes.set_xlim if which == "x" else axes.set_ylim
+    line = axes.xaxis if which == "x" else axes.yaxis
+    if logarithmic:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+        margin = max((high / low) ** 0.06, 1.15)
+        limits(low / margin, high * margin)
+        decades = np.log10(high / low)
+        line.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0), numticks=5))
+        line.set_minor_locator(NullLocator())
+        line.set_minor_formatter(NullFormatter())
+    else:
+        pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+        limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
+        line.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
+    line.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
+
+
+def tick(value: float) -> str:
+    """A number at an axis: 0.01, 5, 20,000, 2 million."""
+    return number(value, 2) if abs(value) >= 1e6 else exactly(float(f"{value:.6g}"))
+
+
+def lines(
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    hue: str | None = None,
+    panel: str | None = None,
+    axis: tuple[str, str] = ("", ""),
+    levels: Mapping[str, float] | None = None,
+    log: tuple[bool, bool] = (True, True),
+    joined: bool = True,
+) -> Callable[[float], Figure]:
+    """Lines through what was measured along x, one a hue, a panel each where there are several.
+
+    table may have low and high, drawn as bars. levels: named level lines. joined: False where nothing lies between.
+    """
+
+    def draw(width: float) -> Figure:
+        panels = list(dict.fromkeys(table[panel])) if panel else [""]
+        across = 1 if width <= NARROW + 1 else min(len(panels), 2)
+        down = -(-len(panels) // across)
+        figure = Figure(figsize=(width, (2.6 if across == 1 else 2.3) * down + 0.7))
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat
+        hues = list(dict.fromkeys(table[hue])) if hue else [""]
+        colours = dict(zip(hues, SERIES * (len(hues) // len(SERIES) + 1), strict=False))
+        marks = dict(zip(hues, MARKERS * (len(hues) // len(MARKERS) + 1), strict=False))
+        for axes, name in zip(grid, panels, strict=False):
+            shown = table[table[panel] == name] if panel else table
+            sns.lineplot(
+                shown, x=x, y=y, hue=hue, style=hue, palette=colours if hue else None, color=BLUE, dashes=False,
+                markers=marks if hue else ["o"], hue_order=hues if hue else None, style_order=hues if hue else None,
+                linestyle="-" if joined else "none", estimator=None, ax=axes, legend=False, markeredgecolor=PAPER,
+            ) if hue else sns.lineplot(shown, x=x, y=y, color=BLUE, marker="o", estimator=None, ax=axes,
+                                       linestyle="-" if joined else "none", markeredgecolor=PAPER)  # fmt: skip
+            if {"low", "high"} <= set(shown):
+                for key, part in shown.groupby(hue, sort=False) if hue else [("", shown)]:
+                    axes.vlines(part[x], part["low"], part["high"], color=colours[key], alpha=0.5, linewidth=2)
+            for called, value in (levels or {}).items():
+                axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 2)), zorder=1)
+                axes.annotate(called, (0.01, value), xycoords=axes.get_yaxis_transform(), color=MUTED,
+                              textcoords="offset points", xytext=(0, 2), va="bottom")  # fmt: skip
+            if name:
+                axes.set_title(str(name))
+            axes.set_xlabel("")
+            axes.set_ylabel("")
+        for axes in list(grid)[len(panels) :]:
+            axes.set_visible(False)
+        first = figure.axes[0]
+        _scale(first, "x", list(table[x].dropna()), log[0], width)
+        high = [*table[y].dropna(), *(levels or {}).values()]
+        _scale(first, "y", high, log[1] and min(high) > 0, width)
+        figure.supxlabel(
+            "\n".join(textwrap.wrap(axis[0], 34 if width <= NARROW + 1 else 70)), fontsize=9.5, color=MUTED
+        )
+        figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
+        if hue and len(hues) > 1:
+            handles = [
+                matplotlib.lines.Line2D(
+                    [], [], color=colours[one], marker=marks[one], label=str(one), linestyle="-" if joined else "none"
+                )  # fmt: skip
+                for one in hues
+            ]
+            figure.legend(
+                handles=handles, loc="outside upper left", ncols=1 if width <= NARROW + 1 else min(3, len(hues))
+            )
+        return figure
+
+    return draw
+
+
+def bars(
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    axis: str,
+    hue: str | None = None,
+    text: str | None = None,
+    log: bool = False,
+    stacked: bool = False,
+) -> Callable[[float], Figure]:
+    """Bars from zero: one a row of `y`, by hue side by side or stacked; `text` at their ends."""
+
+    def draw(width: float) -> Figure:
+        room = 30 if width > NARROW + 1 else 17
+        names = list(dict.fromkeys(map(str, table[y])))
+        labels = {name: "\n".join(textwrap.wrap(name, room)) or " " for name in names}
+        hues = list(dict.fromkeys(table[hue])) if hue else []
+        each = _ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
+        height = sum(max(each, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
+        legend = 0.22 * len(hues) if width <= NARROW + 1 else 0.3
+        figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
+        axes = figure.add_subplot()
+        shown = table.assign(**{y: [labels[str(one)] for one in table[y]]})
+        palette = dict(zip(hues, SERIES, strict=False))
+        if stacked and hue:
+            left = np.zeros(len(names))
+            for one in hues:
+                part = shown[shown[hue] == one].groupby(y, sort=False)[x].sum().reindex(list(labels.values())).fillna(0)
+                axes.barh(list(labels.values()), part, left=left, color=palette[one], label=str(one), height=0.7)
+                left += part.to_numpy()
+            axes.invert_yaxis()
+        else:
+            sns.barplot(shown, x=x, y=y, hue=hue, palette=palette or None, color=None if hue else BLUE, ax=axes,
+                        saturation=1, errorbar=None, legend=False, order=list(labels.values()))  # fmt: skip
+        if text and not hue:
+            for place, value in enumerate(shown[text]):
+                axes.text(1.02, place, str(value), transform=axes.get_yaxis_transform(), va="center")
+        axes.set_ylabel("")
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        total = shown.groupby(y)[x].sum() if stacked else shown[x]
+        if log:
+            _scale(axes, "x", list(total[total > 0]), True, width)
+        else:
+            axes.set_xlim(0, float(total.max()) * 1.05 or 1)
+            axes.xaxis.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
+        axes.set_xlabel(_axis_name(axis, log, width))
+        axes.spines["left"].set_visible(False)
+        if hue:
+            handles = [matplotlib.patches.Patch(color=palette[one], label=str(one)) for one in hues]
+            figure.legend(
+                handles=handles, loc="outside upper left", ncols=1 if width <= NARROW + 1 else min(3, len(hues))
+            )
+        return figure
+
+    return draw
+
+
+def heat(
+    table: pd.DataFrame, x: str, y: str, value: str, axis: tuple[str, str], called: str, text: str | None = None
+) -> Callable[[float], Figure]:
+    """A heat map: one field for each pair of x and y, darker for more, its number in it."""
+
+    def draw(width: float) -> Figure:
+        grid = table.pivot(index=y, columns=x, values=value)
+        words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda one: number(one, 2))
+        figure = Figure(figsize=(width, 0.34 * len(grid) + 1.1))
+        axes = figure.add_subplot()
+        sns.heatmap(grid, annot=words, fmt="", cmap=sns.light_palette(BLUE, as_cmap=True), cbar=False, ax=axes,
+                    linewidths=1.2, linecolor=PAPER, annot_kws={"fontsize": 9.5})  # fmt: skip
+        axes.set_xlabel(axis[0])
+        axes.set_ylabel(axis[1])
+        axes.set_title(called, fontsize=9.5)
+        axes.tick_params(length=0, rotation=0)
+        return figure
+
+    return draw

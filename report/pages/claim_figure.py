@@ -1,0 +1,250 @@
+"""A claim's figure: at most eight of its cases against the line that decides, with what it shows as title."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from report import formatting
+from report.formatting import YES_NO
+from report.judging.findings import number as plain
+from report.model import Threshold
+from report.pages import charts, words
+
+MOST_ROWS = 8
+# What tells one case from another, in the order in which a reader would ask.
+_LABELS = (
+    "run", "model", "subject", "service", "server", "shape", "op", "task", "gpu", "machine", "accelerator", "cpu",
+    "of", "to", "baseline", "parameters", "batch", "requests_per_s", "threads", "cores", "dtype", "phase", "direction",
+    "host_memory", "level", "footprint", "backend", "method", "data", "setting", "size", "scale",
+)  # fmt: skip
+_MOST_LABELS = 3
+_TIERS = {"published": "published", "derived": "derived", "documented": "documented"}
+
+
+def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> charts.Chart | None:
+    """The figure of a verdict, None where no case has a number that could be drawn.
+
+    machines: the nodes' short names by id.
+    """
+    parts = _one_axis(verdict)
+    if not parts:
+        return None
+    unit = str(parts[0]["unit"] or "1")
+    names = {str(part.get("name") or "") for part in parts}
+    cells = [cell for cell in verdict["cells"] if str(cell.get("part") or "") in names and _has_number(cell)]
+    declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
+    shown = _spread(cells, declared)
+    scale, unit_name = formatting.prefix(max(abs(float(cell["estimate"])) for cell in shown), unit)
+    labels = short_labels(shown, machines, {str(part.get("name")): part for part in parts})
+    rows = [
+        {
+            "label": label,
+            "estimate": float(cell["estimate"]) / scale,
+            "low": cell["low"] / scale if cell.get("low") is not None else None,
+            "high": cell["high"] / scale if cell.get("high") is not None else None,
+            "text": plain(float(cell["estimate"]), unit),
+            "side": str(cell.get("outcome") or ""),
+            "tier": _tier(verdict, cell),
+        }
+        for label, cell in zip(labels, shown, strict=True)
+    ]
+    axis = _axis(parts[0], unit_name)
+    line = f"line that decides: {_threshold(parts[0]['threshold'], unit)}" if declared else ""
+    title = title_of(cells, declared, _threshold(parts[0].get("threshold"), unit) if declared else "")
+    told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+    return charts.Chart(
+        str(verdict["id"]),
+        title,
+        charts.estimates(rows, axis, [one / scale for one in declared], line),
+        _note(rows, len(cells), verdict),
+        f"{axis}. {told}. {formatting.capital(line)}.",
+    )
+
+
+def _has_number(cell: Mapping[str, Any]) -> bool:
+    value = cell.get("estimate")
+    return value is not None and bool(np.isfinite(value))
+
+
+def _one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The parts that the figure shows: the one that the claim hangs on, and those on the same axis with the same line."""
+    parts = verdict["parts"] or []
+
+    def cases(part: Mapping[str, Any]) -> int:
+        name = str(part.get("name") or "")
+        return sum(str(cell.get("part") or "") == name and _has_number(cell) for cell in verdict["cells"])
+
+    able = [part for part in parts if part.get("unit") != YES_NO and cases(part)]
+    if not able:
+        return []
+    told = verdict.get("estimate")
+
+    def rank(part: Mapping[str, Any]) -> tuple[bool, bool, bool, int]:
+        return (
+            part["outcome"] != verdict["verdict"],
+            cases(part) < 2,
+            told is None or part.get("estimate") != told,
+            parts.index(part),
+        )
+
+    first = min(able, key=rank)
+    same = [part for part in able if all(part.get(key) == first.get(key) for key in ("unit", "threshold", "rule"))]
+    few = all(cases(part) <= 2 for part in same)
+    return same if few else [first]
+
+
+def _spread(cells: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
+    """At most eight cases, the greatest first: both ends, those nearest to the line, and others evenly between."""
+    order = sorted(cells, key=lambda cell: -float(cell["estimate"]))
+    if len(order) <= MOST_ROWS:
+        return order
+    kept = {0, len(order) - 1}
+    for line in declared:
+        above = [place for place, cell in enumerate(order) if cell["estimate"] >= line]
+        kept |= {above[-1]} if above else set()
+        kept |= {len(above)} if len(above) < len(order) else set()
+    for place in np.linspace(0, len(order) - 1, MOST_ROWS).round().astype(int):
+        if len(kept) < MOST_ROWS:
+            kept.add(int(place))
+    for place in range(len(order)):
+        if len(kept) < MOST_ROWS:
+            kept.add(place)
+    return [order[place] for place in sorted(kept)]
+
+
+def short_labels(
+    cells: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Names of cases by what varies among them alone, as few words as tell them apart."""
+    if len(parts) > 1:
+        names = [formatting.capital(str(cell.get("part") or "")) for cell in cells]
+        if len(set(names)) == len(cells):
+            return names
+    varies = [name for name in _LABELS if len({str(cell.get(name)) for cell in cells}) > 1]
+    if "model" in varies or "run" in varies:
+        varies = [name for name in varies if name != "parameters"]
+    if "gpu" in varies and "machine" in varies:
+        varies.remove("machine")
+    kept: list[str] = []
+    labels = [""] * len(cells)
+    for name in varies:
+        if len(kept) == _MOST_LABELS or len(set(labels)) == len(cells):
+            break
+        if kept and len({(one, str(cell.get(name))) for one, cell in zip(labels, cells, strict=True)}) == len(
+            set(labels)
+        ):
+            continue
+        kept.append(name)
+        labels = [", ".join(_said(one, cell) for one in kept if _said(one, cell)) for cell in cells]
+    if len({cell.get("node") for cell in cells if cell.get("node")}) > 1 and len(set(labels)) < len(cells):
+        labels = [f"{label}, {machines.get(str(cell.get('node')), '')}".strip(", ")
+                  for label, cell in zip(labels, cells, strict=True)]  # fmt: skip
+    twice = [label for label in labels if labels.count(label) > 1]
+    rest = _apart([str(cell.get("label") or "") for cell in cells])
+    return [
+        _first_words(", ".join(filter(None, [label, other]))) if label in twice or not label else label
+        for label, other in zip(labels, rest, strict=True)
+    ]
+
+
+def _apart(labels: Sequence[str]) -> list[str]:
+    """Of each label the pieces that not all have, those that the fewest share first."""
+    pieces = [label.split(", ") for label in labels]
+    shared = Counter(piece for one in pieces for piece in set(one))
+    kept = [[piece for piece in one if shared[piece] < len(labels)] for one in pieces]
+    return [", ".join(sorted(one, key=lambda piece: shared[piece])[:2]) for one in kept]
+
+
+def _said(name: str, cell: Mapping[str, Any]) -> str:
+    value = cell.get(name)
+    if value is None:
+        return ""
+    text = formatting.label_value(name, _as_number(value))
+    for spoken in (f"{name.replace('_', ' ')} ", "against "):
+        if name not in ("batch", "k", "level") and text.startswith(spoken):
+            text = text.removeprefix(spoken)
+    return _first_words(text)
+
+
+def _as_number(value: Any) -> Any:
+    """A label's value as a number where it is one: the file keeps all of them as text."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _first_words(text: str, room: int = 44) -> str:
+    if len(text) <= room:
+        return text
+    return text[:room].rsplit(" ", 1)[0].rstrip(",;:(") + " …"
+
+
+def _tier(verdict: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+    part = next((one for one in verdict["parts"] if str(one.get("name") or "") == str(cell.get("part") or "")), {})
+    return _TIERS.get(str(part.get("tier") or verdict.get("evidence_tier")), "measured")
+
+
+def _axis(part: Mapping[str, Any], unit: str) -> str:
+    """What is compared, and its unit."""
+    name = quantity_name(str(part.get("quantity") or ""))
+    form = {"ratio": "{}, times", "trend": "growth exponent of {}", "crossover": "crossover of {}"}
+    told = formatting.capital(form.get(str(part.get("rule")), "{}").format(name))
+    return f"{told}, {unit}" if unit and unit not in told else told
+
+
+def quantity_name(quantity: str) -> str:
+    """What a quantity counts, from its name: 'matmul FLOP share'."""
+    if quantity in ("", "reference.value"):
+        return "published figure"
+    spelt = {"mac": "MAC", "flop": "FLOP", "mfu": "MFU", "gpu": "GPU", "gpus": "GPUs", "cpu": "CPU", "onnx": "ONNX"}
+    return " ".join(spelt.get(word, word) for word in quantity.split(".")[-1].split("_"))
+
+
+def _threshold(value: Any, unit: str) -> str:
+    return formatting.threshold_text(value, unit)
+
+
+def title_of(cells: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
+    """The message: how many cases lie on which side of the line."""
+    count, n = len(cells), formatting.count
+    if not declared:
+        return f"{n(count, 'case')}, from the greatest to the least"
+    values = [float(cell["estimate"]) for cell in cells]
+    if len(declared) == 1:
+        above = sum(value > declared[0] for value in values)
+        equal = sum(value == declared[0] for value in values)
+        if equal == count:
+            return f"Exactly {line}"
+        if above in (0, count):
+            side = "above" if above else "at or below" if equal else "below"
+            return f"{'Both' if count == 2 else 'All ' + str(count)} lie {side} {line}" if count > 1 else (
+                f"It lies {side} {line}"
+            )  # fmt: skip
+        return f"{above} of {count} cases lie above {line}"
+    low, high = declared
+    inside = sum(low <= value <= high for value in values)
+    if inside in (0, count):
+        where = "within" if inside else "outside"
+        return f"{'All ' + str(count) if count > 1 else 'It'} {'lie' if count > 1 else 'lies'} {where} {line}"
+    return f"{inside} of {count} cases lie within {line}"
+
+
+def _note(rows: Sequence[Mapping[str, Any]], of: int, verdict: Mapping[str, Any]) -> str:
+    """Marks and bars in words, and how many cases are not drawn."""
+    tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
+    told = [f"{words.TIERS[one].sign} {words.TIERS[one].name}" for one in tiers]
+    sides = {str(row["side"]) for row in rows}
+    colours = [f"{colour} {says}" for side, colour, says in (
+        ("supports", "blue", "supports the claim"), ("challenges", "orange", "speaks against it"),
+        ("undecided", "grey", "cannot tell")) if side in sides]  # fmt: skip
+    text = f"{formatting.capital(formatting.several(told))}; {', '.join(colours)}." if colours else ""
+    if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
+        text += f" Bars: {words.LEVEL} intervals." if tiers == ["measured"] else " Bars: how sure each number is."
+    if of > len(rows):
+        text += f" {len(rows)} of {of} cases, from the greatest to the least; all are listed below."
+    return text.strip()
