@@ -34,6 +34,7 @@ from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
 from report.judging.replaced import replaced
+from report.judging.thresholds import of_claim as outcomes_by_threshold
 from report.model import DIFFER, HERE, OTHERS, Tier, Verdict, combined, number_of
 from report.publish import write_tables
 
@@ -130,6 +131,12 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "boundary": describe.whole_boundary(found, verdict),
         "cells": [cell for one in found for cell in cell_records(one, cache)],
         "parts": parts,
+        "by_threshold": outcomes_by_threshold(
+            found,
+            lambda other: whole_verdict(
+                [replace(one, outcome=other.get(at, one.outcome)) for at, one in enumerate(found)], then
+            ),
+        ),
         "when_written": [{"reason": describe.part_reason(one, cache.data), "outcome": one.outcome} for one in then],
         "refuted": refuted(found, verdict),
         "flips": [f"{head}{flip}" for head, part in zip(heads, parts, strict=True) for flip in part["flips"]],

@@ -117,12 +117,15 @@ def _told_apart(estimates: Estimates) -> Estimates:
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    estimates = compared.estimates
-    if "family" in estimates.labels:
-        found = by_others(estimates, part.threshold, part.compare)
-    else:
-        found = sides_of(*estimates.ends(level(part.rule, len(estimates))), part.threshold, part.compare)
+    found = sides_at(part, compared.estimates, part.threshold)
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
+
+
+def sides_at(part: Part, estimates: Estimates, threshold: Threshold) -> list[Side]:
+    """On which side of any threshold each compared estimate lies, those of published figures by their own measure."""
+    if "family" in estimates.labels:
+        return by_others(estimates, threshold, part.compare)
+    return sides_of(*estimates.ends(level(part.rule, len(estimates))), threshold, part.compare)
 
 
 def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[Side]:

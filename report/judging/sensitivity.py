@@ -16,7 +16,7 @@ from report.estimates import Estimates
 from report.judging import describe
 from report.judging.claims import Part
 from report.judging.filters import select
-from report.judging.rules import RuleResult, level, of_counts, outcome_alone, outcome_of, population, sides_of
+from report.judging.rules import RuleResult, level, of_counts, outcome_alone, outcome_of, population, sides_at
 from report.model import Side, Threshold, Verdict, combined
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
@@ -54,7 +54,7 @@ class Trial:
         """The outcome at another threshold."""
         if self.population:
             return self.population.at(threshold.low).outcome(self.part.share)
-        found = sides_of(self.low, self.high, threshold, self.part.compare)
+        found = sides_at(self.part, self.result.estimates, threshold)
         kept = zip(found, self.known, self.result.sides, strict=True)
         return outcome_of(self.part.rule, [new if known else old for new, known, old in kept])
 

@@ -53,7 +53,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         for label, cell in zip(labels, shown, strict=True)
     ]
     axis = _axis(parts[0], unit_name)
-    line = f"line that decides: {_threshold(parts[0]['threshold'], unit)}" if declared else ""
+    line = f"threshold: {_threshold(parts[0]['threshold'], unit)}" if declared else ""
     title = title_of(cells, declared, _threshold(parts[0].get("threshold"), unit) if declared else "")
     told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
     return charts.Chart(
@@ -212,6 +212,7 @@ def _threshold(value: Any, unit: str) -> str:
 def title_of(cells: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
     """The message: how many cases lie on which side of the line."""
     count, n = len(cells), formatting.count
+    line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
         return f"{n(count, 'case')}, from the greatest to the least"
     values = [float(cell["estimate"]) for cell in cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,15 +29,15 @@ class Word:
 
 
 VERDICTS: dict[str, Word] = {
-    "supported": Word("supported", "✓", "Supported", "the evidence lies on the article's side of the line", "holds",
+    "supported": Word("supported", "✓", "Supported", "the evidence lies on the article's side of the threshold", "holds",
                       "hold"),
-    "challenged": Word("challenged", "✗", "Challenged", "the evidence lies on the other side of the line",
+    "challenged": Word("challenged", "✗", "Challenged", "the evidence lies on the other side of the threshold",
                        "does not", "do not"),
     "depends": Word("depends", "◐", "Depends", "true in some cases and false in others; the finding says in which",
                     "depends on the case", "depend on the case"),
     "outdated": Word("outdated", "↻", "Outdated", "true when the article was written, and no longer",
                      "no longer does", "no longer do"),
-    "undecided": Word("undecided", "≈", "Too close to call", "the evidence lies on both sides of the line",
+    "undecided": Word("undecided", "≈", "Too close to call", "the evidence lies on both sides of the threshold",
                       "is too close to call", "are too close to call"),
     "awaiting hardware": Word("open", "…", "Open", "the experiment is written; no machine that could run it has yet",
                               "is open", "are open"),
@@ -84,7 +85,7 @@ def basis(one: Mapping[str, Any]) -> str:
         return "on others' published runs"
     return {
         "measured": "by measurement here",
-        "derived": "by calculation from measurements",
+        "derived": "by calculation",
         "published": "on published figures",
         "documented": "by documents",
     }.get(str(one.get("evidence_tier")), "")
@@ -123,3 +124,17 @@ def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
         if count:
             told.append(f"{count} {VERDICTS[name].one if count == 1 else VERDICTS[name].many}")
     return formatting.several(told)
+
+
+# How sure a verdict of measured or derived cases is, as `robust` in verdicts.json.
+ROBUST = {
+    "robust": "Robust: no other fair threshold, price or base of comparison turns it, nor does leaving out any one case.",
+    "sensitive": "Sensitive: another fair choice turns it.",
+    "on a chosen list": "It rests on a list of cases that we chose before measuring; another list could come out otherwise.",
+    "not varied": "It rests on one figure, with nothing to vary.",
+}
+
+
+def cases(text: str) -> str:
+    """A sentence of the judging, which calls one measured combination a cell, as readers say it."""
+    return re.sub(r"\b([Cc])ell(s?)\b", lambda found: ("C" if found[1] == "C" else "c") + "ase" + found[2], text)

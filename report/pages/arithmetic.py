@@ -1,0 +1,107 @@
+"""The arithmetic of derived claims in words: the formula, what goes into it, and what each input would turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report import formatting
+from report.pages.words import between
+
+_KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
+
+
+def worked_parts(parts: Sequence[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """For each part of a claim that was worked out: one entry for each formula, ready to be printed.
+
+    machines: the nodes' names by id, which results of several nodes bear.
+    """
+    shown = []
+    for part in parts:
+        record = part.get("arithmetic") or {}
+        for one in [record, *record.get("also", [])] if record.get("formula") else []:
+            shown.append({"part": str(part.get("name") or ""), **_worked(one), "beside": []})
+        if shown and record.get("beside"):
+            shown[-1]["beside"] = _beside(record["beside"], machines or {})
+    return shown
+
+
+def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The formulas by which parts without a result will be worked out."""
+    texts = [
+        spelt(formula["text"])
+        for part in parts
+        if (record := part.get("arithmetic")) and not record.get("formula")
+        for formula in record["formulas"]
+    ]
+    return list(dict.fromkeys(texts))
+
+
+def spelt(text: str) -> str:
+    """A formula with the signs that people use."""
+    return text.replace("**2", "²").replace(" * ", " × ")
+
+
+def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
+    result = record["result"]
+    unit = str(result["unit"])
+    return {
+        "formula": spelt(record["formula"]),
+        "result": f"{result['symbol']} = {_value(result, unit)}",
+        "cell": str(record["cell"]),
+        "inputs": [_input(one) for one in record["inputs"]],
+        "turns": [
+            {
+                "what": f"{one['symbol']} = {_given(one['input'], one['unit'])}",
+                "result": _value(one, unit),
+                "verdict": str(one["verdict"]),
+            }
+            for one in record["sensitivity"]
+        ],
+    }
+
+
+def _input(one: Mapping[str, Any]) -> dict[str, str]:
+    about = "; ".join(dict.fromkeys(filter(None, (str(one["means"]), str(one["what"])))))
+    ends = [one["low"], one["high"]]
+    known = [_given(end, one["unit"]) for end in ends if end is not None]
+    where = ", ".join(one["entries"]) or str(one["source"])
+    return {
+        "symbol": str(one["symbol"]),
+        "about": about,
+        "value": _given(one["value"], one["unit"]),
+        "range": " to ".join(known),
+        "where": f"{_KINDS[one['kind']]}: {where}" if one["kind"] != "measured" or one["entries"] else where,
+    }
+
+
+def _value(one: Mapping[str, Any], unit: str) -> str:
+    """A result and, in brackets, from where to where it is known."""
+    around = between(one["low"], one["high"], unit)
+    return formatting.with_unit(one["value"], unit) + (f" ({around})" if around else "")
+
+
+def _given(value: float, unit: str) -> str:
+    """A value as it is given, or to four digits, with its unit."""
+    scale, name = formatting.prefix(float(value), unit)
+    return f"{formatting.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
+
+
+def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
+    """Other results as a table's rows."""
+    several = len({one["labels"]["node"] for one in records if "node" in one["labels"]}) > 1
+    return [
+        {
+            "what": formatting.capital(str(one["name"])),
+            "cell": _cell(one, machines if several else {}),
+            "result": _value(one, one["unit"]),
+        }
+        for one in records
+    ]
+
+
+def _cell(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
+    """What a result is of: the server, where it is of one, else all its labels; and the machine it was measured on."""
+    labels = record["labels"]
+    of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["cell"])
+    return "; ".join(filter(None, [of, machines.get(str(labels.get("node")))]))

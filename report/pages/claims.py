@@ -1,0 +1,240 @@
+"""A claim's page: what it says, the verdict, its figure, how sure it is, what would change it, and all behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report import formatting
+from report.formatting import capital, count, several
+from report.pages import words
+from report.pages.arithmetic import awaited, worked_parts
+from report.pages.claim_figure import claim_chart, quantity_name
+from report.pages.markdown import identifier
+from report.pages.sources import key_of, key_of_published
+
+# More cases than these are in the data alone.
+_MOST_CASES = 120
+
+
+def claim_context(
+    verdict: Mapping[str, Any], document: Mapping[str, Any], machines: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the template of a claim's page prints. machines: the nodes' short names by id."""
+    known = {str(one["id"]): one for one in document["verdicts"]}
+    order = list(known)
+    place = order.index(str(verdict["id"]))
+    name = str(verdict["verdict"])
+    parts = verdict["parts"] or []
+    word = words.verdict(name)
+    return {
+        "id": identifier(str(verdict["id"])),
+        "article": str(verdict["article"]),
+        "article_title": str(verdict["article_title"]),
+        "section": str(verdict["section"] or ""),
+        "says": str(verdict["says"]),
+        "word": word,
+        "basis": words.basis(verdict),
+        "tier": words.tier(str(verdict["evidence_tier"])),
+        "finding": str(verdict["finding"]),
+        "figure": claim_chart(verdict, machines),
+        "sure": list(_sure(verdict, machines)),
+        "turns": list(_turns(verdict)),
+        "conflicts": list(_conflicts(verdict, document)),
+        "see": [
+            {"id": identifier(one), "word": words.verdict(str(known[one]["verdict"])), "says": str(known[one]["says"])}
+            for one in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
+            if one in known and one != verdict["id"]
+        ],
+        "parts": [_part(part, several_parts=len(parts) > 1) for part in parts],
+        "note": str(verdict["note"] or ""),
+        "others": [row for part in parts for row in _others(part)],
+        "arithmetic": worked_parts(parts, machines),
+        "formulas": awaited(parts),
+        "tables": list(_case_tables(verdict, machines)),
+        "sources": _sources(verdict, document),
+        "entries": list(dict.fromkeys(str(one) for part in parts for one in part["entries"])),
+        "version": int(verdict["version"]),
+        "changes": [{"version": int(one["version"]), "reason": str(one["reason"])} for one in verdict["changes"]],
+        "previous": identifier(order[place - 1]) if place else None,
+        "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
+        "place": f"{place + 1} of {len(order)}",
+    }
+
+
+def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
+    """How far the verdict can be trusted, in sentences."""
+    cells = [cell for cell in verdict["cells"] if cell.get("estimate") is not None]
+    nodes = list(dict.fromkeys(str(cell["node"]) for cell in cells if cell.get("node")))
+    rounds = [int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")]
+    if nodes:
+        where = several([machines.get(node, node) for node in nodes])
+        spread = "" if not rounds else f", each in {_from_to(rounds)} rounds"
+        yield f"{count(len(cells), 'case')} on {where}{spread}."
+    sources = {str(cell["source"]) for cell in cells if cell.get("source")}
+    if sources:
+        named = {one for source in sources for one in source.split(" and ")}
+        yield f"{count(len(cells), 'case')} from {count(len(named), 'published source')}."
+    if verdict.get("robust") in words.ROBUST:
+        yield words.ROBUST[verdict["robust"]]
+    for part in verdict["parts"] or []:
+        for text in (_checked(part), _beside(part)):
+            if text:
+                yield text
+    if verdict["verdict"] == "outdated":
+        yield from (words.cases(str(one["reason"])) for one in verdict.get("when_written") or [])
+
+
+def _from_to(values: Sequence[int]) -> str:
+    least, most = min(values), max(values)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _checked(part: Mapping[str, Any]) -> str:
+    """How well the model of a derived part held against measurements; '' where it needs none."""
+    known = part.get("check")
+    if part.get("checked") == "":
+        return "It is derived by a model that no measurement has checked, so it decides nothing alone."
+    if not known:
+        return ""
+    if "cases" in known:
+        least, most = (formatting.number(100 * known[name], 2) for name in ("least", "most"))
+        cases = count(known["cases"], "measurement")
+        return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
+    shortest, longest = (formatting.two_digits(known[name]) for name in ("shortest", "longest"))
+    return (
+        f"It is derived by a model that was held against {count(known['jobs'], 'job')} run whole, which took {shortest} "
+        f"to {longest} times as long; times are corrected by that."
+    )
+
+
+def _beside(part: Mapping[str, Any]) -> str:
+    """How what was found here compares with what others published, where they do not decide."""
+    for one in part.get("others") or []:
+        if one.get("beside"):
+            return f"What was found here is {formatting.two_digits(one['beside'])} times what others published."
+    return ""
+
+
+def _turns(verdict: Mapping[str, Any]) -> Any:
+    """What would change the verdict, in sentences."""
+    if verdict.get("flip"):
+        yield capital(words.cases(str(verdict["flip"])))
+    for part in verdict["parts"] or []:
+        for one in part.get("others") or []:
+            if one["decides"]:
+                unit = str(one["unit"] or "1")
+                told = [
+                    f"{outcome} at {formatting.threshold_text(limit, unit)}"
+                    for limit, outcome in one["at"]
+                    if outcome and outcome != one["outcome"]
+                ]
+                what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
+                yield f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
+        missing = part.get("waits") or (part.get("reason") if str(part["outcome"]).startswith("awaiting") else "")
+        if missing and str(part["outcome"]).startswith("awaiting"):
+            yield f"{capital(str(part['name'])) + ': ' if part['name'] else ''}{capital(words.cases(str(missing)))}."
+    if verdict.get("decided_on") == "others":
+        yield "A GPU that is measured here takes the place of others' runs."
+
+
+def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
+    """One line for each question on which another article, or another place of this one, says the opposite."""
+    known = {str(one["id"]): one for one in document["verdicts"]}
+    for one in document["contradictions"]:
+        sides = one["sides"]
+        own = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
+        if len(own) != 1 or one["conflict"] != "real":
+            continue
+        against = [
+            {"id": identifier(str(claim["id"])), "word": words.verdict(str(known[claim["id"]]["verdict"]))}
+            for side in sides
+            if side is not own[0]
+            for claim in side["claims"]
+            if claim["id"] in known
+        ]
+        says = several([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
+        yield {"question": str(one["question"]), "says": says, "claims": against, "answer": str(one["answer"])}
+
+
+def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
+    unit = str(part["unit"] or "1")
+    scope = formatting.several([f"{name.replace('_', ' ')} {_said(value)}" for name, value in part["scope"].items()])
+    return {
+        "name": capital(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
+        "word": words.verdict(str(part["outcome"])),
+        "rule": words.cases(str(part["rule_text"])),
+        "why": str(part["threshold_why"] or ""),
+        "what": " ".join(str(part["how"] or "").split()),
+        "quantity": str(part["quantity"]),
+        "scope": scope,
+        "result": formatting.with_unit(part["estimate"], unit) if part.get("estimate") is not None else "",
+        "around": words.between(part.get("low"), part.get("high"), unit),
+    }
+
+
+def _said(value: Any) -> str:
+    return formatting.several([str(one) for one in value], "or") if isinstance(value, list) else str(value)
+
+
+def _others(part: Mapping[str, Any]) -> Any:
+    """What others measured of a part, one row for each body of evidence."""
+    for one in part.get("others") or []:
+        unit = str(one["unit"] or "1")
+        ends = [formatting.with_unit(end, unit) for end in (one["least"], one["most"]) if end is not None]
+        if not ends:
+            continue
+        yield {
+            "part": capital(str(part["name"] or "")),
+            "why": str(one["why"]),
+            "range": " to ".join(dict.fromkeys(ends)),
+            "word": words.verdict(str(one["outcome"])),
+            "weight": "decides" if one["decides"] else "stands beside" if one["strength"] == "direct" else "indirect",
+        }
+
+
+def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
+    """Every case with its number, a table for each part."""
+    parts = verdict["parts"] or []
+    several_nodes = len({cell.get("node") for cell in verdict["cells"] if cell.get("node")}) > 1
+    for part in parts:
+        unit = str(part["unit"] or "1")
+        cells = [cell for cell in verdict["cells"] if str(cell.get("part") or "") == str(part["name"] or "")]
+        cells = [cell for cell in cells if cell.get("estimate") is not None]
+        if not cells:
+            continue
+        cells.sort(key=lambda cell: -float(cell["estimate"]))
+        rows = [
+            {
+                "what": str(cell["label"] or "the whole"),
+                "where": machines.get(str(cell.get("node")), "") if several_nodes else "",
+                "number": formatting.with_unit(cell["estimate"], unit),
+                "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
+                "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
+                "side": {"supports": "for", "challenges": "against"}.get(str(cell.get("outcome")), "cannot tell"),
+            }
+            for cell in cells[:_MOST_CASES]
+        ]
+        yield {
+            "title": capital(str(part["name"])) if len(parts) > 1 else "",
+            "rows": rows,
+            "more": max(0, len(cells) - _MOST_CASES),
+            "where": several_nodes,
+            "rounds": any(row["rounds"] != words.NOTHING for row in rows),
+        }
+
+
+def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Published sources and documents behind the verdict, by title, each with its key in the bibliography."""
+    used = {str(cell["source"]) for cell in verdict["cells"] if cell.get("source")}
+    named = {one for source in used for one in source.split(" and ")}
+    rows = [
+        {"key": key_of_published(str(one["id"])), "title": str(one["title"])}
+        for one in document["published"] or []
+        if one["id"] in named
+    ]
+    titles: dict[str, str] = {}
+    for one in document["references"]:
+        if verdict["id"] in one["used_by"]:
+            titles.setdefault(str(one["source"]["url"]), str(one["source"]["title"]))
+    return rows + [{"key": key_of(url), "title": title} for url, title in titles.items()]

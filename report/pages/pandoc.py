@@ -1,0 +1,81 @@
+"""The renderer that every installation has: pandoc makes the pages, typst the PDFs; both are Python wheels."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Final, cast
+
+import matplotlib
+import pypandoc
+import typst
+
+from contract import ending
+from report.pages.packed import pack
+
+# matplotlib brings the font that the figures and signs are set in, so that no system font is needed.
+FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+# What the PDFs are to conform to: PDF/UA-1 (ISO 14289-1), which a reader who listens to them needs.
+STANDARD: Final = "ua-1"
+# What Quarto's reader has switched off is off here too: one source, read in one way.
+_READS = "markdown-table_attributes"
+_SHARED = ("--standalone", f"--from={_READS}", "--wrap=none", "--columns=100000")
+
+
+def version() -> str:
+    """Versions of both programs."""
+    return f"pandoc {pypandoc.get_pandoc_version()}, typst {installed('typst')}"
+
+
+def render(folder: Path, names: Sequence[str]) -> None:
+    """Turn each page `NAME.qmd` of the folder into `NAME.html` beside it, as many at once as there are cores.
+
+    Raises RuntimeError if one cannot be: a defect of ours.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for _ in pool.map(lambda name: _page(folder, name), names):
+            pass
+
+
+def _page(folder: Path, name: str) -> None:
+    source = folder / f"{name}.qmd"
+    cites = "nocite" in source.read_text(encoding="utf-8").partition("\n---\n")[0]
+    _convert(
+        folder,
+        [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
+         "--toc-depth=2", "--mathml", *(["--citeproc", "--bibliography=references.bib"] if cites else [])],
+    )  # fmt: skip
+
+
+def typeset(folder: Path, name: str, root: Path) -> str:
+    """Write `NAME.pdf` of the folder's `NAME.qmd`; returns the standard that it conforms to, '' for none.
+
+    root: the folder that holds all that the document names. A standard may refuse what data brought along (a sign
+    that no font holds): better a PDF that lacks the seal than none.
+    """
+    _convert(
+        folder,
+        [f"{name}.qmd", "--to=typst", f"--output={name}.typ", "--template=pdf.typ", "--lua-filter=pages.lua"],
+    )
+    compiler = typst.Compiler(folder / f"{name}.typ", root=root, font_paths=[FONTS])
+    now = int(time.time())
+    try:
+        made, standard = compiler.compile(format="pdf", timestamp=now, pdf_standards=[STANDARD]), str(STANDARD)
+    except typst.TypstError as refused:
+        made, standard = compiler.compile(format="pdf", timestamp=now), ""
+        print(f"note: {name}.pdf does not conform to PDF/{STANDARD.upper()}: {refused.args[0]}", file=sys.stderr)
+    # Of one document, written to no file, typst gives the bytes.
+    (folder / f"{name}.pdf").write_bytes(pack(cast("bytes", made)))
+    return standard
+
+
+def _convert(folder: Path, words: Sequence[str]) -> None:
+    """Run pandoc in a folder, where it reads what the source names. Raises RuntimeError."""
+    ran = ending.run([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
+    if ran.returncode:
+        raise RuntimeError(f"pandoc {words[0]} failed (exit {ran.returncode}): {ran.stderr.strip()}")

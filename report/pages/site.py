@@ -1,0 +1,207 @@
+"""The sources of a website: pages as Quarto reads them, made from templates, with menu, bibliography and glossary."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import jinja2
+
+from contract.errors import StudyError
+from report.pages.markdown import Markdown, clean, environment, escape
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+TITLE = "Does AI need a GPU?"
+# What the menu shows: key, page, words.
+MENU = (
+    ("claims", "claims", "Claims"),
+    ("jobs", "do-i-need-one", "Do I need one?"),
+    ("measurements", "measurements/index", "Measurements"),
+    ("machines", "machines", "Machines"),
+    ("method", "method", "Method"),
+)
+FOOTER = (
+    ("objections", "Objections and limits"),
+    ("sources", "Sources"),
+    ("glossary", "Glossary"),
+    ("editions", "Editions"),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its place without ending, the template of its body, and what that prints.
+
+    key: of the menu's entry that it belongs to. script: JSON-LD for programs. image: its preview.
+    """
+
+    path: str
+    template: str
+    title: str
+    description: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+    script: str = ""
+    image: str = ""
+    toc: bool = False
+
+    @property
+    def root(self) -> str:
+        """The way from this page to the site's folder."""
+        return "../" * self.path.count("/")
+
+
+def templates() -> jinja2.Environment:
+    """The environment of the pages' templates."""
+    made = environment(TEMPLATES)
+    made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(one)) for one in parts))
+    return made
+
+
+def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:
+    """A page as .qmd: its front matter and its body. Raises jinja2.UndefinedError for what a template lacks."""
+    front: dict[str, Any] = {
+        "title": escape(page.title),
+        "pagetitle": escape(page.title),
+        "description": escape(page.description),
+        "root": page.root,
+        "path": page.path,
+        "body-class": f"page-{page.template}",
+    }
+    if page.path == "index":
+        front["front"] = True
+    if page.key:
+        front[f"menu-{page.key}"] = True
+    if page.image:
+        front["image"] = page.image
+    if page.toc:
+        front["toc"] = True
+    if page.path != "glossary":
+        front["glossary-terms"] = dict(terms)
+    cited = page.context.get("cited") or []
+    if cited:
+        front["nocite"] = ", ".join(f"@{key}" for key in cited)
+    if page.script:
+        front["header-includes"] = f"```{{=html}}\n{page.script}```\n"
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
+    body = made.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
+    return "\n".join(["---", *lines, "---", "", body])
+
+
+def address(url: str) -> str:
+    """A site's address with a slash at its end; '' for none. Raises StudyError unless it is http or https."""
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise StudyError(f"--url {url!r}: an address begins with https:// and names a host")
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + "/", "", ""))
+
+
+def page_template(url: str, imprint: str) -> str:
+    """pandoc's template of a page, with menu and footer."""
+    made = templates()
+    made.filters["html"] = lambda text: Markdown(_html(str(text)))
+    site = {
+        "title": TITLE,
+        "url": url,
+        "menu": [{"key": Markdown(key), "path": Markdown(path), "text": text} for key, path, text in MENU],
+        "footer": [
+            *({"path": Markdown(f"{path}.html"), "text": text} for path, text in FOOTER),
+            *({"path": Markdown(path), "text": text} for path, text in (
+                ("report.pdf", "PDF"), ("appendix.pdf", "Appendix (PDF)"), ("verdicts.json", "Data"))),
+        ],
+        "imprint": imprint,
+    }  # fmt: skip
+    return made.get_template("page.html").render({"site": site})
+
+
+def _html(text: str) -> str:
+    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("$", "$$")):
+        text = text.replace(sign, name)
+    return text
+
+
+def project(pages: Sequence[Page], url: str, imprint: str) -> str:
+    """`_quarto.yml` of the same site: a website with menu, sidebars and search."""
+    claims = [page for page in pages if page.template == "claim"]
+    families = [page for page in pages if page.template == "family"]
+    settings: dict[str, Any] = {
+        "project": {
+            "type": "website",
+            "output-dir": "_site",
+            "render": [f"{page.path}.qmd" for page in pages],
+            "resources": ["figures/**", "site/**", "previews/**", "*.pdf", "verdicts.json", "verdicts.csv", "data/**"],
+        },
+        "website": {
+            "title": TITLE,
+            "description": imprint,
+            **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
+            "search": {"location": "navbar", "type": "overlay"},
+            "page-navigation": True,
+            "navbar": {"left": [{"href": f"{path}.qmd", "text": text} for _, path, text in MENU], "collapse": False},
+            "sidebar": [
+                {
+                    "id": "claims",
+                    "title": "Claims",
+                    "collapse-level": 1,
+                    "contents": [
+                        "claims.qmd",
+                        *(
+                            {"section": title, "contents": [f"{one.path}.qmd" for one in claims if one.context["c"]["article_title"] == title]}
+                            for title in dict.fromkeys(one.context["c"]["article_title"] for one in claims)
+                        ),
+                    ],
+                },
+                {
+                    "id": "measurements",
+                    "title": "Measurements",
+                    "contents": ["measurements/index.qmd", *(f"{one.path}.qmd" for one in families)],
+                },
+            ],
+            "page-footer": {
+                "left": imprint,
+                "right": [{"href": f"{path}.qmd", "text": text} for path, text in FOOTER],
+            },
+        },
+        "lang": "en",
+        "bibliography": "references.bib",
+        # Else Quarto sets tables anew that hold links, and their classes are lost.
+        "tbl-colwidths": True,
+        "filters": ["pages.lua"],
+        "execute": {"enabled": False},
+        "format": {
+            "html": {
+                "theme": {"light": "cosmo", "dark": "darkly"},
+                "css": "site/study.css",
+                "include-after-body": "site/script.html",
+                "html-math-method": "mathml",
+                "anchor-sections": True,
+            }
+        },
+    }  # fmt: skip
+    return "# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n" + _yaml(settings)
+
+
+def _yaml(settings: Any) -> str:
+    """JSON is YAML; one setting a line reads better."""
+    return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
+
+
+def copy_site(folder: Path) -> None:
+    """Styles and scripts of the pages, and the filter, into the folder."""
+    (folder / "site").mkdir(exist_ok=True)
+    for path in sorted((TEMPLATES / "site").iterdir()):
+        shutil.copyfile(path, folder / "site" / path.name)
+    shutil.copyfile(TEMPLATES / "pages.lua", folder / "pages.lua")
+
+
+def plain(text: str, room: int = 200) -> str:
+    """A description: one line, no longer than programs show."""
+    line = clean(text)
+    return line if len(line) <= room else line[: room - 1].rsplit(" ", 1)[0] + " …"

@@ -1,0 +1,146 @@
+-- What both renderers need: links between pages, figures with a version for phones, folded parts, tables that a phone
+-- shows row by row, and terms of the trade that link to the glossary where a page first uses them.
+local stringify = pandoc.utils.stringify
+local html = FORMAT:match("html") ~= nil
+local root, terms, linked = "", {}, {}
+
+local function attribute(text)
+  return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
+end
+
+local function raw(text)
+  return pandoc.RawInline("html", text)
+end
+
+local function link(element)
+  -- Quarto turns links to sources into links to pages itself.
+  if html and not quarto then
+    element.target = element.target:gsub("%.qmd$", ".html"):gsub("%.qmd#", ".html#")
+  end
+  return element
+end
+
+local function image(element)
+  if not (html and element.classes:includes("chart")) then
+    return nil
+  end
+  local phone = element.src:gsub("%.svg$", ".phone.svg")
+  local alt = element.attributes["fig-alt"] or stringify(element.caption)
+  return raw(string.format(
+    '<picture><source media="(max-width: 700px)" srcset="%s"><img class="chart" src="%s" alt="%s" loading="lazy"></picture>',
+    attribute(phone), attribute(element.src), attribute(alt)))
+end
+
+local function div(element)
+  local summary = element.attributes.summary
+  if not (summary and element.classes:includes("fold")) then
+    return nil
+  end
+  element.attributes.summary = nil
+  if html then
+    local content = element.content
+    local id = element.identifier ~= "" and string.format(' id="%s"', attribute(element.identifier)) or ""
+    content:insert(1, pandoc.RawBlock("html", string.format(
+      '<details class="fold"%s><summary>%s</summary>', id, attribute(summary))))
+    content:insert(pandoc.RawBlock("html", "</details>"))
+    return content
+  end
+  return { pandoc.Para({ pandoc.Strong({ pandoc.Str(summary) }) }), table.unpack(element.content) }
+end
+
+-- The head of each column, beside its fields: a phone shows a row as a list.
+local function tabular(element)
+  if not html then
+    return nil
+  end
+  local heads = {}
+  for _, row in ipairs(element.head.rows) do
+    for at, cell in ipairs(row.cells) do
+      heads[at] = stringify(cell.contents)
+    end
+  end
+  for _, body in ipairs(element.bodies) do
+    for _, row in ipairs(body.body) do
+      for at, cell in ipairs(row.cells) do
+        if heads[at] and heads[at] ~= "" then
+          cell.attributes["data-head"] = heads[at]
+        end
+      end
+    end
+  end
+  -- Columns take the room that they need.
+  for at, column in ipairs(element.colspecs) do
+    element.colspecs[at] = { column[1] }
+  end
+  return element
+end
+
+-- Words of a paragraph, one after the other, compared with the terms, the longest first.
+local function explain(inlines)
+  local at = 1
+  while at <= #inlines do
+    if inlines[at].t == "Str" then
+      for words = 3, 1, -1 do
+        local last = at + 2 * (words - 1)
+        local text, fits = "", last <= #inlines
+        for place = at, math.min(last, #inlines) do
+          local part = inlines[place]
+          fits = fits and ((place - at) % 2 == 0 and part.t == "Str" or (place - at) % 2 == 1 and part.t == "Space")
+          text = text .. (part.t == "Str" and part.text or " ")
+        end
+        local before, term, after = text:match("^([%(\"“]*)(.-)([%.,;:%)\"”]*)$")
+        local anchor = fits and term and (terms[term] or terms[term:lower()])
+        if anchor and not linked[anchor] then
+          linked[anchor] = true
+          for _ = at, last do
+            inlines:remove(at)
+          end
+          local place = at
+          for _, part in ipairs({
+            before ~= "" and pandoc.Str(before) or false,
+            pandoc.Link(term, root .. "glossary.html#" .. anchor, "", { class = "term" }),
+            after ~= "" and pandoc.Str(after) or false,
+          }) do
+            if part then
+              inlines:insert(place, part)
+              place = place + 1
+            end
+          end
+          at = place - 1
+          break
+        end
+      end
+    end
+    at = at + 1
+  end
+  return inlines
+end
+
+local function paragraphs(blocks)
+  return blocks:walk({
+    traverse = "topdown",
+    Header = function(element) return element, false end,
+    Link = function(element) return element, false end,
+    Table = function(element) return element, false end,
+    Div = function(element)
+      if element.classes:includes("crumbs") or element.classes:includes("plain") then
+        return element, false
+      end
+    end,
+    Para = function(element) element.content = explain(element.content) return element end,
+    Plain = function(element) element.content = explain(element.content) return element end,
+  })
+end
+
+function Pandoc(document)
+  local meta = document.meta
+  root = meta.root and stringify(meta.root) or ""
+  if html and meta["glossary-terms"] and not meta["no-terms"] then
+    for term, anchor in pairs(meta["glossary-terms"]) do
+      terms[term] = stringify(anchor)
+    end
+    document.blocks = paragraphs(document.blocks)
+  end
+  document.blocks = document.blocks:walk({ Link = link, Image = image, Div = div, Table = tabular })
+  return document
+end
