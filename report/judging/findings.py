@@ -47,15 +47,25 @@ _OTHERS = {
 
 
 def finding(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> str:
-    """The sentence for a verdict, as `verdicts.json` has it, from those that its claim declares by outcome.
+    """The sentence for a verdict (see `finding_and_part`)."""
+    return finding_and_part(verdict, declared)[0]
+
+
+def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """The sentence for a verdict, as `verdicts.json` has it, from those that its claim declares by outcome; and the
+    first part that it names, '' for none.
 
     declared: those for what was found here, or for what others' runs came to where the verdict rests on these.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
     general = _OTHERS if verdict.get("decided_on") == OTHERS else _GENERAL
-    told = (filled(sentence, verdict) for sentence in (*declared.get(key, ()), general.get(key, "")))
-    return next((sentence for sentence in told if sentence), str(verdict["reason"]))
+    for sentence in (*declared.get(key, ()), general.get(key, "")):
+        told = filled(sentence, verdict)
+        if told:
+            named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACE.findall(sentence))
+            return told, next((found[1] for found in named if found), "")
+    return str(verdict["reason"]), ""
 
 
 def filled(sentence: str, verdict: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterfactuals import of_claim
 from report.judging.counterparts import counterparts
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
-from report.judging.findings import finding
+from report.judging.findings import finding_and_part
 from report.judging.others import stand_in
 from report.judging.published_use import of_sources, of_verdicts, users
 from report.judging.records import cell_records, part_record
@@ -152,7 +152,8 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "version": claim.version,
         "changes": list(claim.changes),
     }
-    return {**record, "finding": finding(record, claim.told if record["decided_on"] == OTHERS else claim.findings)}
+    declared = claim.told if record["decided_on"] == OTHERS else claim.findings
+    return {**record, **dict(zip(("finding", "finding_part"), finding_and_part(record, declared), strict=True))}
 
 
 def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:

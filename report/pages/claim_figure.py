@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
 
     machines: the nodes' short names by id.
     """
-    parts = _one_axis(verdict)
+    parts = one_axis(verdict)
     if not parts:
         return None
     unit = str(parts[0]["unit"] or "1")
@@ -60,7 +61,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         str(verdict["id"]),
         title,
         charts.estimates(rows, axis, [one / scale for one in declared], line),
-        _note(rows, len(cells), verdict),
+        _note(rows, len(cells)),
         f"{axis}. {told}. {formatting.capital(line)}.",
     )
 
@@ -70,8 +71,8 @@ def _has_number(cell: Mapping[str, Any]) -> bool:
     return value is not None and bool(np.isfinite(value))
 
 
-def _one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The parts that the figure shows: the one that the claim hangs on, and those on the same axis with the same line."""
+def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The parts that the figure shows: the one the claim hangs on, and those on its axis with its threshold."""
     parts = verdict["parts"] or []
 
     def cases(part: Mapping[str, Any]) -> int:
@@ -83,8 +84,9 @@ def _one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return []
     told = verdict.get("estimate")
 
-    def rank(part: Mapping[str, Any]) -> tuple[bool, bool, bool, int]:
+    def rank(part: Mapping[str, Any]) -> tuple[bool, bool, bool, bool, int]:
         return (
+            str(part.get("name") or "") != verdict.get("finding_part"),
             part["outcome"] != verdict["verdict"],
             cases(part) < 2,
             told is None or part.get("estimate") != told,
@@ -201,8 +203,18 @@ def quantity_name(quantity: str) -> str:
     """What a quantity counts, from its name: 'matmul FLOP share'."""
     if quantity in ("", "reference.value"):
         return "published figure"
-    spelt = {"mac": "MAC", "flop": "FLOP", "mfu": "MFU", "gpu": "GPU", "gpus": "GPUs", "cpu": "CPU", "onnx": "ONNX"}
-    return " ".join(spelt.get(word, word) for word in quantity.split(".")[-1].split("_"))
+    spelt = {
+        "mac": "MAC",
+        "flop": "FLOP",
+        "mfu": "MFU",
+        "gpu": "GPU",
+        "gpus": "GPUs",
+        "cpu": "CPU",
+        "p99": "time of the slowest of 100",
+        "onnx": "ONNX",
+    }
+    name = re.sub(r"_(s|per_s|h|usd)$", "", quantity.split(".")[-1])
+    return " ".join(spelt.get(word, word) for word in name.split("_"))
 
 
 def _threshold(value: Any, unit: str) -> str:
@@ -235,7 +247,7 @@ def title_of(cells: Sequence[Mapping[str, Any]], declared: Sequence[float], line
     return f"{inside} of {count} cases lie within {line}"
 
 
-def _note(rows: Sequence[Mapping[str, Any]], of: int, verdict: Mapping[str, Any]) -> str:
+def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     """Marks and bars in words, and how many cases are not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     told = [f"{words.TIERS[one].sign} {words.TIERS[one].name}" for one in tiers]

@@ -7,14 +7,20 @@ from typing import Any
 
 from report import formatting
 from report.formatting import capital, count, several
+from report.judging.findings import number as plain
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
-from report.pages.claim_figure import claim_chart, quantity_name
+from report.pages.claim_figure import one_axis, claim_chart, quantity_name
 from report.pages.markdown import identifier
+from report.pages.slider import as_json
 from report.pages.sources import key_of, key_of_published
 
 # More cases than these are in the data alone.
 _MOST_CASES = 120
+_STANDS = {
+    "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
+    "undecided": "is too close to call",
+}  # fmt: skip
 
 
 def claim_context(
@@ -40,6 +46,7 @@ def claim_context(
         "figure": claim_chart(verdict, machines),
         "sure": list(_sure(verdict, machines)),
         "turns": list(_turns(verdict)),
+        "slider": as_json(verdict),
         "conflicts": list(_conflicts(verdict, document)),
         "see": [
             {"id": identifier(one), "word": words.verdict(str(known[one]["verdict"])), "says": str(known[one]["says"])}
@@ -75,6 +82,10 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
         yield f"{count(len(cells), 'case')} from {count(len(named), 'published source')}."
+    alike = {str(part["outcome"]) for part in one_axis(verdict)}
+    if len(one_axis(verdict)) > 1 and len(alike) == 1:
+        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in one_axis(verdict)]
+        yield f"{count(len(numbers), 'independent way')} of working it out agree: {several(numbers)}."
     if verdict.get("robust") in words.ROBUST:
         yield words.ROBUST[verdict["robust"]]
     for part in verdict["parts"] or []:
@@ -130,7 +141,9 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
                     if outcome and outcome != one["outcome"]
                 ]
                 what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
-                yield f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
+                yield (
+                    f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
+                )
         missing = part.get("waits") or (part.get("reason") if str(part["outcome"]).startswith("awaiting") else "")
         if missing and str(part["outcome"]).startswith("awaiting"):
             yield f"{capital(str(part['name'])) + ': ' if part['name'] else ''}{capital(words.cases(str(missing)))}."
@@ -154,7 +167,12 @@ def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
             if claim["id"] in known
         ]
         says = several([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
-        yield {"question": str(one["question"]), "says": says, "claims": against, "answer": str(one["answer"])}
+        own_stands, others = (
+            _STANDS[own[0]["standing"]],
+            {_STANDS[side["standing"]] for side in sides if side is not own[0]},
+        )
+        answer = f"What this claim says {own_stands}; the other {several(sorted(others))}."
+        yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
 
 
 def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:

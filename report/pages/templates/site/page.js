@@ -103,7 +103,7 @@
       const show = (wanted) => {
         if (!Number.isFinite(wanted) || wanted < low || wanted > high) {
           output.className = "refused";
-          output.textContent = `Only lines from ${low} to ${high} are a fair reading of the claim.`;
+          output.textContent = `Only thresholds from ${low} to ${high} are a fair reading of the claim.`;
           return false;
         }
         // A piece holds from its start on; a start that no threshold may have belongs to the piece before.

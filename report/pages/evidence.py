@@ -1,0 +1,112 @@
+"""What the figures are drawn from: each node's measurements and quantities, and how the nodes are called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.data.gathered import read_dataset
+from report.data.published import PUBLISHED, read_published
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates, device_kind
+from report.formatting import short_processor
+from report.quantities import quantities
+
+
+@dataclass(frozen=True)
+class View:
+    """One node's evidence.
+
+    name: as pages call it. rows: the summary's rows of this node that are ok, with the points' parameters as columns.
+    """
+
+    node: str
+    name: str
+    record: Mapping[str, Any]
+    rows: pd.DataFrame
+    data: Dataset
+
+    def devices(self) -> list[str]:
+        """Devices that have measured something: the CPU first."""
+        return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
+
+    def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
+        """The points of one experiment and metric, on one device or on all."""
+        rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
+        return rows[rows["device"] == device].copy() if device else rows.copy()
+
+    def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
+        """The same as estimates, which carry their intervals through arithmetic; labels as wanted."""
+        return self._pick(self.data.summary(experiment, metric, value), wanted)
+
+    def quantity(self, name: str, **wanted: Any) -> Estimates:
+        """The estimates of a quantity on this node with these labels; none if it is not known or was not measured."""
+        known = quantities().get(name)
+        return self._pick(known.estimates(self.data), wanted) if known else Estimates.empty()
+
+    def _pick(self, cells: Estimates, wanted: Mapping[str, Any]) -> Estimates:
+        if not len(cells) or not {"node", *wanted} <= set(cells.labels):
+            return Estimates.empty()
+        return cells.only(node=self.node, **wanted)
+
+    def device_name(self, device: str) -> str:
+        """A device as pages call it: the processor by the node's name, a GPU by its own."""
+        if device_kind(device) == "cpu":
+            return self.name
+        told = next((one["name"] for one in self.record.get("devices", ()) if one["id"] == device), device)
+        cards = [one for one in self.record.get("devices", ()) if one["kind"] == "gpu"]
+        return short_processor(str(told)) + (f", {device}" if len(cards) > 1 else "")
+
+
+class Evidence:
+    """All nodes of a document of verdicts, and what others published. data: the folder that `report gather` wrote."""
+
+    def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
+        self.document, self.folder = document, data
+        self.names = short_names(document["nodes"])
+
+    @cached_property
+    def data(self) -> Dataset | None:
+        """Everything that was gathered. Raises StudyError if the folder is not what `report gather` writes."""
+        if self.folder is None:
+            return None
+        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED))
+
+    @cached_property
+    def views(self) -> list[View]:
+        """Each node's evidence, in the order of the verdicts' nodes. Raises StudyError."""
+        if self.data is None:
+            return []
+        rows = _with_parameters(self.data.table)
+        ok = rows[rows["status"] == "ok"]
+        records = {str(node["id"]): dict(node) for node in self.document["nodes"]}
+        order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
+        return [
+            View(node, self.names.get(node, node), records.get(node, {}), ok[ok["node"] == node], self.data)
+            for node in order
+        ]
+
+    def quantity(self, name: str, **wanted: Any) -> Estimates:
+        """The estimates of a quantity on all nodes with these labels."""
+        known = quantities().get(name)
+        if known is None or self.data is None:
+            return Estimates.empty()
+        cells = known.estimates(self.data)
+        return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
+
+
+def short_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The nodes' names by id, as their records tell them."""
+    return {str(node["id"]): str(node.get("label") or node["id"]) for node in nodes}
+
+
+def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:
+    params = pd.DataFrame([json.loads(text) for text in table["params"]], index=table.index)
+    return table.join(params[[name for name in params.columns if name not in table.columns]])

@@ -1,0 +1,69 @@
+"""What a family of measurements is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from report import formatting
+from report.estimates import Estimates
+from report.pages.charts import Chart
+from report.pages.evidence import Evidence
+from report.pages.words import NOTHING, between
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in words. align: one letter a column, l or r."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    caption: str = ""
+
+    def filled(self) -> Table:
+        """The table without columns that say nothing."""
+        kept = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return Table([self.head[i] for i in kept], rows, "".join(self.align[i] for i in kept), self.caption)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One message: a figure whose title it is, what a reader should know beside it, and the numbers, folded.
+
+    claims: ids of the claims that rest on it.
+    """
+
+    chart: Chart
+    says: Sequence[str] = ()
+    table: Table | None = None
+    claims: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A page of measurements. asks: what it answers, in a sentence. show: from all nodes' evidence to its exhibits."""
+
+    key: str
+    title: str
+    asks: str
+    show: Callable[[Evidence], Iterable[Exhibit]]
+
+
+def records(cells: Estimates) -> list[dict[str, Any]]:
+    """Estimates as dicts: their labels, estimate, low, high, n_rounds, detail."""
+    return cells.frame.to_dict("records")
+
+
+def stated(cell: dict[str, Any], unit: str) -> str:
+    """A number of a table, and from where to where it is known: '412 GFLOP/s (405 to 420)'."""
+    around = between(cell.get("low"), cell.get("high"), unit)
+    name = formatting.prefix(float(cell["estimate"]), unit)[1]
+    return formatting.with_unit(cell["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")
+
+
+def times(value: float) -> str:
+    """A factor as a sentence has it: '4.5 times'."""
+    return f"{formatting.two_digits(value)} times"
