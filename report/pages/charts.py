@@ -135,8 +135,9 @@ def estimates(
 ) -> Callable[[float], Figure]:
     """One row a case: its label, its mark and interval, its number in words.
 
-    rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; group, under which
-    rows stand together. lines: the threshold, or both ends of a range, called `line`. log: by the span, if not given.
+    rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; other, a second mark;
+    group, under which rows stand together. lines: the threshold, or both ends of a range, called `line`. log: by the
+    span, if not given.
     """
 
     def draw(width: float) -> Figure:
@@ -155,8 +156,9 @@ def estimates(
             low, high = row.get("low"), row.get("high")
             if low is not None and high is not None and high > low:
                 axes.plot([low, high], [place, place], color=colour, linewidth=2.6, solid_capstyle="butt", alpha=0.55)
+            marks = [row[name] for name in ("estimate", "other") if row.get(name) is not None]
             axes.plot(
-                [row["estimate"]], [place], **marker(str(row.get("tier", "measured"))), markersize=7.5, color=colour,
+                marks, [place] * len(marks), **marker(str(row.get("tier", "measured"))), markersize=7.5, color=colour,
                 markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3, clip_on=False,
             )  # fmt: skip
             axes.text(1.02, place, str(row["text"]), transform=axes.get_yaxis_transform(), va="center", color=INK)

@@ -205,3 +205,11 @@ def plain(text: str, room: int = 200) -> str:
     """A description: one line, no longer than programs show."""
     line = clean(text)
     return line if len(line) <= room else line[: room - 1].rsplit(" ", 1)[0] + " …"
+
+
+def imprint(document: Mapping[str, Any]) -> str:
+    """Which edition this is, at the foot of every page."""
+    told = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
+    commit = str(document["commit"] or "")[:12]
+    made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""
+    return f"{told}, commit {commit}.{made_up}" if commit else f"{told}.{made_up}"

@@ -34,8 +34,8 @@ _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[str, str] | None = None) -> Any:
     """All verdicts as one JSON-LD document; validates against report/schemas/claimreview.schema.json.
 
-    document: what `report judge` wrote. base: address of the report's page, before `#W15`;
-    empty within the page itself. meaning: what each verdict means, in words.
+    document: what `report judge` wrote. base: address of the folder of the claims' pages;
+    empty for one of these pages itself. meaning: what each verdict means, in words.
     Raises StudyError if the study's name is not to be had.
     """
     by = {"@type": "Organization", "name": study().authors}
@@ -62,7 +62,7 @@ def _review(
     review = {
         "@type": "ClaimReview",
         "identifier": one["id"],
-        "url": f"{base}#{one['id']}",
+        "url": f"{base}{one['id']}.html",
         "author": by,
         "datePublished": str(document["generated_utc"])[:10],
         "claimReviewed": one["says"],

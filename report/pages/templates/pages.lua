@@ -12,7 +12,13 @@ local function raw(text)
   return pandoc.RawInline("html", text)
 end
 
+local typst = FORMAT == "typst"
+
 local function link(element)
+  -- Other pages are not in a PDF.
+  if typst and (element.target:match("%.qmd") or not element.target:match("^https?:")) then
+    return element.content
+  end
   -- Quarto turns links to sources into links to pages itself.
   if html and not quarto then
     element.target = element.target:gsub("%.qmd$", ".html"):gsub("%.qmd#", ".html#")
@@ -31,7 +37,39 @@ local function image(element)
     attribute(phone), attribute(element.src), attribute(alt)))
 end
 
+-- Verdicts and small print, as the PDF sets them.
+local function span(element)
+  if not typst then
+    return nil
+  end
+  local verdict
+  for _, class in ipairs(element.classes) do
+    verdict = verdict or class:match("^v%-(.+)$")
+  end
+  local opened
+  if element.classes:includes("badge") then
+    opened = string.format("#badge(%q)[", verdict or "open")
+  elseif element.classes:includes("fine") then
+    opened = "#fine["
+  elseif element.classes:includes("formula") then
+    opened = "#formula["
+  end
+  if not opened then
+    return element.content
+  end
+  local content = element.content
+  content:insert(1, pandoc.RawInline("typst", opened))
+  content:insert(pandoc.RawInline("typst", "]"))
+  return content
+end
+
 local function div(element)
+  if typst and element.classes:includes("answer") then
+    local content = element.content
+    content:insert(1, pandoc.RawBlock("typst", "#answer["))
+    content:insert(pandoc.RawBlock("typst", "]"))
+    return content
+  end
   local summary = element.attributes.summary
   if not (summary and element.classes:includes("fold")) then
     return nil
@@ -141,6 +179,6 @@ function Pandoc(document)
     end
     document.blocks = paragraphs(document.blocks)
   end
-  document.blocks = document.blocks:walk({ Link = link, Image = image, Div = div, Table = tabular })
+  document.blocks = document.blocks:walk({ Link = link, Image = image, Div = div, Span = span, Table = tabular })
   return document
 end

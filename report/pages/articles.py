@@ -1,0 +1,110 @@
+"""An article's argument in our words, each claim in it underlined and followed by its verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from report.formatting import count
+from report.pages import words
+from report.pages.markdown import Markdown, escape, identifier, link
+
+_REPORT = Path(__file__).resolve().parents[1]
+SCHEMA = json.loads((_REPORT / "schemas" / "articles.schema.json").read_text(encoding="utf-8"))
+DECLARED = _REPORT / "articles.yaml"
+# [what a claim is about]{W15}
+_CLAUSE = re.compile(r"\[([^\[\]{}]+)\]\{([A-Z]\d\d)\}")
+_STRAY = re.compile(r"[\[\]{}]")
+Steps = tuple[str | int, ...]
+
+
+def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
+    """The arguments that `path` declares, in its order.
+
+    Raises StudyError with file and line for what the schema does not allow, for a bracket that is no clause's, and
+    for an article or a claim that stands twice.
+    """
+    raw: list[dict[str, Any]] = read_yaml(path, SCHEMA)
+    seen: dict[str, Steps] = {}
+    for number, article in enumerate(raw):
+        _once(path, seen, f"article {article['key']}", (number, "key"))
+        for at, section in enumerate(article["sections"]):
+            steps = (number, "sections", at, "text")
+            stray = _STRAY.search(_CLAUSE.sub("", section["text"]))
+            if stray:
+                raise StudyError(
+                    f"{place(path, *steps)}: section {section['heading']!r} has a {stray[0]!r} that is no clause's: "
+                    "write [the clause]{W15}"
+                )
+            for _, claim in _CLAUSE.findall(section["text"]):
+                _once(path, seen, f"claim {claim}", steps)
+    return raw
+
+
+def _once(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
+    if what in seen:
+        first = place(path, *seen[what]).rpartition(", ")[2]
+        raise StudyError(f"{place(path, *steps)}: {what} stands twice, first in {first}: keep one of them")
+    seen[what] = steps
+
+
+def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """What an article's page prints. raw: as `read_articles` gives it.
+
+    A clause is plain text where there is no verdict on its claim; a claim without a clause is listed under the text.
+    Raises StudyError for a clause whose claim is another article's.
+    """
+    own = {str(one["id"]): one for one in document["verdicts"] if one["article"] == raw["key"]}
+    known = {str(one["id"]) for one in document["verdicts"]}
+    placed = {claim for section in raw["sections"] for _, claim in _CLAUSE.findall(section["text"])}
+    strange = sorted((placed & known) - set(own))
+    if strange:
+        raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
+    fares = words.fares(list(own.values()))
+    return {
+        "source": link(str(raw["source"]), str(raw.get("address") or "")),
+        "thesis": str(raw["thesis"]),
+        "fares": f"Of its {count(len(own), 'claim')}, {fares}." if fares else "",
+        "sections": [
+            {"heading": str(one["heading"]), "text": _text(str(one["text"]), own)} for one in raw["sections"]
+        ],
+        "unplaced": [
+            {"id": identifier(name), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
+            for name, one in own.items()
+            if name not in placed
+        ],
+    }
+
+
+def _text(text: str, own: Mapping[str, Mapping[str, Any]]) -> Markdown:
+    """A section as markdown: clauses underlined, each with its claim's number and sign."""
+    # Cut by a pattern with two groups: joint, clause, claim, joint, clause, claim, …, joint.
+    cut = _CLAUSE.split(text)
+    pieces = []
+    for at in range(0, len(cut), 3):
+        pieces.append(_joint(cut[at]))
+        if at + 1 < len(cut):
+            pieces.append(_clause(cut[at + 1], cut[at + 2], own.get(cut[at + 2])))
+    return Markdown("".join(pieces))
+
+
+def _joint(text: str) -> str:
+    if not text.strip():
+        return " " if text else ""
+    before, after = (" " if edge.isspace() else "" for edge in (text[0], text[-1]))
+    return f"{before}{escape(text)}{after}"
+
+
+def _clause(text: str, claim: str, verdict: Mapping[str, Any] | None) -> str:
+    if verdict is None:
+        return escape(text)
+    word = words.verdict(str(verdict["verdict"]))
+    return (
+        f"[{escape(text)}]{{.clause .v-{word.css} #{claim}}} "
+        f'[[{claim} {word.sign}](../claims/{claim}.qmd){{title="{word.name}"}}]{{.sign .v-{word.css}}}'
+    )

@@ -1,0 +1,234 @@
+"""Matrix products, from a plain loop to the best library: rates, multiply-adds a cycle, sizes and formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from report.estimates import Estimates, device_kind
+from report.formatting import count, several, two_digits, with_unit
+from report.pages.charts import Chart, estimates, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.rows import library, of_device, points, rough, row, told
+from report.pages.words import LEVEL
+from report.quantities.ladder import DEFAULT, LOOPS
+
+_BARS = f"Bars: {LEVEL} intervals."
+_FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
+_TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
+# One core from the slowest to the fastest way: its name, the quantity and which of it.
+_CORE, _IN_REGISTERS = "gemm.mac_per_cycle_per_core", "peak.mac_per_cycle"
+_CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("interpreted loop", _CORE, {"backend": "python", "shape": "best"}),
+    ("compiled loop, scalar", _CORE, {"backend": "scalar", "shape": "best"}),
+    ("scalar instructions in registers", "peak.scalar_mac_per_cycle", {"dtype": "float32"}),
+    ("compiled loop, vectors", _CORE, {"backend": "simd", "shape": "best"}),
+    ("PyTorch, float32", _CORE, {"backend": _TORCH, "shape": "best", "dtype": "float32"}),
+    ("best library, float32", _CORE, {"backend": "best", "dtype": "float32"}),
+    ("vectors in registers, float32", _IN_REGISTERS, {"dtype": "float32"}),
+    ("best library, bfloat16", _CORE, {"backend": "best", "dtype": "bfloat16"}),
+    ("vectors in registers, bfloat16", _IN_REGISTERS, {"dtype": "bfloat16"}),
+)
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node the ladder, one core's cycle, sizes by device and what a library adds to layers."""
+    for place, view in enumerate(evidence.views, start=1):
+        yield from _ladder(view, f"matrix-products-ladder-{place}")
+        yield from _cycle(view, f"matrix-products-cycle-{place}")
+        for device in view.devices():
+            yield from _sizes(view, device, f"matrix-products-sizes-{place}-{device.replace(':', '-')}")
+        yield from _layers(view, f"matrix-products-layers-{place}")
+
+
+def _ladder(view: View, name: str) -> Iterable[Exhibit]:
+    """One product of 1,000 by 1,000 in every way, from an interpreted loop on."""
+    cells = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda cell: float(cell["estimate"]))
+    rungs = {str(cell["rung"]): cell for cell in cells}
+    if DEFAULT not in rungs:
+        return
+    best, default = cells[-1], rungs[DEFAULT]
+    gains = [f"{times(best['estimate'] / default['estimate'])} as fast as PyTorch as it comes"]
+    if cells[0] is not default:
+        gains.append(f"{rough(best['estimate'] / cells[0]['estimate'])} times as fast as an {cells[0]['rung']}")
+    library, all_cores = rungs.get("best library, all cores"), rungs.get("bfloat16, all cores")
+    says = []
+    if library and all_cores:
+        says.append(
+            f"On the same cores a better library gains {times(library['estimate'] / default['estimate'])}, and numbers "
+            f"of 16 bits {times(all_cores['estimate'] / library['estimate'])} on top. A comparison with a GPU that "
+            "takes PyTorch as it comes for the CPU leaves out both."
+        )
+    labels = [str(cell["rung"]) + of_device(view, cell["device"]) for cell in cells]
+    rows = [row(label, cell, "FLOP/s", 1e9) for label, cell in zip(labels, cells, strict=True)]
+    yield Exhibit(
+        Chart(
+            name,
+            f"The fastest way to multiply matrices on this machine is {several(gains)}",
+            estimates(rows, "GFLOP/s", log=True),
+            f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {_BARS}",
+            told(rows),
+        ),
+        says,
+        Table(
+            ["Way", "Library, format", "Rate"],
+            [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cells, strict=True)],
+            "llr",
+            f"One product of two matrices of 1,000 × 1,000 on {view.name}",
+        ),
+    )
+
+
+def _cycle(view: View, name: str) -> Iterable[Exhibit]:
+    """Multiply-adds that one core finishes in a clock cycle."""
+    found = [
+        (label, max(cells, key=lambda cell: float(cell["estimate"])))
+        for label, quantity, wanted in _CYCLE
+        if (cells := records(view.quantity(quantity, threads=1, **wanted)))
+    ]
+    best = next((cell for label, cell in found if label == "best library, float32"), None)
+    if best is None:
+        return
+    rows = [row(label, cell, "MAC/cycle", text=two_digits(cell["estimate"])) for label, cell in found]
+    one = "not one" if best["low"] > 1 else "no more than one" if best["high"] <= 1 else "about one"
+    yield Exhibit(
+        Chart(
+            name,
+            f"One core finishes {two_digits(best['estimate'])} multiply-adds in a clock cycle, {one}",
+            estimates(rows, "multiply-adds that one core finishes in a clock cycle", [1.0],
+                      "one operation at a time", log=True),
+            f"● measured on one core of {view.name}. {_BARS}",
+            told(rows),
+        ),
+        ["A core is parallel within itself: it starts several instructions in a cycle, and each works on a whole "
+         "vector of numbers. \"In registers\" is the most that the core can do, with no memory in the way."],
+        Table(
+            ["Way", "Library, shape", "Multiply-adds a cycle"],
+            [[label, str(cell.get("detail") or ""), stated(cell, "")] for label, cell in found],
+            "llr",
+            f"Multiply-adds in a clock cycle of one core of {view.name}",
+        ),
+        ["G02", "N03"],
+    )  # fmt: skip
+
+
+def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Square products by size: a panel for each format, a line for each library, and the peak."""
+    cells = view.quantity("gemm.rate", device=device)
+    if not len(cells):
+        return
+    most = int(cells["threads"].max())
+    shapes = cells.at((cells["shape"] != "best") & (cells["threads"] == most) & ~cells["backend"].isin(LOOPS))
+    table = shapes.at((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
+    # A single size shows no course.
+    table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
+    if not len(table):
+        return
+    formats = [one for one in _FORMATS if one in set(table["dtype"])]
+    rows = [
+        {"dtype": dtype, "library": library(name), **point}
+        for name in sorted(table["backend"].value_counts().index[:_MOST_LIBRARIES])
+        for dtype in formats
+        for point in points(table[(table["backend"] == name) & (table["dtype"] == dtype)].to_dict("records"), "n", 1e9)
+    ]
+    for cell in records(_peaks(view, device, most)):
+        level = {"dtype": cell["dtype"], "library": _PEAK, "y": float(cell["estimate"]) / 1e9}
+        sizes = sorted({one["x"] for one in rows if one["dtype"] == cell["dtype"]})
+        rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
+    wide = max(one["y"] for one in rows) > 20 * min(one["y"] for one in rows)
+    on = f"{count(most, 'thread')} of {view.name}" if most else view.device_name(device)
+    bests = {
+        str(cell["dtype"]): cell
+        for cell in records(cells.only(backend="best", threads=most))
+        if cell["dtype"] in formats
+    }
+    yield Exhibit(
+        Chart(
+            name,
+            _title(view, device, most, bests),
+            lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
+                  log=(True, wide)),
+            f"● measured on {on}. {_BARS}",
+            "; ".join(f"{dtype}: {with_unit(cell['estimate'], 'FLOP/s')} with {cell['detail']}"
+                      for dtype, cell in bests.items()),
+        ),
+        [*_formats(view, device, bests)],
+        Table(
+            ["Format", "Library", "Shape, m × n × k", "Rate"],
+            [
+                [cell["dtype"], library(cell["backend"]), cell["shape"].replace("x", " × "), stated(cell, "FLOP/s")]
+                for cell in sorted(records(shapes), key=lambda one: (str(one["dtype"]), -float(one["estimate"])))
+            ],
+            "lllr",
+            f"Matrix products on {on}, each format from the fastest on",
+        ),
+        ["W20"] if device_kind(device) == "gpu" else [],
+    )  # fmt: skip
+
+
+def _peaks(view: View, device: str, threads: int) -> Estimates:
+    """The measured peak of fused multiply-adds in each format, in FLOP/s."""
+    cells = view.cells("peak", value="flop_per_s", device=device)
+    return cells.only(kernel="fma", threads=threads) if len(cells) else cells
+
+
+def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> str:
+    """How near the best library and PyTorch come to the peak, or how fast the fastest is."""
+    shares = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
+    reached = {cell["backend"]: f"{two_digits(100 * cell['estimate'])}%" for cell in shares}
+    if {"best", _TORCH} <= set(reached):
+        return (
+            f"In float32 the best library reaches {reached['best']} of the peak; PyTorch as it comes, {reached[_TORCH]}"
+        )
+    top = max(bests.values(), key=lambda one: float(one["estimate"]))
+    return f"The fastest product runs at {with_unit(top['estimate'], 'FLOP/s')}, in {top['dtype']}"
+
+
+def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
+    """What formats of 16 bits gain over float32."""
+    if {"float32", "bfloat16"} <= set(bests):
+        gain = bests["bfloat16"]["estimate"] / bests["float32"]["estimate"]
+        yield f"bfloat16, a format of 16 bits, is {times(gain)} as fast as float32, each with its best library."
+    alone = {
+        cell["dtype"]: cell for cell in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
+    }
+    share = alone["float16"]["estimate"] / alone["float32"]["estimate"] if {"float16", "float32"} <= set(alone) else 1.0
+    if share < 1:
+        yield f"In float16, of 16 bits too, one core reaches only {two_digits(100 * share)}% of its float32 rate."
+
+
+def _layers(view: View, name: str) -> Iterable[Exhibit]:
+    """What a library for neural networks gains over PyTorch's own code, layer by layer."""
+    cells = sorted(records(view.quantity("libraries.gain")), key=lambda cell: float(cell["estimate"]))
+    if not cells:
+        return
+    rows = [
+        row(f"{_layer(one)}{of_device(view, one['device'])}", one, "1", text=f"×{two_digits(one['estimate'])}")
+        for one in cells
+    ]  # fmt: skip
+    least, most = (two_digits(cells[at]["estimate"]) for at in (0, -1))
+    yield Exhibit(
+        Chart(
+            name,
+            f"A library for neural networks makes layers {least} to {most} times as fast as PyTorch's own code",
+            estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
+            f"● measured on {view.name}, in float32. {_BARS}",
+            told(rows),
+        ),
+        claims=["G07"] if any(device_kind(cell["device"]) == "gpu" for cell in cells) else [],
+    )
+
+
+def _layer(cell: Mapping[str, Any]) -> str:
+    """A layer, its shape and whether it is trained: 'LSTM, 256 cells, forward'."""
+    kind, shape = str(cell["layer"]).replace("lstm", "LSTM"), str(cell["shape"]).replace("-", " ")
+    return f"{kind}, {shape}, {'training' if cell['passes'] == 'both' else 'forward'}"
+
+
+FAMILY = Family(
+    "matrix-products", "Matrix products, from a loop to the best library",
+    "How fast does each way of multiplying matrices run, and how much of the machine does it use?", show,
+)  # fmt: skip

@@ -1,0 +1,165 @@
+"""What steps of models are made of: the share of matrix products, what waits for what, and what is in the matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from report.formatting import label_value, number, two_digits
+from report.pages.charts import Chart, bars, estimates
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+
+OPERATIONS, TIME = "of the operations", "of the time"
+_PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
+_PRODUCTS = "Matrix products are taken together with convolutions and attention."
+Cell = dict[str, Any]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device its shares of products and what matrices hold; once, for they are counted, the models' levels."""
+    counted = False
+    for place, view in enumerate(evidence.views):
+        for device in view.devices():
+            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            yield from _training(view, device, name)
+            yield from _inference(view, device, name)
+        levels = [] if counted else records(view.quantity("sequential.dependent_levels", counted="operators"))
+        if levels:
+            counted = True
+            yield _levels(levels, records(view.quantity("sequential.parallel_width", level="median")))
+        for device in view.devices():
+            yield from _content(view, device, f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}")
+
+
+def _usual(cells: list[Cell]) -> list[Cell]:
+    """Those with the most threads, in the format in which most were measured."""
+    most = max((int(cell["threads"]) for cell in cells), default=0)
+    cells = [cell for cell in cells if int(cell["threads"]) == most]
+    usual = pd.Series([cell["dtype"] for cell in cells], dtype=object).mode()
+    return [cell for cell in cells if cell["dtype"] == usual[0]]
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0')}%"
+
+
+def _stated(cell: Cell) -> str:
+    """A share with its interval: '59.7% (53.5 to 100)'."""
+    return stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "%").replace(" %", "%")
+
+
+def _batch(cell: Cell) -> str:
+    return f"{cell['model']}, batch {int(cell['batch']):,}"
+
+
+def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Both shares of each model at its largest batch; those of all batches in the table."""
+    counts = {_batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
+    took = {_batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
+    both = sorted((cell for at, cell in took.items() if at in counts), key=lambda cell: -float(cell["estimate"]))
+    largest = {str(cell["model"]): _batch(cell) for cell in sorted(both, key=lambda cell: int(cell["batch"]))}
+    shown = [_batch(cell) for cell in both if largest[str(cell["model"])] == _batch(cell)]
+    # One run of a few models is not the picture.
+    if len(shown) < 3:
+        return
+    rows = [{"step": at, "share": 100 * cells[at]["estimate"], "of": of}
+            for at in shown for of, cells in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
+    nearly = sum(counts[at]["estimate"] >= 0.99 for at in shown)
+    least, most = (_percent(took[at]["estimate"]) for at in (shown[-1], shown[0]))
+    yield Exhibit(
+        Chart(
+            f"model-steps-training-{name}",
+            f"Matrix products are 99% or more of a training step's operations in {nearly} of {len(shown)} models, and "
+            f"{least} to {most} of its time",
+            bars(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
+            f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
+            "; ".join(f"{at}: {_percent(counts[at]['estimate'])} {OPERATIONS}, {_percent(took[at]['estimate'])} {TIME}"
+                      for at in shown),
+        ),
+        [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
+        Table(["Training step", "Of the operations", "Of the time"],
+              [[_batch(cell), _percent(counts[_batch(cell)]["estimate"]), _stated(cell)] for cell in both], "lrr",
+              f"Matrix products in training steps on {view.device_name(device)}"),
+        ["N01", "W11"],
+    )  # fmt: skip
+
+
+def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    cells = records(view.quantity("inference.matmul_time_share", device=device))
+    cells.sort(key=lambda cell: -float(cell["estimate"]))
+    if not cells:
+        return
+    rows = [{"label": f"{_PHASES[cell['phase']]}: {_batch(cell)}",
+             **{end: 100 * cell[end] for end in ("estimate", "low", "high")}, "text": _percent(cell["estimate"])}
+            for cell in _usual(cells)]  # fmt: skip
+    yield Exhibit(
+        Chart(
+            f"model-steps-inference-{name}",
+            f"Without training, matrix products take {rows[-1]['text']} to {rows[0]['text']} of the time",
+            estimates(rows, "share of the time (%)", log=False),
+            f"● measured on {view.device_name(device)}, in {_usual(cells)[0]['dtype']}. Bars: 99% intervals.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [],
+        Table(["Work", "Format", "Of the time"],
+              [[f"{_PHASES[cell['phase']]}: {_batch(cell)}", cell["dtype"], _stated(cell)] for cell in cells], "llr",
+              f"Matrix products in inference on {view.device_name(device)}"),
+        ["W11"],
+    )  # fmt: skip
+
+
+def _levels(levels: list[Cell], widths: list[Cell]) -> Exhibit:
+    """The longest chain of operators of each model."""
+    levels.sort(key=lambda cell: float(cell["estimate"]))
+    wide = {str(cell["model"]): float(cell["estimate"]) for cell in widths}
+    rows = [{"label": cell["model"], "estimate": float(cell["estimate"]), "low": None, "high": None,
+             "text": f"{cell['estimate']:,.0f}"} for cell in levels]  # fmt: skip
+    first, last = rows[0], rows[-1]
+    return Exhibit(
+        Chart(
+            "model-steps-levels",
+            f"Between {first['text']} and {last['text']} operators of a model have to wait for one another",
+            estimates(rows, "operators in the longest chain", log=True),
+            "● counted from the models' graphs, for one forward pass of one sample; the same on every machine.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        ["Each operator of the chain needs the result of the one before. Within an operator many calculations can run "
+         f"at once, in the median {number(min(wide.values()), 3)} ({min(wide, key=lambda one: wide[one])}) to "
+         f"{number(max(wide.values()), 2)} ({max(wide, key=lambda one: wide[one])})."] if wide else [],
+        Table(["Model", "Operators in the longest chain", "Calculations at once, in the median"],
+              [[row["label"], row["text"], number(wide[row["label"]])] for row in rows if row["label"] in wide], "lrr",
+              "How deep and how wide the models are"),
+        ["W03"],
+    )  # fmt: skip
+
+
+def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """The rate on other data over that on random normal data."""
+    cells = sorted(records(view.quantity("content.speed_ratio", device=device)),
+                   key=lambda cell: (cell["dtype"], cell["backend"], cell["content"]))  # fmt: skip
+    if not cells:
+        return
+    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}", "text": number(cell["estimate"], 3),
+             **{end: cell[end] for end in ("estimate", "low", "high")}} for cell in cells]  # fmt: skip
+    apart = [cell for cell in cells if cell["low"] > 1 or cell["high"] < 1]
+    ends = f"{two_digits(min(cell['estimate'] for cell in cells))} to {times(max(cell['estimate'] for cell in cells))}"
+    yield Exhibit(
+        Chart(
+            f"model-steps-content-{name}",
+            f"What is in the matrices makes no difference that can be told: {ends} the rate" if not apart else
+            f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {ends} the rate",
+            estimates(rows, "rate over that on random normal numbers", [1.0], "as on random normal numbers", log=False),
+            f"● measured on {view.device_name(device)}: products of {cells[0]['shape'].replace('x', ' × ')}, "
+            f"{label_value('threads', cells[0]['threads'])}. Bars: 99% intervals.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "model-steps", "What a model's steps are made of",
+    "How much of training and inference is matrix products, by operations and by time?", show,
+)  # fmt: skip

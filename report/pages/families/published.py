@@ -1,0 +1,219 @@
+"""What others measured and published: what one GPU replaces, its lead in training and in memory, and our CPU beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from report.formatting import capital, several, threshold_text, two_digits, with_unit
+from report.pages.charts import Chart, estimates
+from report.pages.evidence import Evidence
+from report.pages.families.base import Exhibit, Family, Table, records, times
+from report.pages.words import LEVEL, between
+from report.quantities.published import machine_of
+
+# The claims whose published evidence is drawn; the first one's factor is the band.
+TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
+# What a reader should know of a source's figures of CPUs, by its own words.
+_REMARKS = {
+    "anybench-stream": "The triad on the Ryzen moves a third more than it counts, which flatters the GPU.",
+    "opencl-benchmark": "OpenCL leaves much of the EPYC's bandwidth unused, which flatters the GPU.",
+    "uob-portability": "Fujitsu's A64FX is a server processor with the kind of memory that GPUs have.",
+}
+
+
+def _part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
+    """The first part of a claim's verdict; without one, nothing."""
+    return next((one["parts"][0] for one in document["verdicts"] if one["id"] == claim and one["parts"]), {})
+
+
+def _published(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
+    """What others measured for a claim, each with its strength: direct, or indirect, which decides nothing."""
+    return [
+        {**cell, "strength": str(one["strength"])}
+        for one in _part(evidence.document, claim).get("others") or ()
+        for cell in records(evidence.quantity(one["quantity"], **one["scope"]))
+    ]
+
+
+def _band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
+    """From how many to how many times as fast an article has a GPU train, and how the band is called."""
+    limits = tuple(map(float, _part(document, TRAINING).get("threshold") or ()))
+    return limits, f"an article's {threshold_text(limits, '1')} times, for training" if limits else ""
+
+
+def _span(values: Iterable[Any]) -> str:
+    """'26 to 48', or one number where both ends look alike."""
+    known = [float(one) for one in values]
+    return " to ".join(dict.fromkeys(two_digits(end) for end in (min(known), max(known))))
+
+
+def _ends(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Two marks on a row with a line between them, and both numbers in words."""
+    least, most = float(low["estimate"]), float(high["estimate"])
+    return {"estimate": most, "other": least, "low": least, "high": most, "text": _span((least, most)),
+            "tier": "published"}  # fmt: skip
+
+
+def _told(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+
+
+def _ranged(cell: Mapping[str, Any]) -> str:
+    """A number and its range over entries: '31 (24 to 38)'."""
+    around = between(cell["low"], cell["high"], "1", 2)
+    return two_digits(cell["estimate"]) + (f" ({around})" if around else "")
+
+
+def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
+    """Server processors that the slowest and the fastest GPU of a round replace, a row for each job."""
+    jobs = sorted(document["replaced"], key=lambda one: (not one["training"], -one["most"]["estimate"]))
+    best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
+    kinds = [f"{_span(best[True])} server processors in training"] if best[True] else []
+    kinds += [f"{_span(best[False])} in answering"] if best[False] else []
+    slow, fast = (several(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
+    rounds = several(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
+    rows = [{"label": capital(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
+    return Chart(
+        name, f"The fastest GPU of a round replaces {several(kinds)}",
+        estimates(rows, "server processors that one GPU replaces", *_band(document), log=True),
+        f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
+        f"the fastest ({fast}).",
+        _told(rows),
+    )  # fmt: skip
+
+
+def _replaced(evidence: Evidence) -> Iterable[Exhibit]:
+    jobs, (limits, _) = evidence.document.get("replaced") or [], _band(evidence.document)
+    if not jobs:
+        return
+    says = ["Both sides ran the same benchmark, each in the number format that its entrant chose. A server without a "
+            "GPU has two processors. Results of several GPUs or servers are divided by their number."]  # fmt: skip
+    if limits:
+        least, most = (sum(job[end]["estimate"] >= limits[0] for job in jobs) for end in ("least", "most"))
+        says.append(f"The fastest GPU replaces {two_digits(limits[0])} processors or more in {most} of {len(jobs)} "
+                    f"jobs, the slowest in {least or 'none'}.")  # fmt: skip
+    table = [[capital(str(job["job"])), str(job["setting"]), str(job["server"]), str(job["least"]["gpu"]),
+              _ranged(job["least"]), str(job["most"]["gpu"]), _ranged(job["most"])] for job in jobs]  # fmt: skip
+    yield Exhibit(
+        replaced_chart(evidence.document, "published-replaced"), says,
+        Table(["Job", "Round", "Server", "Slowest GPU", "Replaces", "Fastest GPU", "Replaces"], table, "llllrlr",
+              "Server processors that one GPU replaces, with range"), [TRAINING, "W02", "N11", "N12"])  # fmt: skip
+
+
+def _training(evidence: Evidence) -> Iterable[Exhibit]:
+    """Of each GPU the least and the most of its benchmarks, in the newest round that has it."""
+    known: dict[tuple[bool, str], list[dict[str, Any]]] = {}
+    for cell in _published(evidence, TRAINING):
+        if cell["baseline"] == "server":
+            known.setdefault((cell["strength"] != "direct", str(cell["gpu"])), []).append(cell)
+    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    table = []
+    for (old, gpu), cells in known.items():
+        newest = max(str(cell["source"]) for cell in cells)
+        cells = sorted((one for one in cells if one["source"] == newest), key=lambda one: float(one["estimate"]))
+        rows[old].append({"label": gpu, "side": "undecided" if old else "", **_ends(cells[0], cells[-1])})
+        table += [[gpu, str(one["model"]), str(one["cpu"]), _ranged(one), newest] for one in cells]
+    tuned, weak = (sorted(rows[old], key=lambda one: -one["estimate"]) for old in (False, True))
+    if not tuned:
+        return
+    title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server"
+    if weak:
+        span = _span(one[end] for one in weak for end in ("other", "estimate"))
+        title += f"; against weak CPU software, older GPUs reach {span} times"
+    limits, called = _band(evidence.document)
+    below = sum(one["estimate"] < limits[0] for one in tuned)
+    yield Exhibit(
+        Chart(
+            "published-training", title,
+            estimates([*tuned, *weak], "training speed over a server", limits, called, log=True),
+            "○ published; a line joins the benchmarks with the smallest and the largest lead. Blue: MLPerf, trained to "
+            "the same quality, in the newest round with that GPU. Grey: image networks with Torch of 2016.",
+            _told([*tuned, *weak]),
+        ),
+        ["The server has two processors. Results of several GPUs or servers are divided by their number.",
+         f"{below} of the {len(tuned)} kinds of GPU in MLPerf stay below {two_digits(limits[0])} times a server in "
+         "every benchmark."],
+        Table(["GPU", "Benchmark", "Server", "Times as fast", "Source"], table, "lllrl",
+              "Training on one GPU over one server, with the range over entries"),
+        [TRAINING, "G08", "N11", "N12", "W02"])  # fmt: skip
+
+
+def _memory(evidence: Evidence) -> Iterable[Exhibit]:
+    """GPUs' memory over a desktop's by different programs, and over a server's by the same one."""
+    published = evidence.data.published.by_key if evidence.data else {}
+    found = {claim: _published(evidence, claim) for claim in (DESKTOP, SERVER)}
+    if not all(found.values()):
+        return
+    spans = [_span(cell["estimate"] for cell in cells) for cells in found.values()]
+    rows, table = [], []
+    for claim, cells in found.items():
+        for cell in sorted(cells, key=lambda one: -float(one["estimate"])):
+            above, below = (published[key] for key in (str(cell["records"]).split()[at] for at in (0, -1)))
+            gpu, cpu, ratio, rate = machine_of(above), machine_of(below), float(cell["estimate"]), float(below["value"])
+            rows.append({"label": f"{gpu} over {cpu}", "estimate": ratio, "text": two_digits(ratio),
+                         "tier": "published", "side": "challenges" if claim == DESKTOP else ""})  # fmt: skip
+            table.append([gpu, with_unit(ratio * rate, "B/s"), cpu, with_unit(rate, "B/s"), two_digits(ratio),
+                          str(below["model"]), str(cell["source"])])  # fmt: skip
+    says = [text for source, text in _REMARKS.items() if any(source in line[-1] for line in table)]
+    yield Exhibit(
+        Chart(
+            "published-memory",
+            f"Memory of data-centre GPUs is {spans[0]} times as fast as a desktop's, and {spans[1]} times as fast as a "
+            "server's",
+            estimates(rows, "memory bandwidth of the GPU over that of the CPU", [1.0], "equal", log=True),
+            "○ published. Orange: over a desktop with two channels of DDR5, by different programs. Blue: over the "
+            "fastest server processor of the source, by the same program.",
+            _told(rows),
+        ), says,
+        Table(["GPU", "Its memory", "CPU", "Its memory", "Times as fast", "Pass", "Source"], table, "lrlrrll",
+              "Measured memory bandwidth, beyond all caches"),
+        [DESKTOP, SERVER, "N07"])  # fmt: skip
+
+
+def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
+    """Our own CPU figures over what others published, a row for each machine here."""
+    rows: list[dict[str, Any]] = []
+    table = []
+    for pair in evidence.document.get("counterparts") or []:
+        published, unit = float(pair["published"]), str(pair["unit"])
+        for one in pair["here"]:
+            name = evidence.names.get(str(one["node"]), str(one["label"]))
+            ends = {end: float(one[end]) / published if one[end] is not None else None for end in ("low", "high")}
+            label = str(pair["title"]) + (f" ({name})" if len(pair["here"]) > 1 else "")
+            rows.append({"label": label, "estimate": float(one["ratio"]), **ends, "text": two_digits(one["ratio"]),
+                         "tier": "derived", "rate": unit != "1"})  # fmt: skip
+            table.append([str(pair["title"]), f"{with_unit(one['estimate'], unit)} on {name}",
+                          f"{with_unit(published, unit)} on {pair['machine']}", times(one["ratio"]),
+                          str(pair["differs"])])  # fmt: skip
+    speeds = [row for row in rows if row["rate"]]
+    if not speeds:
+        return
+    slow = [row for row in speeds if (row["high"] or row["estimate"]) < 1]
+    how = f"slower in {len(slow)} of {len(speeds)} figures" if slow else "about as fast or faster"
+    title = f"Beside published CPUs, ours is {how}: {_span(row['estimate'] for row in speeds)} times"
+    says = ["A slow CPU would make every GPU look good, so ours is held against others' figures. The processors are "
+            "not the same; the table says what differs and whom it favours."]  # fmt: skip
+    if len(speeds) < len(rows):
+        says.append("What predictable branches gain is no speed: it should come out alike on similar processors.")
+    yield Exhibit(
+        Chart(
+            "published-beside", title,
+            estimates(rows, "measured here over published by others", [1.0], "equal", log=True),
+            f"◑ derived: measured here over published. Bars: {LEVEL} intervals of what was measured here.",
+            _told(rows),
+        ), says,
+        Table(["What", "Here", "Published", "Ratio", "Why they may differ"], table, "lllrl",
+              "Our CPU figures beside published ones"))  # fmt: skip
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """What a GPU replaces, its lead in training and in memory, and whether our own CPU is a fair base."""
+    for exhibits in (_replaced, _training, _memory, _counterparts):
+        yield from exhibits(evidence)
+
+
+FAMILY = Family(
+    "published", "What others measured",
+    "How far ahead are GPUs in runs that others published, and do our CPU figures agree with theirs?", show,
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""The roofline: what steps reach under a machine's two ceilings, which of them limits, and what few numbers predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from report.formatting import several, two_digits, with_unit
+from report.pages.charts import INK, Chart, estimates, heat, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.words import NOTHING
+from report.quantities.prediction import foretold
+from report.quantities.roofline import arithmetic, bandwidth
+
+PHASES = {
+    "training": "training", "forward": "answering", "prefill": "reading prompts", "decode": "writing text",
+}  # fmt: skip
+WORKS = {
+    "gemm": "products", "batched": "batched products", "bandwidth": "passes over memory", "offload": "requests",
+    "training": "training steps", "forward": "answers", "prefill": "prompts", "decode": "tokens",
+}  # fmt: skip
+_NUMBERS = {2: "two", 3: "three", 4: "four"}
+Ceilings = dict[str, dict[str, float]]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device the roofline with its steps, what memory limits, and what few numbers predict."""
+    for place, view in enumerate(evidence.views):
+        for device in view.devices():
+            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            steps = view.of("roofline", "time", device)
+            steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
+            if len(steps):
+                steps = steps[steps["threads"] == steps["threads"].max()]
+                ceilings = _ceilings(view, device, int(steps["threads"].max()))
+                steps = steps[steps["dtype"].isin(list(ceilings))]
+            if len(steps):
+                yield _roofline(view, device, name, steps, ceilings)
+                yield from _limited(view, device, name, int(steps["threads"].max()))
+            yield from _predicted(view, device, name)
+
+
+def _ceilings(view: View, device: str, threads: int) -> Ceilings:
+    """Peak and bandwidth of each number format with so many threads, and the balance of both."""
+    at = {"node": view.node, "device": device, "threads": threads}
+    moved = [float(cell["estimate"]) for cell in records(bandwidth(view.data).only(**at))]
+    peaks = {str(cell["dtype"]): float(cell["estimate"]) for cell in records(arithmetic(view.data).only(**at))}
+    return {
+        dtype: {"peak": peak, "bandwidth": moved[0], "balance": peak / moved[0]}
+        for dtype, peak in peaks.items()
+        if moved
+    }
+
+
+def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings: Ceilings) -> Exhibit:
+    steps = steps.sort_values(["dtype", "phase", "flop"], ascending=[False, True, True])
+    table = steps.assign(x=steps["flop"] / steps["bytes"], rate=steps["flop"] / steps["estimate"] / 1e9)
+    table = table.assign(low=steps["flop"] / steps["high"] / 1e9, high=steps["flop"] / steps["low"] / 1e9)
+    table["kind"] = table["phase"].map(PHASES)
+    table["ceiling"] = [
+        min(ceilings[dtype]["peak"], x * ceilings[dtype]["bandwidth"]) / 1e9
+        for dtype, x in zip(table["dtype"], table["x"], strict=True)
+    ]
+    table["share"] = table["rate"] / table["ceiling"]
+    balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
+    rows = [[_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _percent(row["share"])]
+            for row in table.to_dict("records")]  # fmt: skip
+    return Exhibit(
+        Chart(
+            f"roofline-{name}",
+            f"Whole steps reach {_percent(table['share'].min())} to {_percent(table['share'].max())} of the rate that "
+            "memory and arithmetic allow",
+            _under_roof(table, ceilings),
+            f"● measured on {view.device_name(device)}. Bars: 99% intervals. The black line is the highest rate that "
+            "the measured bandwidth of memory (slope) and the measured peak of arithmetic (level) allow; what caches "
+            "hold may lie above the slope.",
+            "; ".join(f"{row[0]}: {row[2]} at {row[1]}, {row[3]} of the limit" for row in rows),
+        ),
+        [f"Slope and level meet at {several(balances)}. Work that does fewer operations for each byte is limited by "
+         "memory, other work by arithmetic."],
+        Table(["Step", "Operations for each byte", "Rate", "Of the limit"], rows, "lrrr",
+              f"Whole steps on {view.device_name(device)}"),
+        ["G01"],
+    )  # fmt: skip
+
+
+def _under_roof(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
+    """The steps as points, a panel for each number format, with its two ceilings as a line."""
+    drawn = lines(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
+                  joined=False)  # fmt: skip
+
+    def draw(width: float) -> Figure:
+        figure = drawn(width)
+        panels = list(dict.fromkeys(table["dtype"]))
+        balances = [ceilings[dtype]["balance"] for dtype in panels]
+        first, last = min([*table["x"], *balances]) / 1.6, max([*table["x"], *balances]) * 1.6
+        for axes, dtype in zip(figure.axes, panels, strict=False):
+            roof = ceilings[dtype]
+            xs = np.array([first, roof["balance"], last])
+            axes.plot(xs, np.minimum(xs * roof["bandwidth"], roof["peak"]) / 1e9, color=INK, linewidth=1.4, zorder=1)
+            axes.set_xlim(first, last)
+            axes.set_ylim(top=max(roof["peak"] for roof in ceilings.values()) / 1e9 * 1.4)
+        return figure
+
+    return draw
+
+
+def _named(row: dict[Any, Any], dtype: bool = True) -> str:
+    batch = f", batch {int(row['batch']):,}" if row["batch"] > 1 else ""
+    return f"{PHASES[row['phase']]}: {row['model']}{batch}{', ' + row['dtype'] if dtype else ''}"
+
+
+def _percent(share: float) -> str:
+    return f"{two_digits(100 * share)}%"
+
+
+def _stated(cell: dict[str, Any]) -> str:
+    """A share with its interval: '59.7% (53.5 to 100)'."""
+    return stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "%").replace(" %", "%")
+
+
+def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
+    """The share of each step's time in operators that memory limits; in the chart those of the usual format."""
+    cells = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
+    cells = sorted(cells, key=lambda cell: (list(PHASES).index(cell["phase"]), -cell["estimate"], cell["model"]))
+    if not cells:
+        return
+    usual = pd.Series([cell["dtype"] for cell in cells]).mode()[0]
+    shown = [cell for cell in cells if cell["dtype"] == usual]
+    told = []
+    for phase, words in (("decode", "writing text"), ("training", "training steps")):
+        ends = [_percent(end(mine)) for end in (min, max)
+                if (mine := [cell["estimate"] for cell in shown if cell["phase"] == phase])]  # fmt: skip
+        if ends:
+            share = " to ".join(dict.fromkeys(ends)).removeprefix("100%") or "all"
+            told.append(f"{share} of the time of {words}")
+    rows = [{"label": _named(cell, dtype=False), **{end: 100 * cell[end] for end in ("estimate", "low", "high")},
+             "text": _percent(cell["estimate"])} for cell in shown]  # fmt: skip
+    yield Exhibit(
+        Chart(
+            f"roofline-memory-{name}",
+            f"Memory limits {several(told or [_percent(shown[0]['estimate']) + ' of the time'])}",
+            estimates(rows, "share of the operators' time (%)", log=False),
+            f"● measured on {view.device_name(device)}, in {usual}. Bars: 99% intervals. Counted is the time in "
+            "operators for which memory is the lower of the two limits, whether they reach it or not.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [],
+        Table(["Step", "Time that memory limits"],
+              [[_named(cell), _stated(cell)] for cell in cells], "lr", f"What memory limits on {view.device_name(device)}"),
+        ["G11", "W06"],
+    )  # fmt: skip
+
+
+def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """The median error of predictions by kind of work and by how many numbers they start from."""
+    found = [one for one in foretold(view.data, view.node)
+             if one.labels["device"] == device and one.labels["ceilings"] == "fitted"]  # fmt: skip
+    if not found:
+        return
+    threads = max(one.labels["threads"] for one in found)
+    models = {int(one.labels["numbers"]): one for one in found if one.labels["threads"] == threads}
+    cells = view.quantity("roofline.prediction_error", device=device, threads=threads, ceilings="fitted")
+    errors = {int(cell["numbers"]): cell for cell in records(cells)}
+    rows: list[dict[str, Any]] = []
+    for numbers, one in models.items():
+        each = np.median(one.errors, axis=0)
+        total = len(each)
+        kinds = {f"all {total}": errors[numbers]["estimate"]}
+        kinds |= {f"{words} ({(one.work == work).sum()})": float(np.median(each[one.work == work]))
+                  for work, words in WORKS.items() if (one.work == work).any()}  # fmt: skip
+        rows += [{"work": kind, "by": numbers, "error": float(error), "text": _percent(float(error))}
+                 for kind, error in kinds.items()]  # fmt: skip
+    table = pd.DataFrame(rows)
+    order = list(dict.fromkeys(table["work"]))
+    named = table.assign(work=pd.Categorical(table["work"], order))
+    alone = records(view.quantity("roofline.bandwidth_error_over_compute_error", device=device, threads=threads))
+    text = table.pivot(index="work", columns="by", values="text").reindex(order)
+    yield Exhibit(
+        Chart(
+            f"roofline-predicted-{name}",
+            f"Two numbers of a machine predict half of {total} kernels and steps to within "
+            f"{_percent(errors[2]['estimate'])}, four to within {_percent(errors[4]['estimate'])}",
+            heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
+            f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below its median "
+            "error; the numbers were fitted on other kernels.",
+            "; ".join(f"{kind}: {several(list(text.loc[kind]))} with {several([_NUMBERS[n] for n in text.columns])} "
+                      "numbers" for kind in order),
+        ),
+        ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
+         "costs, the fourth the bandwidth of the last cache.",
+         *(f"From one number alone, bandwidth errs {times(cell['estimate'])} as much as arithmetic." for cell in alone)],
+        Table(["Numbers", "Median error", "Which"],
+              [[_NUMBERS[n], _stated(errors[n]),
+                str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",
+              "Errors over all kernels, and the numbers as fitted"),
+        ["W35", "G18"],
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "roofline", "The roofline: what limits a step",
+    "Does memory or arithmetic limit a step, and how much does that predict?", show,
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""From estimates to the rows of a chart: what several families do alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from report.estimates import device_kind
+from report.formatting import two_digits, with_unit
+from report.pages.evidence import View
+
+_ENDS = ("estimate", "low", "high")
+_SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuPy", "jax": "JAX",
+          "scalar": "scalar loop"}  # fmt: skip
+
+
+def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:
+    """A cell's estimate and both ends over `by`; None where an end is not known."""
+    return {name: None if math.isnan(float(cell[name])) else float(cell[name]) / by for name in _ENDS}
+
+
+def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, **more: Any) -> dict[str, Any]:
+    """A row of `charts.estimates`: in units of `by` along the axis, in words at its end."""
+    return {"label": label, **scaled(cell, by), "text": with_unit(float(cell["estimate"]), unit), **more}
+
+
+def points(cells: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
+    """Points of `charts.lines`, from the smallest x on: x, y and both ends."""
+    found = [{"x": float(cell[along]) / x_by, **scaled(cell, by)} for cell in cells]
+    return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
+
+
+def told(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as a sentence has them."""
+    return "; ".join(f"{' '.join(str(one['label']).split())}: {one['text']}" for one in rows)
+
+
+def rough(value: float) -> str:
+    """Two digits of a number of any size: '24,000', '4.1'."""
+    return two_digits(float(f"{value:.1e}"))
+
+
+def library(name: str) -> str:
+    """A library as its makers spell it: 'PyTorch', 'oneDNN graph'."""
+    first, _, rest = name.partition(" ")
+    return f"{_SPELT.get(first, first)} {rest}".strip()
+
+
+def of_device(view: View, device: str) -> str:
+    """What follows a row's name where it is not of the processor: ', NVIDIA H100'."""
+    return "" if device_kind(device) == "cpu" else f", {view.device_name(device)}"

@@ -1,0 +1,171 @@
+"""The front page: the answer, one picture, the verdicts by article, three findings, what to do, how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from report import formatting
+from report.formatting import count, two_digits
+from report.pages import words
+from report.pages.charts import Chart, estimates
+from report.pages.evidence import Evidence
+from report.pages.families.published import replaced_chart
+from report.pages.families.training import ladders, tuned
+from report.pages.markdown import Markdown, identifier
+from report.pages.second import measured_again
+from report.pages.statements import Fact, Statements
+
+# Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
+_WEIGHTS = 7e9 / 2
+_MEMORY = "bandwidth"
+
+
+def facts(evidence: Evidence) -> dict[str, Fact]:
+    """What sentences tell beside the verdicts, by name; what the evidence does not have is not there."""
+    document = evidence.document
+    found: dict[str, Fact] = {}
+    for training, name in ((True, "replaced training"), (False, "replaced inference")):
+        best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
+        if best:
+            text = " to ".join(two_digits(end) for end in (min(best), max(best)))
+            found[name] = Fact(text, "published", "measurements/published")
+    gain = tuned(evidence)
+    if gain:
+        cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
+        found["tuned gain"] = Fact(two_digits(gain["gain"]), "measured", "measurements/training")
+        found["tuned model"] = Fact(f"one network ({gain['model']})")
+        found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
+    found.update(_writing(evidence))
+    sources = document.get("published") or []
+    machines = formatting.several([str(node.get("label") or node["id"]) for node in document["nodes"]])
+    found["machines"] = Fact(machines or "no machine")
+    found["sources"] = Fact(f"{len(sources):,}")
+    found["records"] = Fact(f"{sum(one['records'] for one in sources):,}", "", "sources")
+    varied = [str(one["robust"]) for one in document["verdicts"] if one.get("robust") not in (None, "not varied")]
+    found["robust"] = Fact(str(sum(one != "sensitive" for one in varied)))
+    found["sensitive"] = Fact(str(varied.count("sensitive")))
+    again = measured_again(document)
+    if again:
+        found["again"] = Fact(str(again["count"]), "", "measurements/checks")
+        found["again agree"] = Fact(str(again["agree"]))
+    return found
+
+
+def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+    """How fast a desktop can write with a model of 7 billion parameters, and what a GPU for games was seen to do."""
+    if evidence.data is None or evidence.data.published is None:
+        return
+    table = evidence.data.published.records
+    memory = table[
+        (table["task"] == "triad") & (table["device"] == "cpu") & (table["unit"] == "B/s")
+        & (table["source"] == "anybench-stream")
+    ]  # fmt: skip
+    if len(memory):
+        best = memory.groupby("cpu")["value"].max() / _WEIGHTS
+        for name, value in (("least", best.min()), ("most", best.max())):
+            yield f"writing {name}", Fact(two_digits(float(value)), "derived", "claims/W06")
+    cards = table[
+        (table["task"] == "generate") & (table["measure"] == "rate") & table["model"].str.contains("7B", na=False)
+        & table["gpu"].str.contains("GeForce", na=False)
+    ]  # fmt: skip
+    if len(cards):
+        top = cards.loc[cards["value"].idxmax()]
+        yield "writing gpu", Fact(two_digits(float(top["value"])), "published", "claims/W06")
+        yield "writing gpu name", Fact(str(top["gpu"]).removeprefix("NVIDIA GeForce "))
+
+
+def charts(evidence: Evidence) -> list[Chart]:
+    """The pictures that the front page has for itself."""
+    found = []
+    if evidence.document.get("replaced"):
+        found.append(replaced_chart(evidence.document, "front-replaced"))
+    gain = tuned(evidence)
+    if gain:
+        rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
+        rows = [
+            {"label": name, "estimate": rung["estimate"], "low": rung["low"], "high": rung["high"],
+             "text": f"{two_digits(rung['estimate'])}/s"}
+            for name, rung in rungs.items()
+        ]  # fmt: skip
+        told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+        found.append(
+            Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),
+                  f"● measured on {gain['view'].name}.", told)
+        )  # fmt: skip
+    return found
+
+
+def front(evidence: Evidence, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> dict[str, Any]:
+    """What the front page's template prints. drawn: the figures of claims and those of `charts`."""
+    document = evidence.document
+    says = Statements(document, facts(evidence))
+    verdicts = document["verdicts"]
+    by_name = {chart.name: chart for chart in drawn}
+    found = []
+    for one in declared["findings"]:
+        text = says.first(one["says"])
+        chart = by_name.get("front-tuned" if one.get("figure") == "tuned" else one["claim"])
+        if text and chart:
+            found.append({"claim": identifier(one["claim"]), "title": one["title"], "says": text, "chart": chart,
+                          "page": Markdown("measurements/training" if one.get("figure") else f"claims/{one['claim']}")})  # fmt: skip
+    rests = [words.rests(one) for one in verdicts]
+    return {
+        "answer": says.all(declared["answer"]),
+        "chart": by_name.get("front-replaced"),
+        "here": rests.count("here"),
+        "others": rests.count("others"),
+        "open": rests.count("open"),
+        "opinions": rests.count("opinion"),
+        "total": len(verdicts),
+        "articles": [_article(one, says, verdicts) for one in declared["articles"]],
+        "findings": found,
+        "jobs": jobs(declared, says),
+        "sure": says.all(declared["sure"]),
+        "limits": says.all(declared["limits"]),
+    }
+
+
+def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
+    """The table of what to do: one row a job of which anything can be told."""
+    rows = []
+    for one in declared["jobs"]:
+        rate = says.first(one["rate"])
+        hardware = says.first(one["hardware"])
+        if rate is None or hardware is None:
+            continue
+        tier = words.tier(str(says.verdicts.get(one["claims"][0], {}).get("evidence_tier")))
+        rows.append(
+            {
+                "job": one["job"],
+                "hardware": hardware,
+                "rate": rate,
+                "price": says.first(one.get("price", [])) or words.NOTHING,
+                "sure": f"{tier.sign} {tier.name}" if tier else words.NOTHING,
+                "claims": [
+                    {"id": identifier(name), "word": words.verdict(str(says.verdicts[name]["verdict"]))}
+                    for name in one["claims"]
+                    if name in says.verdicts
+                ],
+            }
+        )
+    return rows
+
+
+def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A paragraph for an article, its counts, its best and its worst claim."""
+    own = [verdict for verdict in verdicts if verdict["article"] == one["key"]]
+    best = next((name for name in one["best"] if _is(says, name, "supported")), None)
+    worst = next((name for name in one["worst"] if _is(says, name, "challenged", "depends")), None)
+    return {
+        "key": identifier(str(one["key"])),
+        "title": str(own[0]["article_title"]) if own else str(one["key"]),
+        "says": says.all(one["says"]),
+        "fares": f"Of {count(len(own), 'claim')}, {words.fares(own)}." if words.fares(own) else "",
+        "best": identifier(best) if best else None,
+        "worst": identifier(worst) if worst else None,
+    }
+
+
+def _is(says: Statements, name: str, *wanted: str) -> bool:
+    return name in says.verdicts and says.verdicts[name]["verdict"] in wanted

@@ -1,0 +1,126 @@
+"""A node's fingerprint as rows of a table, whatever keys it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contract.node import job_of, kind_of_node
+from report.formatting import capital, exactly, several
+from report.pages.words import NOTHING
+
+_NAMES = {
+    "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
+    "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
+}  # fmt: skip
+_UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
+_HIDDEN = {"family", "model_number"}
+
+
+def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A node of verdicts.json in words: its fingerprint, what became of its points.
+
+    machines: the names of all nodes by id.
+    """
+    kind = kind_of_node(str(node["id"]))
+    others = {one: name for one, name in (machines or {}).items() if one != node["id"]}
+    statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
+    duty = node.get("duty")
+    return {
+        "id": str(node["id"]),
+        "label": str(node.get("label") or node["id"]),
+        "alike": several([name for one, name in others.items() if kind_of_node(one) == kind]),
+        "devices": [
+            {"id": str(one["id"]), "name": str(one.get("name") or ""), "memory": _size(one.get("memory_bytes"))}
+            for one in node.get("devices") or []
+        ],
+        "hardware": _rows(node.get("hardware") or {}),
+        "software": _rows(node.get("software") or {}),
+        "when": f"{node.get('started_utc') or NOTHING} to {node.get('ended_utc') or NOTHING}" + _hosts(node),
+        "missing": _missing(node),
+        "source": str(node.get("source") or NOTHING),
+        "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
+        "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
+        "duty": f"{duty:.0%}" if isinstance(duty, int | float) else NOTHING,
+        "left_out": [str(one) for one in node.get("left_out") or []],
+    }
+
+
+def _hosts(node: Mapping[str, Any]) -> str:
+    return f", on {node['hosts']} hosts of this kind" if int(node.get("hosts") or 1) > 1 else ""
+
+
+def _missing(node: Mapping[str, Any]) -> str:
+    """What a node whose measuring was cut off lacks; '' if nothing."""
+    rounds: dict[str, list[str]] = {}
+    for name in node.get("missing") or []:
+        job, _, number = str(name).rpartition(".")
+        rounds.setdefault(job, []).append(number)
+    if not rounds:
+        return ""
+    lost = [f"{' on '.join(job_of(name))} (round {several(numbers)})" for name, numbers in rounds.items()]
+    return f"Measuring was cut off. Missing: {'; '.join(lost)}."
+
+
+def _size(count: Any) -> str:
+    """Bytes in powers of two, as caches and memories are sold: 1.5 MiB."""
+    if not isinstance(count, int | float) or not count:
+        return NOTHING
+    for name in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{exactly(float(f'{count:.3g}'))} {name}"
+        count /= 1024
+    return f"{exactly(float(f'{count:.3g}'))} TiB"
+
+
+def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
+    """Nested keys as 'CPU, model'; lists on one line; bytes and clocks with their units."""
+    rows = []
+    for key, value in record.items():
+        if key in _HIDDEN or value in (None, "", [], {}):
+            continue
+        if key == "caches":
+            value = ", ".join(_cache(level, cache) for level, cache in value.items())
+        name = _NAMES.get(key, _plain(key))
+        if not before:
+            name = capital(name)
+        if key == "packages":
+            value = ", ".join(f"{package} {version}" for package, version in value.items())
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{before}{name}, ")
+        else:
+            rows.append({"name": f"{before}{name}", "value": _value(key, value)})
+    return rows
+
+
+def _plain(key: str) -> str:
+    for ending in ("_bytes", *_UNITS):
+        key = key.removesuffix(ending)
+    return key.replace("_", " ")
+
+
+def _cache(level: str, cache: Any) -> str:
+    if not isinstance(cache, Mapping):
+        return f"{level} {_size(cache)}"
+    count = int(cache.get("instances") or 1)
+    each = f" ({count} × {_size(cache['bytes'] / count)})" if count > 1 else ""
+    return f"{level} {_size(cache.get('bytes'))}{each}"
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return _size(value)
+        unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+        return f"{exactly(float(value))} {unit}".rstrip()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return (
+            "; ".join(_value(key, one) for one in value)
+            if any(isinstance(one, Mapping) for one in value)
+            else ", ".join(str(one) for one in value)
+        )
+    return str(value)

@@ -1,0 +1,56 @@
+"""Pictures that stand for a page where its link is shared: 1200 by 630, as Open Graph asks."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from report.pages import words
+from report.pages.charts import INK, MUTED, Chart, theme
+from report.pages.plain import harmless
+
+_COLOURS = {
+    "supported": "#00609c", "challenged": "#b84a00", "depends": "#8a6500", "outdated": "#74528f",
+    "undecided": "#59636e", "open": "#59636e", "opinion": "#59636e",
+}  # fmt: skip
+
+
+def of_claims(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path) -> None:
+    """A picture for each claim that has a figure: its verdict, the finding, the claim in our words."""
+    drawn = {chart.name for chart in charts}
+    for one in document["verdicts"]:
+        if one["id"] in drawn:
+            word = words.verdict(str(one["verdict"]))
+            _save(folder / f"{one['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css], str(one["finding"]),
+                  f"{one['id']}: {one['says']}")  # fmt: skip
+
+
+def of_front(document: Mapping[str, Any], folder: Path) -> None:
+    """A picture for the front page: the question and how the claims fare."""
+    told = words.fares(document["verdicts"])
+    _save(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
+          "Does AI need a GPU?", f"{told}." if told else "")  # fmt: skip
+
+
+def _save(path: Path, head: str, colour: str, text: str, below: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with theme():
+        figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="white", layout="none")
+        place: dict[str, Any] = {"transform": figure.transFigure, "va": "top"}
+        figure.text(0.06, 0.9, head, fontsize=30, weight="bold", color=colour, **place)
+        figure.text(0.06, 0.76, _lines(text, 44, 5), fontsize=32, weight="bold", color=INK, linespacing=1.25, **place)
+        figure.text(0.06, 0.18, _lines(below, 88, 2), fontsize=17, color=MUTED, linespacing=1.3, **place)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", facecolor="white")
+    # A few colours are enough for letters: a quarter of the bytes.
+    Image.open(drawn).convert("RGB").quantize(16).save(path, optimize=True)
+
+
+def _lines(text: str, width: int, most: int) -> str:
+    return "\n".join(textwrap.wrap(harmless(text), width, max_lines=most, placeholder=" …"))
