@@ -16,9 +16,9 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from report.pages import pandoc, previews, quarto, site
+from report.pages.changes import since_last
 from report.pages.charts import Chart, save
 from report.pages.content import build, family_charts, read_verdicts
-from report.pages.editions import since_last
 from report.pages.evidence import Evidence
 from report.pages.markdown import environment
 from report.pages.pdf import documents

@@ -214,7 +214,9 @@ def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, wid
         margin = max((high / low) ** 0.06, 1.15)
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
-        line.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0), numticks=5))
+        # Labels of many decades are long.
+        few = 5 if decades < 7 else 4 if width > NARROW + 1 else 3
+        line.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:
@@ -226,7 +228,7 @@ def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, wid
 
 def tick(value: float) -> str:
     """A number at an axis: 0.01, 5, 20,000, 2 million."""
-    return number(value, 2) if abs(value) >= 1e6 else exactly(float(f"{value:.6g}"))
+    return exactly(float(f"{value:.6g}"))
 
 
 def lines(
@@ -250,7 +252,7 @@ def lines(
         across = 1 if width <= NARROW + 1 else min(len(panels), 2)
         down = -(-len(panels) // across)
         figure = Figure(figsize=(width, (2.6 if across == 1 else 2.3) * down + 0.7))
-        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat
+        grid = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
         hues = list(dict.fromkeys(table[hue])) if hue else [""]
         colours = dict(zip(hues, SERIES * (len(hues) // len(SERIES) + 1), strict=False))
         marks = dict(zip(hues, MARKERS * (len(hues) // len(MARKERS) + 1), strict=False))
@@ -273,7 +275,7 @@ def lines(
                 axes.set_title(str(name))
             axes.set_xlabel("")
             axes.set_ylabel("")
-        for axes in list(grid)[len(panels) :]:
+        for axes in grid[len(panels) :]:
             axes.set_visible(False)
         first = figure.axes[0]
         _scale(first, "x", list(table[x].dropna()), log[0], width)

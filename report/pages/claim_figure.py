@@ -40,7 +40,9 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
     shown = _spread(cells, declared)
     scale, unit_name = formatting.prefix(max(abs(float(cell["estimate"])) for cell in shown), unit)
-    labels = short_labels(shown, machines, {str(part.get("name")): part for part in parts})
+    alike = len(cells) > 2 and len({(cell["estimate"], cell["low"], cell["high"]) for cell in cells}) == 1
+    shown = shown[:1] if alike else shown
+    labels = [f"all {len(cells)} cases"] if alike else short_labels(shown, machines, {str(part.get("name")): part for part in parts})
     rows = [
         {
             "label": label,
@@ -61,7 +63,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         str(verdict["id"]),
         title,
         charts.estimates(rows, axis, [one / scale for one in declared], line),
-        _note(rows, len(cells)),
+        _note(rows, 1 if alike else len(cells)),
         f"{axis}. {told}. {formatting.capital(line)}.",
     )
 

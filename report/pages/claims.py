@@ -10,7 +10,7 @@ from report.formatting import capital, count, several
 from report.judging.findings import number as plain
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
-from report.pages.claim_figure import one_axis, claim_chart, quantity_name
+from report.pages.claim_figure import claim_chart, one_axis, quantity_name
 from report.pages.markdown import identifier
 from report.pages.slider import as_json
 from report.pages.sources import key_of, key_of_published

@@ -14,7 +14,7 @@ from report.pages.families.published import replaced_chart
 from report.pages.families.training import ladders, tuned
 from report.pages.markdown import Markdown, identifier
 from report.pages.second import measured_again
-from report.pages.statements import Fact, Statements
+from report.pages.statements import Fact, Statements, read_front
 
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
 _WEIGHTS = 7e9 / 2
@@ -169,3 +169,15 @@ def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mappin
 
 def _is(says: Statements, name: str, *wanted: str) -> bool:
     return name in says.verdicts and says.verdicts[name]["verdict"] in wanted
+
+
+def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is passed on of a file of verdicts: the answer as plain text, the tally, and what it rests on."""
+    says = Statements(document, facts(Evidence(document, None)), marks=False)
+    machines = [str(node.get("label") or node["id"]) for node in document["nodes"]]
+    evidence = f"Evidence of {formatting.several(machines)}" if machines else ""
+    return {
+        "answer": " ".join(says.all(read_front()["answer"])),
+        "tally": {name: int(number) for name, number in document["tally"].items() if number},
+        "foot": ", ".join(filter(None, (evidence, str(document["generated_utc"])[:10]))),
+    }

@@ -19,7 +19,7 @@ from contract.schema import did_you_mean
 from report.judging import findings
 from report.judging.findings import PLACE
 from report.pages import words
-from report.pages.markdown import Markdown, escape, identifier
+from report.pages.markdown import Markdown, clean, escape, identifier
 
 REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "front.yaml"
@@ -42,12 +42,18 @@ class Fact:
 
 
 class Statements:
-    """The evidence as sentences ask for it. root: the way from the page to the site's folder."""
+    """The evidence as sentences ask for it.
 
-    def __init__(self, document: Mapping[str, Any], facts: Mapping[str, Fact], root: str = "") -> None:
+    root: the way from the page to the site's folder. marks: whether numbers bear links and whose they are; without,
+    sentences are plain text.
+    """
+
+    def __init__(
+        self, document: Mapping[str, Any], facts: Mapping[str, Fact], root: str = "", marks: bool = True
+    ) -> None:
         self.verdicts = {str(one["id"]): one for one in document["verdicts"]}
         self.gpu = any(device.get("kind") == "gpu" for node in document["nodes"] for device in node["devices"])
-        self.facts, self.root = facts, root
+        self.facts, self.root, self.marks = facts, root, marks
 
     def first(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
         """The first statement whose conditions hold and whose places can be filled; None if there is none."""
@@ -84,7 +90,7 @@ class Statements:
         """A sentence with its places filled, each number with its mark and its link; None if one cannot be."""
         pieces = []
         for at, text in enumerate(PLACE.split(says)):
-            piece = self._fill(text) if at % 2 else _escaped(text)
+            piece = self._fill(text) if at % 2 else _escaped(text) if self.marks else Markdown(text)
             if piece is None:
                 return None
             pieces.append(piece)
@@ -101,6 +107,8 @@ class Statements:
         return self._marked(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
 
     def _marked(self, fact: Fact) -> Markdown:
+        if not self.marks:
+            return Markdown(clean(fact.text))
         text = escape(fact.text)
         if fact.page:
             text = Markdown(f"[{text}]({self.root}{fact.page}.qmd){{.told}}")

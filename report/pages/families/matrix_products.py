@@ -12,7 +12,7 @@ from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.rows import library, of_device, points, rough, row, told
+from report.pages.families.rows import dicts, library, of_device, points, rough, row, told
 from report.pages.words import LEVEL
 from report.quantities.ladder import DEFAULT, LOOPS
 
@@ -132,7 +132,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         {"dtype": dtype, "library": library(name), **point}
         for name in sorted(table["backend"].value_counts().index[:_MOST_LIBRARIES])
         for dtype in formats
-        for point in points(table[(table["backend"] == name) & (table["dtype"] == dtype)].to_dict("records"), "n", 1e9)
+        for point in points(dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
     ]
     for cell in records(_peaks(view, device, most)):
         level = {"dtype": cell["dtype"], "library": _PEAK, "y": float(cell["estimate"]) / 1e9}
@@ -151,7 +151,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             _title(view, device, most, bests),
             lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
                   log=(True, wide)),
-            f"● measured on {on}. {_BARS}",
+            f"● measured on {on}. {_BARS} Measured peak: multiply-adds of numbers in registers.",
             "; ".join(f"{dtype}: {with_unit(cell['estimate'], 'FLOP/s')} with {cell['detail']}"
                       for dtype, cell in bests.items()),
         ),

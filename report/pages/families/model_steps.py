@@ -7,29 +7,31 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import label_value, number, two_digits
+from report.formatting import label_value, number
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.base import Exhibit, Family, Table, records, stated
 
 OPERATIONS, TIME = "of the operations", "of the time"
+# Calculations that count as many.
+MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
 Cell = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device its shares of products and what matrices hold; once, for they are counted, the models' levels."""
+    """For each device its shares of products and what matrices hold; once, for they are counted, how wide the models are."""
     counted = False
     for place, view in enumerate(evidence.views):
         for device in view.devices():
             name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
             yield from _training(view, device, name)
             yield from _inference(view, device, name)
-        levels = [] if counted else records(view.quantity("sequential.dependent_levels", counted="operators"))
-        if levels:
+        widths = [] if counted else records(view.quantity("sequential.parallel_width", level="median"))
+        if widths:
             counted = True
-            yield _levels(levels, records(view.quantity("sequential.parallel_width", level="median")))
+            yield _widths(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
         for device in view.devices():
             yield from _content(view, device, f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}")
 
@@ -72,7 +74,8 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"model-steps-training-{name}",
-            f"Matrix products are 99% or more of a training step's operations in {nearly} of {len(shown)} models, and "
+            f"Matrix products are 99% or more of a training step's operations in "
+            f"{'all' if nearly == len(shown) else f'{nearly} of'} {len(shown)} models, and "
             f"{least} to {most} of its time",
             bars(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
             f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
@@ -111,27 +114,30 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _levels(levels: list[Cell], widths: list[Cell]) -> Exhibit:
-    """The longest chain of operators of each model."""
-    levels.sort(key=lambda cell: float(cell["estimate"]))
-    wide = {str(cell["model"]): float(cell["estimate"]) for cell in widths}
+def _widths(widths: list[Cell], levels: list[Cell]) -> Exhibit:
+    """How many calculations of each model can run at once, and how many operators have to wait for one another."""
+    widths.sort(key=lambda cell: -float(cell["estimate"]))
+    deep = {str(cell["model"]): float(cell["estimate"]) for cell in levels}
     rows = [{"label": cell["model"], "estimate": float(cell["estimate"]), "low": None, "high": None,
-             "text": f"{cell['estimate']:,.0f}"} for cell in levels]  # fmt: skip
-    first, last = rows[0], rows[-1]
+             "text": number(cell["estimate"]) if cell["estimate"] >= 1e6 else f"{cell['estimate']:,.0f}"}
+            for cell in widths]  # fmt: skip
+    many = sum(cell["estimate"] >= MANY for cell in widths)
     return Exhibit(
         Chart(
-            "model-steps-levels",
-            f"Between {first['text']} and {last['text']} operators of a model have to wait for one another",
-            estimates(rows, "operators in the longest chain", log=True),
+            "model-steps-width",
+            f"In {many} of {len(widths)} models the median layer holds {MANY:,} calculations or more that can run "
+            "at once",
+            estimates(rows, "calculations at once in the median layer, for one sample", [float(MANY)],
+                      f"{MANY:,} calculations", log=True),
             "● counted from the models' graphs, for one forward pass of one sample; the same on every machine.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
         ),
-        ["Each operator of the chain needs the result of the one before. Within an operator many calculations can run "
-         f"at once, in the median {number(min(wide.values()), 3)} ({min(wide, key=lambda one: wide[one])}) to "
-         f"{number(max(wide.values()), 2)} ({max(wide, key=lambda one: wide[one])})."] if wide else [],
-        Table(["Model", "Operators in the longest chain", "Calculations at once, in the median"],
-              [[row["label"], row["text"], number(wide[row["label"]])] for row in rows if row["label"] in wide], "lrr",
-              "How deep and how wide the models are"),
+        ["A batch multiplies them. Operators, however, wait for one another: the longest chain has "
+         f"{min(deep.values()):,.0f} ({min(deep, key=lambda one: deep[one])}) to {max(deep.values()):,.0f} of them "
+         f"({max(deep, key=lambda one: deep[one])})."] if deep else [],
+        Table(["Model", "Calculations at once", "Operators that wait for one another"],
+              [[row["label"], row["text"], f"{deep[row['label']]:,.0f}"] for row in rows if row["label"] in deep], "lrr",
+              "How wide and how deep the models are"),
         ["W03"],
     )  # fmt: skip
 
@@ -142,16 +148,17 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
                    key=lambda cell: (cell["dtype"], cell["backend"], cell["content"]))  # fmt: skip
     if not cells:
         return
-    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}", "text": number(cell["estimate"], 3),
-             **{end: cell[end] for end in ("estimate", "low", "high")}} for cell in cells]  # fmt: skip
+    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}", "text": f"{100 * cell['estimate']:.0f}%",
+             **{end: 100 * cell[end] for end in ("estimate", "low", "high")}} for cell in cells]  # fmt: skip
     apart = [cell for cell in cells if cell["low"] > 1 or cell["high"] < 1]
-    ends = f"{two_digits(min(cell['estimate'] for cell in cells))} to {times(max(cell['estimate'] for cell in cells))}"
+    ends = " to ".join(f"{100 * end(cell['estimate'] for cell in cells):.0f}%" for end in (min, max))
+    told = f"changes the rate in {len(apart)} of {len(cells)} cases" if apart else "makes no difference that can be told"
     yield Exhibit(
         Chart(
             f"model-steps-content-{name}",
-            f"What is in the matrices makes no difference that can be told: {ends} the rate" if not apart else
-            f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {ends} the rate",
-            estimates(rows, "rate over that on random normal numbers", [1.0], "as on random normal numbers", log=False),
+            f"What is in the matrices {told}: {ends} of the rate on random numbers",
+            estimates(rows, "rate (%), that on random normal numbers is 100%", [100.0], "as on random normal numbers",
+                      log=False),
             f"● measured on {view.device_name(device)}: products of {cells[0]['shape'].replace('x', ' × ')}, "
             f"{label_value('threads', cells[0]['threads'])}. Bars: 99% intervals.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),

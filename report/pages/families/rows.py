@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from report.estimates import device_kind
 from report.formatting import two_digits, with_unit
 from report.pages.evidence import View
@@ -29,6 +31,11 @@ def points(cells: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by
     """Points of `charts.lines`, from the smallest x on: x, y and both ends."""
     found = [{"x": float(cell[along]) / x_by, **scaled(cell, by)} for cell in cells]
     return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
+
+
+def dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table, by the names of its columns."""
+    return [{str(name): value for name, value in one.items()} for one in table.to_dict("records")]
 
 
 def told(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -26,7 +26,15 @@ local function link(element)
   return element
 end
 
+local function quoted(text)
+  return '"' .. text:gsub('[\\"]', "\\%0") .. '"'
+end
+
 local function image(element)
+  if typst then
+    return pandoc.RawInline("typst", string.format("#image(%s, width: %s, alt: %s)", quoted(element.src),
+      element.attributes.width or "100%", quoted(element.attributes.alt or stringify(element.caption))))
+  end
   if not (html and element.classes:includes("chart")) then
     return nil
   end

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report.formatting import capital, count, several
-from report.site.causes import causes, measured_again, unknown
+from report.pages.editions.causes import causes, measured_again, unknown
 
 Record = Mapping[str, Any]
 

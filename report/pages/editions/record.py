@@ -18,7 +18,7 @@ from contract.schema import check
 from report.data.reference import stated
 
 Record = Mapping[str, Any]
-SCHEMA: dict[str, Any] = read_json(Path(__file__).parent.parent / "schemas" / "editions.schema.json")
+SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
 _SAID = ("generated_utc", "commit", "study_version")
 _CLAIM = ("id", "says", "verdict", "version")
 _PART = ("name", "quantity", "unit", "threshold", "outcome", "estimate", "low", "high")

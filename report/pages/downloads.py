@@ -1,9 +1,8 @@
-"""Makes a rendered report a site: the verdicts, the data, the editions, the picture, and what machines ask for."""
+"""What lies beside the pages: the verdicts, the data as tables, and the editions."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,16 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json, write_text
 from report.model import read_verdicts
-from report.render.head import TITLE, told
-from report.site import paths
-from report.site.data import write_data
-from report.site.editions import before, edition, read_editions, write_editions
-from report.site.feed import feed
-from report.site.picture import write_picture
-from report.site.sitemap import address, robots, sitemap
+from report.pages import paths
+from report.pages.editions.record import before, edition, read_editions, write_editions
+from report.pages.tables import write_data
 
 # GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
 _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 
 
-def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Path | None = None) -> list[str]:
+def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
     """Write the rest of the site into the folder `report`, which `report render` filled; give the files' names.
 
     verdicts: the verdicts.json that was rendered, with its table beside it. data: what `report gather` wrote. url:
@@ -32,7 +27,6 @@ def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Pat
     previous: the verdicts of an earlier edition, or the editions.json of the site as it was. What an earlier build
     wrote and this one does not is removed. Raises StudyError, OSError.
     """
-    url = address(url)
     document = read_verdicts(verdicts)
     rendered(report, document)
     current = edition(document, verdicts)
@@ -41,24 +35,10 @@ def build(report: Path, verdicts: Path, data: Path, url: str = "", previous: Pat
     for source, name in ((verdicts, paths.VERDICTS), (verdicts.with_suffix(".csv"), paths.VERDICTS_TABLE)):
         _copy(source, report / name)
     write_editions(report / paths.EDITIONS, editions)
-    write_picture(told(document), report / paths.PICTURE)
-    texts = {paths.ROBOTS: robots(url), _NO_TEMPLATES: ""}
-    if url:
-        day = str(document["generated_utc"])[:10]
-        texts |= {
-            paths.FEED: feed(editions, url, TITLE),
-            paths.SITEMAP: sitemap(url, day, [paths.PAGE, paths.PDF]),
-        }
-    else:
-        print(
-            f"note: no address is known (--url): without {paths.FEED}, {paths.SITEMAP} and a picture for links",
-            file=sys.stderr,
-        )
-    for name, text in texts.items():
-        write_text(report / name, text)
-    made += [paths.VERDICTS, paths.VERDICTS_TABLE, paths.EDITIONS, paths.PICTURE, *texts]
+    write_text(report / _NO_TEMPLATES, "")
+    made += [paths.VERDICTS, paths.VERDICTS_TABLE, paths.EDITIONS, _NO_TEMPLATES]
     _remove_others(report, made)
-    write_json(report / RECORD, {"url": url, "editions": len(editions), "files": sorted(made)})
+    write_json(report / RECORD, {"editions": len(editions), "files": sorted(made)})
     return sorted(made)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import re
 
-PAGE, PDF, RENDERED = "index.html", "report.pdf", "render.json"
-VERDICTS, VERDICTS_TABLE, REVIEWS = "verdicts.json", "verdicts.csv", "claims.jsonld"
+PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "render.json"
+VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
-EDITIONS, FEED, SITEMAP, ROBOTS, PICTURE = "editions.json", "feed.xml", "sitemap.xml", "robots.txt", "og.png"
+EDITIONS = "editions.json"
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9]+")

@@ -20,7 +20,7 @@ from contract.files import atomic
 from report.data.dataset import Dataset
 from report.data.gathered import read_dataset
 from report.data.summary import SERIES
-from report.site import paths
+from report.pages import paths
 
 # What the file's name says, and what the summary says once for all samples of a row.
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]

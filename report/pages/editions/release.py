@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -17,29 +16,28 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
 from contract.schema import check
 from report.commands.lint import Study, faults
-from report.data.nodes import find_nodes
 from report.data.reference import REFERENCE
 from report.formatting import capital
 from report.model import read_verdicts
-from report.render.head import told
-from report.site import paths
-from report.site.build import RECORD as SITE
-from report.site.build import rendered
+from report.pages import paths
+from report.pages.downloads import RECORD as SITE
+from report.pages.downloads import rendered
+from report.pages.front import in_short
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EDITIONS = ROOT / "data" / "editions"
 README = ROOT / "README.md"
 RECORD = "edition.json"
-SCHEMA = Path(__file__).parent.parent / "schemas" / "edition.schema.json"
+SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
 BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
 # What a site has for its host alone.
-_FOR_HOSTS = {paths.EDITIONS, paths.FEED, paths.SITEMAP, paths.ROBOTS, ".nojekyll"}
+_FOR_HOSTS = {paths.EDITIONS, ".nojekyll"}
+_SOURCES = {"_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html"}
 # What the release itself writes: a tree with changes in these alone is still that of its commit.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
@@ -73,7 +71,7 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
         for name in names:
             (scratch / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(report / name, scratch / name)
-        gone = without_samples(scratch, into.parent / "nodes")
+        gone = without_samples(scratch)
         kept = {name: digest(scratch / name) for name in names if name not in gone}
         write_json(scratch / RECORD, _record(number, document, kept))
         scratch.chmod(0o755)
@@ -94,38 +92,25 @@ def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
         raise StudyError(
             f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
         )
-    return sorted({*built, paths.PAGE, paths.PDF, paths.REVIEWS, paths.RENDERED} - _FOR_HOSTS)
+    drawn = {str(path.relative_to(report)) for kind in ("figures", "previews") for path in (report / kind).iterdir()}
+    names = {*built, *read_json(report / paths.RENDERED)["files"], *drawn, paths.RENDERED} - _FOR_HOSTS
+    # The pages are kept as they are read; their sources are made again by the commit.
+    return sorted(name for name in names if not name.endswith((".qmd", ".lua")) and name not in _SOURCES)
 
 
-def without_samples(folder: Path, nodes: Path) -> set[str]:
+def without_samples(folder: Path) -> set[str]:
     """Remove the tables of samples, and their list, from a copy of a site; give their names.
 
-    folder: the copy. Its page then leads to the folders of the nodes instead, and to nothing else that is not kept.
-    nodes: what holds these folders.
-
-    Raises StudyError if a node with samples is not among them.
+    The samples are those of the published nodes, which lie beside the editions.
     """
     with (folder / paths.FILES).open(encoding="utf-8", newline="") as file:
-        of = {row["path"]: row["node"] for row in csv.DictReader(file)}
-    # That they were measured, the verdicts say.
-    places = {found.record["id"]: found.place for found in find_nodes([nodes], allow_synthetic=True)[0]}
-    lost = sorted(set(of.values()) - set(places))
-    if lost:
-        raise StudyError(f"{nodes}: has no node {lost[0]}, to whose samples the edition would lead: publish it first")
-
-    def led(link: re.Match[str]) -> str:
-        name = link[1]
-        return f'href="{quote(os.path.relpath(places[of[name]], folder))}/"' if name in of else link[0]
-
-    page = folder / paths.PAGE
-    text = re.sub(rf'<link [^>]*href="{re.escape(paths.FEED)}"[^>]*>\n?', "", page.read_text(encoding="utf-8"))
-    write_text(page, re.sub(r'href="([^"]*)"', led, text))
-    for name in of:
+        names = {row["path"] for row in csv.DictReader(file)}
+    for name in names:
         (folder / name).unlink()
-    for place in {(folder / name).parent for name in of}:
+    for place in {(folder / name).parent for name in names}:
         place.rmdir()
     (folder / paths.FILES).unlink()
-    return {*of, paths.FILES}
+    return {*names, paths.FILES}
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:
@@ -154,7 +139,7 @@ def digest(path: Path) -> str:
 
 
 def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    shows = told(document)
+    shows = in_short(document)
     return {
         "number": number,
         **{name: document[name] for name in ("study_version", "commit", "generated_utc", "origin")},
@@ -162,7 +147,7 @@ def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) 
             {name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]
         ],
         "answer": shows["answer"],
-        "tally": dict(shows["tally"]),
+        "tally": shows["tally"],
         "foot": shows["foot"],
         "sha256": dict(files),
     }
@@ -188,7 +173,7 @@ def said_now(folder: Path) -> dict[str, Any]:
     """The record of a kept edition, its answer in the words that these verdicts have today: kept words are not edited,
     and may be wrong. Raises StudyError as `read_record`."""
     record = read_record(folder)
-    return {**record, "answer": told(read_json(folder / paths.VERDICTS))["answer"]}
+    return {**record, "answer": in_short(read_json(folder / paths.VERDICTS))["answer"]}
 
 
 def in_words(record: Mapping[str, Any]) -> str:
@@ -204,7 +189,7 @@ def in_words(record: Mapping[str, Any]) -> str:
             "|" + "---:|" * len(names),
             "| " + " | ".join(map(str, counts)) + " |",
             "",
-            f"{record['foot']}. [Page]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), "
+            f"{record['foot']}. [Pages]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), [appendix]({at}/{paths.APPENDIX}), "
             f"[verdicts]({at}/{paths.VERDICTS_TABLE}), all of it in [`{at}/`]({at}/).",
             END,
         )

@@ -9,9 +9,9 @@ from typing import Any
 
 from report.formatting import capital
 from report.pages import words
+from report.pages.editions.compare import compare, day, headline, machines, reasons
+from report.pages.editions.record import before, edition, read_editions
 from report.pages.markdown import identifier
-from report.site.compare import compare, day, headline, machines, reasons
-from report.site.editions import before, edition, read_editions
 
 
 def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:

@@ -1,0 +1,205 @@
+"""Whole training runs: accuracy, its steadiness and the time to a target by the batch; and whether losses agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from report.estimates import device_kind
+from report.formatting import capital, count, number, several, two_digits, with_unit
+from report.pages.charts import Chart, estimates, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.quantities.convergence import FEWEST_BATCHES, RULES
+
+_NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
+# Where an interval begins at nothing, on an axis that has no zero.
+_NEXT_TO_NOTHING = 1e-3
+_RATES = (
+    "The learning rate is fixed, or linear in the batch, or tuned: the best of several for each batch, by images that "
+    "neither train nor test."
+)
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device the test error, its spread and the time to the target by the batch; and the losses' agreement."""
+    for place, view in enumerate(evidence.views):
+        for device in view.devices():
+            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            yield from _accuracy(view, device, name)
+            yield from _spread(view, device, name)
+            yield from _time(view, device, name)
+            yield from _agreement(view, device, name)
+
+
+def _by_batch(view: View, device: str, what: str) -> pd.DataFrame:
+    """One value of each network, rule and batch, in per cent where it is a share; networks with batches enough."""
+    table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
+    if not len(table):
+        return table
+    table = table[table.groupby(_NET)["batch"].transform("nunique") >= FEWEST_BATCHES]
+    table = table.assign(net=table["data"] + ", " + table["model"], batch=table["batch"].astype(int))
+    return table.sort_values(["net", "batch"])
+
+
+def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What a batch twice as large changes with a tuned rate: at equal passes over the images, and at equal updates."""
+    found = []
+    for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
+        found.append(records(view.quantity(name, device=device, learning_rate="tuned")))
+    return found[0], found[1]
+
+
+def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
+    rows = [[f"{cell['data']}, {cell['model']}", held, str(cell["detail"]),
+             stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "points")]
+            for held, cells in (("passes over the images", passes), ("updates", updates)) for cell in cells]  # fmt: skip
+    return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
+                 f"{of} with the learning rate tuned")  # fmt: skip
+
+
+def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _by_batch(view, device, "accuracy")
+    passes, updates = _slopes(view, device, "accuracy")
+    if not len(table) or not passes:
+        return
+    errors = table.assign(estimate=100 * (1 - table["estimate"]), low=100 * (1 - table["high"]),
+                          high=100 * (1 - table["low"]))  # fmt: skip
+    errors["low"] = errors["low"].clip(lower=_NEXT_TO_NOTHING)
+    tuned = errors[errors["learning_rate"] == "tuned"]
+    # Every panel in the order of the rules, for the legend.
+    shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
+    shown = shown.rename(columns={"learning_rate": "learning rate"})
+    ends = {net: (mine.iloc[0], mine.iloc[-1]) for net, mine in tuned.groupby("net", sort=False)}
+    worse = sum(cell["high"] < 0 for cell in passes)
+    told = max(ends, key=lambda net: len(tuned[tuned["net"] == net]))
+    first, last = ends[told]
+    held = sum(cell["high"] < 0 for cell in updates)
+    yield Exhibit(
+        Chart(
+            f"convergence-error-{name}",
+            (f"{capital(_of(worse, len(passes)))} networks make more errors when trained in larger batches, even with the "
+             "learning rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring more "
+             "errors")
+            + f": {two_digits(first['estimate'])}% with {first['batch']:,} images, {two_digits(last['estimate'])}% with "
+            f"{last['batch']:,} ({told})",
+            lines(shown, "batch", "estimate", "learning rate", "net", ("images in a batch", "test images told wrongly (%)")),
+            f"● measured on {view.device_name(device)}, after equal passes over the images. Bars: 99% intervals over "
+            "seeds.",
+            _alt(tuned, "%"),
+        ),
+        [_RATES,
+         *([f"After equally many updates, so that larger batches see more images, accuracy surely falls in "
+            f"{_of(held, len(updates))} networks."] if updates else [])],
+        _table(passes, updates, "Accuracy"),
+        ["G13"],
+    )  # fmt: skip
+
+
+def _of(many: int, total: int) -> str:
+    return f"all {total}" if many == total else f"{many} of {total}" if many else f"none of {total}"
+
+
+def _alt(table: pd.DataFrame, unit: str) -> str:
+    return "; ".join(
+        f"{net}: "
+        + several([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in mine.to_dict("records")])
+        for net, mine in table.groupby("net", sort=False)
+    )
+
+
+def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _by_batch(view, device, "spread")
+    passes, updates = _slopes(view, device, "spread")
+    if not len(table) or not passes:
+        return
+    ends = ("estimate", "low", "high")
+    points = table.assign(**{end: 100 * table[end] for end in ends})
+    points = points[(points["estimate"] > 0) & (points["learning_rate"] == "tuned")]
+    points["low"] = points["low"].clip(lower=_NEXT_TO_NOTHING)
+    more, less = sum(cell["low"] > 0 for cell in passes), sum(cell["high"] < 0 for cell in passes)
+    yield Exhibit(
+        Chart(
+            f"convergence-spread-{name}",
+            f"Larger batches make accuracy surely steadier in {_of(less, len(passes))} networks, and less steady in "
+            f"{_of(more, len(passes))}",
+            lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
+            f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
+            f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. Bars: "
+            "99% intervals.",
+            _alt(points, " points"),
+        ),
+        ["Surely: the interval of what a doubling of the batch changes lies on one side of nothing."],
+        _table(passes, updates, "Spread of accuracy"),
+        ["G13"],
+    )  # fmt: skip
+
+
+def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _by_batch(view, device, "time_to_target_s")
+    table = table[table["learning_rate"] == "tuned"] if len(table) else table
+    table = table[table.groupby(_NET)["batch"].transform("nunique") >= FEWEST_BATCHES] if len(table) else table
+    if not len(table):
+        return
+    best = table.loc[table.groupby("net")["estimate"].idxmin()]
+    told = [f"{row['batch']:,} ({row['net']})" for row in best.to_dict("records")]
+    told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
+    yield Exhibit(
+        Chart(
+            f"convergence-time-{name}",
+            f"The target accuracy is reached soonest with batches of {several(told)}",
+            lines(table[["net", "batch", "estimate", "low", "high"]], "batch", "estimate", "net",
+                  axis=("images in a batch", "seconds to the target")),
+            f"● measured on {view.device_name(device)}, with the learning rate tuned for each batch. Bars: 99% "
+            "intervals over seeds.",
+            _alt(table, " s"),
+        ),
+        ["Batches are left out with which some seed never got there."],
+        Table(["Data, model", "Batch", "Time to the target"],
+              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in table.to_dict("records")], "lrr",
+              "Time to the target accuracy"),
+    )  # fmt: skip
+
+
+def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """How far losses lie from the CPU's in float32, over how far they may."""
+    keys = ["model", "dtype", "backend"]
+    apart = pd.DataFrame(records(view.cells("equivalence", "loss_deviation", device=device)))
+    if not len(apart):
+        return
+    allowed = pd.DataFrame(records(view.cells("equivalence", "loss_tolerance", device=device)))
+    both = apart.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)
+    both["share"] = 100 * both["estimate"] / both["allowed"]
+    both = both.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
+    beyond = int((both["share"] > 100).sum())
+    rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
+             "low": None, "high": None, "text": f"{number(row['share'], 2)}%"} for row in both.to_dict("records")]  # fmt: skip
+    gpu = device_kind(device) == "gpu"
+    where = "The GPU" if gpu else "Other libraries and number formats"
+    yield Exhibit(
+        Chart(
+            f"convergence-losses-{name}",
+            f"{where} {'trains' if gpu else 'train'} as PyTorch on the CPU does: losses differ by at most "
+            f"{rows[-1]['text']} of what is allowed" if not beyond else
+            f"In {beyond} of {len(rows)} cases the losses lie further from those of PyTorch on the CPU than is allowed",
+            estimates(rows, "largest difference of the losses, over what is allowed (%)", [100.0], "what is allowed",
+                      log=True),
+            f"● measured on {view.device_name(device)} over {apart['steps'].astype(int).max()} steps from equal "
+            "weights with equal batches, against float32 and PyTorch as it comes.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [],
+        Table(["Model", "Format", "Library", "Difference", "Allowed"],
+              [[row["model"], row["dtype"], row["backend"], with_unit(row["estimate"], "1", 2),
+                with_unit(row["allowed"], "1", 2)] for row in both.to_dict("records")], "lllrr",
+              "Largest difference of the losses, over the first loss"),
+        ["G23"] if gpu else [],
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "convergence", "The batch, the accuracy and its steadiness",
+    "Do larger batches make training more accurate, steadier or faster?", show,
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""The most usual exhibit: a row for each case, its number with an interval, and the same as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report.estimates import device_kind
+from report.pages.charts import Chart, estimates
+from report.pages.families.base import Exhibit, Table, stated
+from report.pages.families.rows import row, scaled, told
+from report.pages.words import LEVEL
+
+# A row's label, its cell, and what else the table says of it.
+Case = tuple[str, Mapping[str, Any], Sequence[str]]
+
+
+def listed(
+    name: str,
+    title: str,
+    cases: Sequence[Case],
+    unit: str,
+    axis: str,
+    note: str,
+    head: Sequence[str],
+    by: float = 1.0,
+    lines: Sequence[float] = (),
+    line: str = "",
+    log: bool | None = None,
+    says: Sequence[str] = (),
+    claims: Sequence[str] = (),
+    tier: str = "measured",
+) -> Exhibit:
+    """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`."""
+    rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
+    bars = f" Bars: {LEVEL} intervals." if tier == "measured" else ""
+    table = [[label, *more, stated(scaled(cell, 1.0), unit)] for label, cell, more in cases]
+    return Exhibit(
+        Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, told(rows)),
+        says, Table(head, table, "l" * (len(head) - 1) + "r", title), claims,
+    )  # fmt: skip
+
+
+def span(values: Sequence[float], words: Any) -> str:
+    """'1.1 to 8.9': the smallest and the largest as `words` has them, or one if both look alike."""
+    return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
+
+
+def most_threads(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of each device with the most threads that it was measured with."""
+    most: dict[str, int] = {}
+    for cell in cells:
+        most[str(cell["device"])] = max(most.get(str(cell["device"]), 0), int(cell["threads"]))
+    return [cell for cell in cells if int(cell["threads"]) == most[str(cell["device"])]]
+
+
+def has_gpu(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether any of them is of a GPU."""
+    return any(device_kind(str(cell["device"])) == "gpu" for cell in cells)

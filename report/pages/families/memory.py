@@ -1,0 +1,202 @@
+"""Memory: how many bytes a second each level of it gives, and how long a load waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.estimates import device_kind
+from report.formatting import count, several, two_digits, with_unit
+from report.pages.charts import Chart, estimates, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.rows import dicts, library, of_device, points, rough, row, told
+from report.pages.words import LEVEL, NOTHING
+
+_BARS = f"Bars: {LEVEL} intervals."
+# The study's own kernel, and the same with stores that go past the caches.
+_PLAIN, _PAST = "llvm", "llvm-nt"
+_OWN = {_PLAIN: "", _PAST: "stores past the caches", "cupy": ""}
+_CLAIMS = ["G06", "N07", "W07"]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node its bandwidth by footprint, what main memory gives, and the latency of loads."""
+    for place, view in enumerate(evidence.views, start=1):
+        for device in view.devices():
+            yield from _bandwidth(view, device, f"memory-bandwidth-{place}-{device.replace(':', '-')}")
+        yield from _main_memory(view, f"memory-main-{place}")
+        yield from _latency(view, f"memory-latency-{place}")
+
+
+def _size(value: float) -> str:
+    """A footprint as processors count theirs, in powers of two: '48 KiB', '32 MiB'."""
+    power = min(3, max(0, int(np.log2(max(value, 1)) // 10)))
+    return f"{two_digits(value / 2 ** (10 * power))} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+
+
+def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Triad over the footprint, by number of threads."""
+    cells = view.quantity("bandwidth.by_footprint", device=device, op="triad", backend=[_PLAIN, "cupy"])
+    if not len(cells) or cells["footprint"].nunique() < 2:
+        return
+    table = cells.frame
+    many = sorted(set(map(int, table["threads"])))
+    shown = [many[0], many[-1]] if len(many) > 1 else many
+    rows = [
+        {"threads": count(one, "thread"), **point}
+        for one in shown
+        for point in points(dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
+    ]
+    alone = sorted(records(cells.only(threads=shown[0])), key=lambda cell: float(cell["footprint"]))
+    near, far = alone[0], alone[-1]
+    gain = f"{rough(near['estimate'] / far['estimate'])} times the bandwidth"
+    first = "The first cache gives one core" if device_kind(device) == "cpu" else "Its caches give the GPU"
+    yield Exhibit(
+        Chart(
+            name,
+            f"{first} {gain} of main memory",
+            lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
+                  axis=("size of all three arrays, MiB", "GB/s")),
+            f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {_BARS}",
+            "; ".join(f"{count(int(one['threads']), 'thread')}, {_size(one['footprint'])}: "
+                      f"{with_unit(one['estimate'], 'B/s')}" for one in records(cells)),
+        ),
+        [*_caches(view, device)],
+        Table(
+            ["Size of all arrays", *(count(one, "thread") for one in shown)],
+            [
+                [_size(size), *(next((stated(cell, "B/s") for cell in records(cells.only(footprint=size, threads=one))),
+                                     NOTHING) for one in shown)]
+                for size in sorted(set(table["footprint"]))
+            ],
+            "r" * (1 + len(shown)),
+            f"Bandwidth by footprint on {view.device_name(device)}",
+        ),
+    )  # fmt: skip
+
+
+def _caches(view: View, device: str) -> Iterable[str]:
+    """The sizes of a processor's caches, as the system tells them."""
+    cpu = (view.record.get("hardware") or {}).get("cpu")
+    known = cpu.get("caches") if isinstance(cpu, Mapping) and device == "cpu" else None
+    named = [
+        f"{level.removesuffix('d')} of {_size(one['bytes'] / one['instances'])}"
+        for level, one in (known or {}).items()
+        if level != "L1i"
+    ]
+    if named:
+        yield f"The caches, by what the system tells: {several(named)}."
+
+
+def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
+    """Triad from main memory, one thread and all, by way of storing and library."""
+    rates = view.quantity("bandwidth.rate", op="triad")
+    best = rates.at(rates["backend"] == "best") if len(rates) else rates
+    if not len(best):
+        return
+    largest = rates.at(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
+    cells = sorted(records(largest), key=lambda cell: (str(cell["device"]), -float(cell["estimate"])))
+    rows = [row(_way(view, cell), cell, "B/s", 1e9) for cell in cells]
+    tops = _tops(best.frame)
+    moved = [with_unit(top["estimate"], "B/s", 2) for top in tops]
+    if len(tops) > 1:
+        moved = [f"{one} on {view.device_name(top['device'])}" for one, top in zip(moved, tops, strict=True)]
+    yield Exhibit(
+        Chart(
+            name, f"Main memory moves {several(moved)}{_shared(view)}",
+            estimates(rows, "GB/s, counted as triad's loads and stores"),
+            f"● measured on {view.name} with arrays too large for every cache. {_BARS}", told(rows),
+        ),
+        [*_past(largest.frame)],
+        Table(
+            ["Way", "Rate"], [[one["label"], stated(cell, "B/s")] for one, cell in zip(rows, cells, strict=True)],
+            "lr", f"Triad from main memory on {view.name}",
+        ),
+        _CLAIMS,
+    )  # fmt: skip
+
+
+def _shared(view: View) -> str:
+    """Whether all cores get more from main memory than one does; '' where only one was measured."""
+    shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
+    if not shared:
+        return ""
+    most = max(shared, key=lambda cell: (int(cell["threads"]), float(cell["estimate"])))
+    cores = int(most["threads"])
+    if most["low"] * cores > 1:
+        return f"; {cores} cores together get {times(most['estimate'] * cores)} what one does"
+    return f"; {cores} cores together get no more than one, within the intervals"
+
+
+def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
+    """The fastest of each device, the processor's first."""
+    tops = best.sort_values("estimate").groupby("device").tail(1)
+    return sorted(dicts(tops), key=lambda cell: (cell["device"] != "cpu", cell["device"]))
+
+
+def _way(view: View, cell: Mapping[str, Any]) -> str:
+    """'2 threads, float64, stores past the caches'."""
+    threads = count(int(cell["threads"]), "thread") if cell["threads"] else ""
+    own = _OWN.get(str(cell["backend"]), library(str(cell["backend"])))
+    return ", ".join(filter(None, [threads, str(cell["dtype"]), own])) + of_device(view, str(cell["device"]))
+
+
+def _past(largest: pd.DataFrame) -> Iterable[str]:
+    """What stores past the caches gain, all threads, same format."""
+    same = largest[(largest["device"] == "cpu") & (largest["threads"] == largest["threads"].max())]
+    rates = same.pivot_table(index="dtype", columns="backend", values="estimate")
+    if {_PLAIN, _PAST} <= set(rates):
+        gain = (rates[_PAST] / rates[_PLAIN]).dropna().max()
+        yield f"Stores past the caches give {times(gain)} what plain ones do, which first read what they overwrite."
+
+
+def _latency(view: View, name: str) -> Iterable[Exhibit]:
+    """Time of a load that waits for the one before, over the footprint."""
+    found = view.of("sequential", "step_time")
+    found = found[(found["kernel"] == "chase") & (found["chains"] == "one")] if len(found) else found
+    if not len(found):
+        return
+    rows = [
+        {"device": view.device_name(device), **point}
+        for device in view.devices()
+        for point in points(dicts(found[found["device"] == device]), "footprint", 1e-9, 2**20)
+    ]
+    # An interval over decades would press everything else flat: the table has it.
+    drawn = [{**one, **({"low": None, "high": None} if (one["high"] or 0) > 5 * one["y"] else {})} for one in rows]
+    walk = [one for one in rows if one["device"] == rows[0]["device"]]
+    near, far = (f"{two_digits(walk[at]['y'])} ns" for at in (0, -1))
+    hidden = sum(one["high"] is not None for one in rows) > sum(one["high"] is not None for one in drawn)
+    bars = (
+        f"{_BARS} Points without one vary too widely between rounds to draw it; the table has it." if hidden else _BARS
+    )
+    several_devices = len({one["device"] for one in rows}) > 1
+    yield Exhibit(
+        Chart(
+            name, f"A load takes {near} from the first cache and {far} from main memory",
+            lines(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
+                  axis=("size of the array that is walked through, MiB", "ns for a load")),
+            f"● measured on {view.name}, in random order, each load at the address that the last one read. {bars}",
+            "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
+        ),
+        [
+            f"Main memory makes a load {times(gain['estimate'])} as long as the caches that a core has for itself."
+            for gain in records(view.quantity("sequential.cache_gain"))
+        ],
+        Table(
+            ["Size", "Time of a load"],
+            [[_size(one["footprint"]) + of_device(view, str(one["device"])), stated(one, "s")]
+             for one in dicts(found.sort_values(["device", "footprint"]))],
+            "lr", f"Loads that wait for each other on {view.name}",
+        ),
+        ["W10"],
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "memory", "Memory: bandwidth and latency",
+    "How many bytes a second do caches and main memory give, and how long does a load wait for them?", show,
+)  # fmt: skip

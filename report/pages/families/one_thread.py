@@ -1,0 +1,114 @@
+"""One step after another: what a step costs that has to wait for the last one, and branches that nothing can guess."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from report.formatting import two_digits, with_unit
+from report.pages.charts import Chart, estimates
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.rows import dicts, of_device, rough, row, told
+from report.pages.words import LEVEL
+
+_BARS = f"Bars: {LEVEL} intervals."
+_KERNELS = {
+    ("branches", "predictable"): "branch that follows a pattern",
+    ("chain", "random"): "multiply-add of the last result",
+    ("states", "text"): "state machine that reads a text",
+    ("branches", "random"): "branch that nothing can guess",
+}
+_NAMES = {"chain": "multiply-adds", "states": "state machine", "chase": "loads", "branches": "branches"}
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node the steps of one thread, and a GPU's over its host's."""
+    for place, view in enumerate(evidence.views, start=1):
+        yield from _steps(view, f"one-thread-steps-{place}")
+        yield from _devices(view, f"one-thread-gpu-{place}")
+
+
+def _steps(view: View, name: str) -> Iterable[Exhibit]:
+    """The time of one step by what it does, each device's one thread."""
+    found = view.of("sequential", "step_time")
+    found = found[found["chains"] == "one"] if len(found) else found
+    cells = [
+        {**cell, "label": label + of_device(view, str(cell["device"]))}
+        for cell in dicts(found.sort_values("footprint"))
+        if (label := _label(cell, found))
+    ]
+    if not cells:
+        return
+    cells.sort(key=lambda cell: float(cell["estimate"]))
+    rows = [row(str(cell["label"]), cell, "s", 1e-9) for cell in cells]
+    gains = records(view.quantity("sequential.prediction_gain", chains="one", device="cpu"))
+    costs = records(view.quantity("sequential.mispredict_cycles"))
+    clocks = records(view.quantity("clock.rate"))
+    title = f"A step that waits for the last one takes {rows[0]['text']} to {rows[-1]['text']}"
+    if gains and gains[0]["low"] > 1:
+        title = f"A branch that nothing can guess makes a step {times(gains[0]['estimate'])} as long"
+        title += f": a wrong guess costs {two_digits(costs[0]['estimate'])} cycles" if costs else ""
+    says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
+    if clocks:
+        cycle = 1 / float(clocks[0]["estimate"])
+        says.append(f"A clock cycle of this core takes {with_unit(cycle, 's', 2)}.")
+    yield Exhibit(
+        Chart(
+            name,
+            title,
+            estimates(rows, "ns for a step", log=True),
+            f"● measured on one core of {view.name}. {_BARS}",
+            told(rows),
+        ),
+        says,
+        Table(
+            ["Step", "Time of a step"],
+            [[str(cell["label"]), stated(cell, "s")] for cell in cells],
+            "lr",
+            f"Steps that wait for each other on {view.name}",
+        ),
+        ["W10"],
+    )
+
+
+def _label(cell: Mapping[str, Any], found: Any) -> str:
+    """What a step does; of loads those of the smallest and the largest array; '' for what is not shown."""
+    if cell["kernel"] != "chase":
+        return _KERNELS.get((str(cell["kernel"]), str(cell["data"])), "")
+    sizes = found[(found["kernel"] == "chase") & (found["device"] == cell["device"])]["footprint"]
+    ends = {sizes.min(): "load from the first cache", sizes.max(): "load from main memory"}
+    return ends.get(cell["footprint"], "")
+
+
+def _devices(view: View, name: str) -> Iterable[Exhibit]:
+    """One thread of a GPU over one core, and a whole GPU over all cores."""
+    kinds = {"one_thread": "one thread over one core", "full_chip": "whole GPU over all cores"}
+    cells = [
+        {**cell, "label": f"{_NAMES[str(cell['kernel'])]}, {cell['data']}: {kind}"}
+        for key, kind in kinds.items()
+        for cell in records(view.quantity(f"sequential.gpu_over_cpu_{key}"))
+        if cell["kernel"] in _NAMES
+    ]
+    alone = [cell for cell in cells if str(cell["label"]).endswith(kinds["one_thread"])]
+    if not alone:
+        return
+    least, most = (rough(end(1 / float(cell["estimate"]) for cell in alone)) for end in (min, max))
+    rows = [row(str(cell["label"]) + of_device(view, str(cell["device"])), cell, "1",
+                text=f"×{rough(cell['estimate'])}") for cell in cells]  # fmt: skip
+    yield Exhibit(
+        Chart(
+            name,
+            f"One core of the CPU runs a chain of steps {least} to {most} times as fast as one thread of the GPU",
+            estimates(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
+            f"● measured on {view.name} and its GPU. {_BARS}",
+            told(rows),
+        ),
+        claims=["W09", "W34"],
+    )
+
+
+FAMILY = Family(
+    "one-thread", "One step after another",
+    "What does a step cost that has to wait for the last one, and what does a wrongly guessed branch?", show,
+)  # fmt: skip

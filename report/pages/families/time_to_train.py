@@ -1,0 +1,127 @@
+"""How long training takes: published trainings, derived for each machine, and jobs that were run whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from report.estimates import device_kind
+from report.formatting import several, two_digits
+from report.pages.charts import Chart, estimates
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, times
+from report.pages.words import NOTHING
+from report.quantities.time_to_train import fastest
+from report.quantities.train_hours import DAYS
+from report.quantities.whole_runs import coverage
+
+# In hours.
+_DAY, _YEAR = 24.0, 8766.0
+_ENDS = ("estimate", "low", "high")
+Cell = dict[str, Any]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device the published trainings, and the jobs that were run whole."""
+    for place, view in enumerate(evidence.views):
+        for device in view.devices():
+            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            yield from _published(view, device, name)
+            yield from _whole(view, device, name)
+
+
+def spoken(hours: float) -> str:
+    """A time in the unit that one would say it in: '0.42 s', '3.1 hours', '52 days', '1.2 million years'."""
+    for most, size, unit in (
+        (1 / 60, 1 / 3600, "s"), (1.0, 1 / 60, "min"), (2 * _DAY, 1.0, "hours"), (2 * _YEAR, _DAY, "days"),
+    ):  # fmt: skip
+        if hours < most:
+            told = _short(hours / size)
+            return f"{told} {unit if told != '1' or unit in ('s', 'min') else unit[:-1]}"
+    return f"{_short(hours / _YEAR)} years"
+
+
+def _short(value: float) -> str:
+    """Two digits and no more: 3.1, 81,000."""
+    return two_digits(float(f"{value:.2g}")).replace(".0 ", " ")
+
+
+def _range(cell: Cell, scale: float = 1.0) -> str:
+    """From where to where a time is known."""
+    if cell["low"] is None or cell["low"] != cell["low"]:
+        return NOTHING
+    return f"{spoken(cell['low'] * scale)} to {spoken(cell['high'] * scale)}"
+
+
+def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """The published trainings, each once: at the best of what is known."""
+    cells = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda cell: cell["estimate"])
+    if not cells:
+        return
+    rows = [{"label": cell["run"], **{end: cell[end] / _DAY for end in _ENDS}, "tier": "derived",
+             "text": spoken(cell["estimate"])} for cell in cells]  # fmt: skip
+    long = sum(cell["estimate"] > _DAY for cell in cells)
+    nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
+    machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
+    each = several([f"{_short(one['estimate'])} ({one['run']})" for one in nodes])
+    known = coverage(view.data, device_kind(device))
+    laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
+    yield Exhibit(
+        Chart(
+            f"time-to-train-{name}",
+            f"{long} of {len(cells)} published trainings would take more than a day on {view.device_name(device)}; "
+            f"{cells[-1]['run']} would take {spoken(cells[-1]['estimate'])}",
+            estimates(rows, "days", [1.0], "one day", log=True),
+            f"◑ derived for {view.device_name(device)}. Bars: 99% intervals.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [
+            "Each time is the training's number of operations over the best rate at which a small model of its kind "
+            "trains here"
+            + (f", corrected by {known.jobs} jobs that were run whole." if known else ". No job was run whole to "
+               "correct it, so no interval is known.")
+            + " That large models fit and keep this rate is assumed.",
+            *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
+            *(f"The fastest laptop takes {times(one['estimate'])} as long as this GPU for one and the same fine-tune."
+              for one in laptops),
+        ],
+        Table(["Training", "Operations (FLOP)", "Time", "Between"],
+              [[cell["run"], f"{cell['flop']:.2g}", spoken(cell["estimate"]), _range(cell)] for cell in cells], "lrrr",
+              f"Published trainings on {view.device_name(device)}"),
+        ["N04", "G25", *(["W01"] if laptops else [])],
+    )  # fmt: skip
+
+
+def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Jobs that were run whole, each at its fastest, with what each should have taken by its parts."""
+    cells = view.quantity("time_to_train.job_time", device=device)
+    if not len(cells):
+        return
+    parts = {(cell["job"], cell["dtype"], cell["backend"]): cell
+             for cell in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
+    jobs = sorted(records(fastest(cells)), key=lambda cell: cell["estimate"])
+    rows = [{"label": cell["job"], **{end: cell[end] for end in _ENDS}, "text": spoken(cell["estimate"] / 3600)}
+            for cell in jobs]  # fmt: skip
+    told = []
+    for cell in sorted(records(cells), key=lambda cell: cell["estimate"]):
+        part = parts.get((cell["job"], cell["dtype"], cell["backend"]))
+        should = spoken(part["estimate"] / 3600) if part else NOTHING
+        told.append([cell["job"], cell["dtype"], spoken(cell["estimate"] / 3600), _range(cell, 1 / 3600), should])
+    yield Exhibit(
+        Chart(
+            f"time-to-train-whole-{name}",
+            f"Small jobs run whole take {rows[0]['text']} to {rows[-1]['text']} on {view.device_name(device)}",
+            estimates(rows, "seconds from data on disk to the declared accuracy", log=True),
+            f"● measured on {view.device_name(device)}, in the fastest number format. Bars: 99% intervals.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        ["A job's name is that of its data and of its model. It ends once held-out samples are told as well as declared."],
+        Table(["Job", "Format", "Time", "Between", "By its parts"], told, "llrrr",
+              "Jobs run whole, and the sum of their parts as each was timed alone before").filled(),
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "time-to-train", "Time to train: from seconds to centuries",
+    "How long would known trainings take on these machines?", show,
+)  # fmt: skip
