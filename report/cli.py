@@ -42,22 +42,28 @@ def parser() -> argparse.ArgumentParser:
     verdicts = Parser(add_help=False)
     verdicts.add_argument("--verdicts", required=True, type=Path, metavar="FILE", help="what judge wrote")
 
-    published = Parser(add_help=False)
-    published.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
-    published.add_argument(
+    previous = Parser(add_help=False)
+    previous.add_argument(
         "--previous", type=Path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
     )
 
-    render = commands.add_parser("render", parents=[verdicts, published], help="the report as HTML and PDF")
+    render = commands.add_parser("render", parents=[verdicts, previous], help="the report as pages and PDFs")
+    render.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
     render.add_argument("--out", required=True, type=Path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
     render.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
+    render.add_argument("--drawn", action="store_true", help="`figures` has drawn all figures already")
+
+    drawing = commands.add_parser("figures", parents=[verdicts], help="draw figures: of claims, of a family, of front")
+    drawing.add_argument("families", nargs="+", metavar="FAMILY", help="claims, front, or a page of measurements")
+    drawing.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder figures of the report")
+    drawing.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
 
     early = commands.add_parser("preliminary", parents=[nodes], help="a first page while rounds are still measured")
     early.add_argument("--out", required=True, type=Path, metavar="DIR")
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="how many there will be")
 
-    site = commands.add_parser("site", parents=[verdicts, published], help="what a site needs beside the page")
+    site = commands.add_parser("site", parents=[verdicts, previous], help="what a site needs beside the pages")
     site.add_argument("--report", required=True, type=Path, metavar="DIR", help="what render wrote; it is added to")
     site.add_argument("--data", required=True, type=Path, metavar="DIR", help="what gather wrote")
 
@@ -156,20 +162,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
         print(f"{len(document['verdicts'])} claims: {counts}: {given.out}", file=sys.stderr)
     elif given.command == "render":
-        from report.render import render
+        from report.pages.render import render
 
-        render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous)
+        render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous, given.drawn)
+    elif given.command == "figures":
+        from report.pages.render import figures
+
+        made = figures(given.verdicts, given.data, given.out, given.families)
+        print(f"{len(made)} figures: {given.out}", file=sys.stderr)
     elif given.command == "site":
-        from report.site.build import build
+        from report.pages.downloads import build
 
-        made = build(given.report, given.verdicts, given.data, given.url, given.previous)
-        print(f"{len(made)} files beside the page: {given.report}", file=sys.stderr)
+        made = build(given.report, given.verdicts, given.data, given.previous)
+        print(f"{len(made)} files beside the pages: {given.report}", file=sys.stderr)
     elif given.command == "preliminary":
-        from report.render.preliminary import preliminary
+        from report.pages.preliminary import preliminary
 
         print(f"a preliminary page: {preliminary(given.nodes, given.out, given.rounds)}", file=sys.stderr)
     elif given.command == "edition":
-        from report.site import release
+        from report.pages.editions import release
 
         if given.readme:
             folder = release.EDITIONS / str(release.newest())
@@ -179,8 +190,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"edition {folder.name}: {folder}, {release.README.name}", file=sys.stderr)
     elif given.command == "compare":
         from contract.files import write_json
-        from report.site import compare
-        from report.site.editions import read_editions
+        from report.pages.editions import compare
+        from report.pages.editions.record import read_editions
 
         found = compare.compare(read_editions(given.old)[-1], read_editions(given.new)[-1])
         if given.json:

@@ -214,9 +214,11 @@ def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, wid
         margin = max((high / low) ** 0.06, 1.15)
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
+        # Numbers beside each other need more room than numbers below each other.
+        room = 1.2 if which == "x" and width <= NARROW + 1 else 2
         # Labels of many decades are long.
         few = 5 if decades < 7 else 4 if width > NARROW + 1 else 3
-        line.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0), numticks=few))
+        line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:

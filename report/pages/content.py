@@ -21,6 +21,7 @@ from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
 from report.pages.claims import claim_context
 from report.pages.evidence import Evidence
+from report.pages.families import FAMILIES
 from report.pages.families.base import Exhibit, Family
 from report.pages.left_out import left_out_points
 from report.pages.limits import limits
@@ -33,12 +34,6 @@ from report.pages.twelve import RULES
 from report.publish.claimreview import as_script, claim_reviews
 
 REPORT = Path(__file__).resolve().parent.parent
-# The order of the pages of measurements.
-FAMILIES = (
-    "training", "time_to_train", "convergence", "inference", "serving", "tables", "matrix_products", "parallelism",
-    "one_thread", "memory", "roofline", "model_steps", "transfers", "orchestration", "numerics", "without_cuda",
-    "published", "checks",
-)  # fmt: skip
 _REQUIRED = ("generated_utc", "commit", "study_version", "origin", "nodes", "refused", "tally", "verdicts")
 
 
@@ -124,8 +119,9 @@ def _front(evidence: Evidence, declared: Mapping[str, Any], drawn: Sequence[Char
                 {"f": told}, image="previews/index.png")  # fmt: skip
 
 
-def _table(document: Mapping[str, Any]) -> Page:
-    rows = [
+def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each claim: in our words, its verdict, its finding, its evidence."""
+    return [
         {
             "id": identifier(str(one["id"])),
             "article": str(one["article_title"]),
@@ -138,6 +134,10 @@ def _table(document: Mapping[str, Any]) -> Page:
         }
         for one in document["verdicts"]
     ]
+
+
+def _table(document: Mapping[str, Any]) -> Page:
+    rows = table_rows(document)
     description = f"All {len(rows)} claims of the three articles with verdict, finding and evidence."
     return Page("claims", "claims", f"All {len(rows)} claims", description,
                 {"rows": rows, "meaning": _meaning()}, key="claims")  # fmt: skip

@@ -103,10 +103,13 @@ def address(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + "/", "", ""))
 
 
+def alone_template(imprint: str) -> str:
+    """The same for a page that stands alone, without menu."""
+    return _template({"title": TITLE, "url": "", "menu": [], "footer": [], "imprint": imprint})
+
+
 def page_template(url: str, imprint: str) -> str:
     """pandoc's template of a page, with menu and footer."""
-    made = templates()
-    made.filters["html"] = lambda text: Markdown(_html(str(text)))
     site = {
         "title": TITLE,
         "url": url,
@@ -118,6 +121,12 @@ def page_template(url: str, imprint: str) -> str:
         ],
         "imprint": imprint,
     }  # fmt: skip
+    return _template(site)
+
+
+def _template(site: Mapping[str, Any]) -> str:
+    made = templates()
+    made.filters["html"] = lambda text: Markdown(_html(str(text)))
     return made.get_template("page.html").render({"site": site})
 
 

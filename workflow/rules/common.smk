@@ -11,6 +11,7 @@ from contract.ending import COORDINATOR, pass_on
 from contract.files import bounded, held_lock, read_json
 from contract.schema import check
 from experiments.jobs import read_plan
+from report.pages import families
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -192,5 +193,17 @@ def published():
 def code(*patterns):
     """Program files whose change is a reason to judge or render again, but never to measure."""
     return sorted(
-        str(path) for pattern in patterns for path in Path("report").glob(pattern)
+        str(path)
+        for pattern in patterns
+        for path in Path("report").glob(pattern)
+        if path.is_file()
     )
+
+
+def family_code(family):
+    """The file of a family of measurements, or those of the figures of claims and of the front page."""
+    if family == "claims":
+        return ["pages/claim_figure.py", "pages/previews.py"]
+    if family == "front":
+        return ["pages/front.py", "pages/previews.py", "pages/families/*.py"]
+    return [f"pages/families/{family.replace('-', '_')}.py", "pages/families/base.py"]

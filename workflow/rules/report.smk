@@ -1,18 +1,47 @@
-# The published report. It runs after measuring, never beside it.
+# The published report: figures family by family, then the pages and PDFs. It runs after measuring, never beside it.
+
+FAMILIES = ["claims", "front", *(name.replace("_", "-") for name in families.FAMILIES)]
+
+
+# One family's figures: drawn again where its data, its own file or the charts have changed.
+rule figures:
+    input:
+        verdicts=f"{RESULTS}/verdicts.json",
+        summary=f"{RESULTS}/data/summary.parquet",
+        code=lambda wildcards: code(
+            "pages/charts.py",
+            "pages/evidence.py",
+            "pages/plain.py",
+            "pages/words.py",
+            "formatting.py",
+            *family_code(wildcards.family),
+        ),
+    output:
+        f"{RESULTS}/report/figures/{{family}}.json",
+    log:
+        f"{RESULTS}/logs/figures-{{family}}.log",
+    wildcard_constraints:
+        family="|".join(FAMILIES),
+    conda:
+        "../envs/study.yaml"
+    params:
+        data=subpath(input.summary, parent=True),
+        out=subpath(output[0], parent=True),
+    shell:
+        "python -m report figures {wildcards.family} --verdicts {input.verdicts:q} --data {params.data:q} "
+        "--out {params.out:q} 2> {log:q}"
 
 
 rule report:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
+        figures=expand(f"{RESULTS}/report/figures/{{family}}.json", family=FAMILIES),
         calibration="data/calibration.json",
-        templates=sorted(
-            str(path) for path in Path("report/templates").rglob("*") if path.is_file()
-        ),
         code=code(
-            "render/**/*.py",
+            "pages/**/*.py",
+            "pages/templates/**/*",
             "publish/*.py",
-            "site/*.py",
             "formatting.py",
             "*.yaml",
         ),
@@ -21,8 +50,8 @@ rule report:
     output:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
+        appendix=f"{RESULTS}/report/appendix.pdf",
         source=f"{RESULTS}/report/index.qmd",
-        reviews=f"{RESULTS}/report/claims.jsonld",
     log:
         f"{RESULTS}/logs/report.log",
     conda:
@@ -36,6 +65,6 @@ rule report:
         # The report takes its place.
         preliminary=f"{RESULTS}/preliminary",
     shell:
-        "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} "
+        "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn "
         "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
         "&& rm -rf {params.preliminary:q}"

@@ -1,4 +1,4 @@
-# What makes the report a site that any static host serves as it is: verdicts, data, editions, feed, picture.
+# What makes the report a site that any static host serves as it is: verdicts, data, editions.
 
 
 rule site:
@@ -10,14 +10,12 @@ rule site:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
         previous=config["previous"] or [],
-        code=code("site/*.py", "render/head.py", "render/figures.py"),
+        code=code("pages/downloads.py", "pages/tables.py", "pages/editions/*.py"),
     output:
         verdicts=f"{RESULTS}/report/verdicts.json",
         table=f"{RESULTS}/report/verdicts.csv",
         summary=f"{RESULTS}/report/data/summary.csv",
         editions=f"{RESULTS}/report/editions.json",
-        picture=f"{RESULTS}/report/og.png",
-        robots=f"{RESULTS}/report/robots.txt",
     log:
         f"{RESULTS}/logs/site.log",
     conda:
@@ -25,7 +23,7 @@ rule site:
     params:
         data=subpath(input.summary, parent=True),
         report=subpath(input.html, parent=True),
-        published=PUBLISHED_WORDS,
+        previous=["--previous", config["previous"]] if config["previous"] else [],
     shell:
         "python -m report site --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
-        "{params.published:q} 2> {log:q}"
+        "{params.previous:q} 2> {log:q}"

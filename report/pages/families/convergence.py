@@ -123,7 +123,7 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
-            f"Larger batches make accuracy surely steadier in {_of(less, len(passes))} networks, and less steady in "
+            f"Larger batches make accuracy steadier in {_of(less, len(passes))} networks and less steady in "
             f"{_of(more, len(passes))}",
             lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
@@ -131,7 +131,7 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "99% intervals.",
             _alt(points, " points"),
         ),
-        ["Surely: the interval of what a doubling of the batch changes lies on one side of nothing."],
+        ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
         _table(passes, updates, "Spread of accuracy"),
         ["G13"],
     )  # fmt: skip

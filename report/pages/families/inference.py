@@ -11,8 +11,7 @@ from report.formatting import capital, count, number, several, two_digits, with_
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
 from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.listed import Case, has_gpu, listed, most_threads, span
-from report.pages.families.rows import of_device
+from report.pages.families.listed import Case, has_gpu, listed, most_threads, on_gpu, span
 from report.pages.words import NOTHING
 
 # Budgets of claim G15 in milliseconds.
@@ -29,8 +28,8 @@ def _size(cell: Mapping[str, Any]) -> tuple[float, str]:
     return float(cell.get("parameters") or 0.0), str(cell["model"])
 
 
-def _model(view: View, cell: Mapping[str, Any]) -> str:
-    return f"{cell['model']}{of_device(view, str(cell['device']))}"
+def _model(cell: Mapping[str, Any]) -> str:
+    return f"{cell['model']}{on_gpu(str(cell['device']))}"
 
 
 def _waits(view: View, name: str) -> Iterable[Exhibit]:
@@ -55,7 +54,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
         name,
         f"{within} of {len(best)} models answer 99% of single requests within {most} ms; the slowest takes "
         f"{with_unit(best[-1]['estimate'], 's', 2)}",
-        [(_model(view, one), one, [number(float(one["parameters"])), str(one["detail"])]) for one in cells],
+        [(_model(one), one, [number(float(one["parameters"])), str(one["detail"])]) for one in cells],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
@@ -81,7 +80,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     cases = []
     for one in cells:
         key = (one["model"], one["device"])
-        cases.append((_model(view, one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
+        cases.append((_model(one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
     yield listed(
         name,
         f"ONNX Runtime answers single requests {span([float(one['estimate']) for one in cells], two_digits)} times as "
@@ -104,7 +103,7 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     drawn, lines = [], []
     for rate in rates:
         way = "" if rate["backend"] == "torch" else f", {rate['backend']}"
-        case, phase = f"{rate['model']}, {rate['dtype']}{way}{of_device(view, str(rate['device']))}", rate["phase"]
+        case, phase = f"{rate['model']}, {rate['dtype']}{way}{on_gpu(str(rate['device']))}", rate["phase"]
         used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in shares.items()}
         drawn += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(one["estimate"]), "of": called, "in": phase}
                   for called, one in used.items() if one]  # fmt: skip
@@ -151,7 +150,7 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
         both = ", both passes" if one["passes"] == "both" else ""
         dtype = f", {one['dtype']}" if len(formats) > 1 else ""
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
-        cases.append((f"{shape}{both}{dtype}{of_device(view, str(one['device']))}", one, []))
+        cases.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
     layers = several([LAYERS[layer] for layer in LAYERS if any(one["layer"] == layer for one in cells)])
     gains = span([float(one["estimate"]) for one in cells], two_digits)
     whose = "the maker's library" if has_gpu(cells) else "oneDNN"

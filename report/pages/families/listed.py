@@ -57,3 +57,11 @@ def most_threads(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def has_gpu(cells: Sequence[Mapping[str, Any]]) -> bool:
     """Whether any of them is of a GPU."""
     return any(device_kind(str(cell["device"])) == "gpu" for cell in cells)
+
+
+def on_gpu(device: str) -> str:
+    """What follows a row's name where it is not of the processor: ', GPU', or ', GPU 1' for a second one."""
+    if device_kind(device) == "cpu":
+        return ""
+    number = device.partition(":")[2]
+    return f", GPU {number}" if number.isdigit() and int(number) else ", GPU"

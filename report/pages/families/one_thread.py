@@ -15,11 +15,11 @@ from report.pages.words import LEVEL
 _BARS = f"Bars: {LEVEL} intervals."
 _KERNELS = {
     ("branches", "predictable"): "branch that follows a pattern",
-    ("chain", "random"): "multiply-add of the last result",
+    ("chain", "random"): "round of a hash, arithmetic alone",
     ("states", "text"): "state machine that reads a text",
     ("branches", "random"): "branch that nothing can guess",
 }
-_NAMES = {"chain": "multiply-adds", "states": "state machine", "chase": "loads", "branches": "branches"}
+_NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "branches": "branches"}
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:

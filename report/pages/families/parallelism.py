@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import device_kind
-from report.formatting import capital, count, several, two_digits
+from report.formatting import count, several, two_digits
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.families.base import Exhibit, Family, Table, records, stated, times
@@ -34,7 +34,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 def _gains(view: View) -> list[dict[str, Any]]:
     """All cores over one, by kind of work: the efficiency of each thread times their number."""
     works = [
-        ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix product, {dtype}"),
+        ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products, {dtype}"),
         ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory, {dtype}"),
         ("training.scaling_efficiency", {"backend": "torch", "dtype": "float32"}, "training {model}, batch {batch}"),
     ]  # fmt: skip
@@ -58,13 +58,11 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
     if not cells:
         return
     most = int(cells[0]["threads"])
-    rows = [row(str(cell["label"]), cell, "1", text=f"×{two_digits(cell['estimate'])}") for cell in cells]
-    best, worst = cells[-1], cells[0]
+    rows = [row(str(cell["label"]), cell, "1", text=f"×{rough(cell['estimate'])}") for cell in cells]
     yield Exhibit(
         Chart(
             name,
-            f"{capital(count(most, 'core'))} are {times(best['estimate'])} as fast as one in a {best['label']}, and "
-            f"{times(worst['estimate'])} in a {worst['label']}",
+            f"Over one core, {count(most, 'core')} gain {_gained(cells[-1])}, and {_gained(cells[0])}",
             estimates(rows, f"rate of {count(most, 'core')} over that of one", [1.0, float(most)],
                       "from no gain to as many times as cores", log=most > 8),
             f"● measured on {view.name}. {_BARS}",
@@ -77,6 +75,13 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
             f"The rate of {count(most, 'core')} over that of one on {view.name}",
         ),
     )  # fmt: skip
+
+
+def _gained(cell: dict[str, Any]) -> str:
+    """What a kind of work gains, in a sentence."""
+    if cell["low"] <= 1:
+        return f"nothing that is sure in {cell['label']}"
+    return f"a factor of {rough(cell['estimate'])} in {cell['label']}"
 
 
 def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -116,7 +121,7 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     most = max(int(cell["paths"]) for cell in cells)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
     ends = [
-        f"{times(cell['estimate'])} as long on {view.device_name(str(cell['device']))}"
+        f"{times(cell['estimate'])} as long{of_device(view, str(cell['device'])).replace(',', ' on')}"
         for cell in cells
         if int(cell["paths"]) == most
     ]
@@ -124,8 +129,9 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name,
-            f"The same work takes {several(ends)} if {most} neighbours take {most} paths through a program, not one",
-            lines(pd.DataFrame(rows), "x", "y", "device", axis=("different paths in a group of 32", "time over one path")),
+            f"Work takes {several(ends)} if {most} neighbours take {most} paths through it, not one",
+            lines(pd.DataFrame(rows), "x", "y", "device",
+                  axis=("different paths in a group of 32", "time over that of one")),
             f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
             f"after the other. {_BARS}",
             "; ".join(f"{cell['paths']} paths{of_device(view, str(cell['device']))}: {two_digits(cell['estimate'])}"
@@ -152,7 +158,7 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             f"Load without a pause {lost}",
-            estimates(rows, "% of the rate lost from the first to the last tenth of a run", [0.0], "none", log=False),
+            estimates(rows, "% of the rate lost from a run's first to its last tenth", [0.0], "none", log=False),
             f"● measured on {view.name} in runs of at least {MINUTES_S / 60:.0f} minutes. {_BARS}",
             told(rows),
         )

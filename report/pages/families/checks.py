@@ -1,0 +1,203 @@
+"""How far the study's own measurements can be trusted: repeated, measured by other means, predicted, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contract.errors import StudyError
+from contract.files import read_table
+from report import PACKAGE, ROOT, statistics
+from report.data import flags
+from report.formatting import capital, count, number, several, threshold_text, two_digits
+from report.pages.charts import Chart, bars, estimates
+from report.pages.evidence import Evidence
+from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.quantities.whole_runs import CHECK, over_measured
+
+# What each of the two ways of a wrong verdict is meant to stay below.
+RARE = 0.01
+Record = dict[str, Any]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """What was repeated, measured again, predicted, simulated and disturbed."""
+    yield from _repeated(evidence, _read("repeat"))
+    yield from _again(evidence, _read("second"))
+    yield from _derived(evidence)
+    yield from _simulated(_read("calibration"))
+    yield from _disturbed(evidence)
+
+
+def _read(name: str) -> Any:
+    """A table of the study; None if it was never made. Raises StudyError."""
+    return read_table(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
+
+
+def _percent(share: float) -> str:
+    return f"{two_digits(100 * share)}%"
+
+
+def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
+    """How far a second run of everything lies from the first, by experiment."""
+    if table is None or table["node"] not in evidence.names:
+        return
+    found = sorted(table["experiments"], key=lambda one: -float(one["median_apart"]))
+    rows = [{"label": one["experiment"].replace("-", " "), "estimate": 100 * one["median_apart"], "low": None,
+             "high": None, "text": f"{100 * one['median_apart']:.1f}%"} for one in found]  # fmt: skip
+    every = table["all"]
+    days = several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
+    yield Exhibit(
+        Chart(
+            "checks-repeated",
+            f"Measured a second time, half of {every['points']:,} results lie within {_percent(every['median_apart'])} "
+            f"of the first; {_percent(every['agree'] / every['points'])} agree",
+            estimates(rows, "median distance of the second measurement from the first (%)", log=False),
+            f"● measured twice on {evidence.names[table['node']]}, on {days} (UTC).",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1. Chance alone lets "
+         f"{1 - table['level']:.0%} of them disagree."],
+        Table(["Experiment", "Results", "Agree", "Median distance", "Second over first, median", "Farthest"],
+              [[row["label"], f"{one['points']:,}", f"{one['agree']:,}", row["text"], f"×{one['shift']:.3f}",
+                f"×{one['worst']['ratio']:.2f}"] for row, one in zip(rows, found, strict=True)], "lrrrrr",
+              "Two runs of the same experiments"),
+    )  # fmt: skip
+
+
+def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
+    """Surprising results beside those of other programs."""
+    if table is None or table["node"] not in evidence.names:
+        return
+    rows, told = [], []
+    for one in table["rows"]:
+        first, second = one["first"], one["second"]
+        ends = sorted(second[end] / first["estimate"] for end in ("low", "high"))
+        ratio = second["median"] / first["estimate"]
+        what = one["part"] or str(one["labels"]).rpartition("batch 1, ")[2]
+        rows.append({"label": f"{one['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
+                     "text": f"×{number(ratio, 2)}"})  # fmt: skip
+        told.append([one["claim"], stated(first, one["unit"]), stated({**second, "estimate": second["median"]}, one["unit"]),
+                     threshold_text(one["threshold"], one["unit"]), capital(str(one["means"]))])  # fmt: skip
+    agree = sum(bool(one["agrees"]) for one in table["rows"])
+    yield Exhibit(
+        Chart(
+            "checks-second",
+            f"Measured again by other programs, {agree} of {len(rows)} surprising results lie on the same side of their "
+            "threshold",
+            estimates(rows, "other program over the study's", [1.0], "equal", log=False),
+            f"● measured on {evidence.names[table['node']]}. Bars: 95% intervals of the second measurement.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [],
+        Table(["Claim", "The study", "The other program", "Threshold", "Other means"], told, "lrrrl",
+              "The same results by two programs"),
+        [str(one["claim"]) for one in table["rows"]],
+    )  # fmt: skip
+
+
+def _derived(evidence: Evidence) -> Iterable[Exhibit]:
+    """Whole jobs against what is derived for them from the others, and against their parts."""
+    cells = sorted(records(evidence.quantity(CHECK)), key=lambda cell: cell["estimate"])
+    if evidence.data is None or not cells:
+        return
+    kinds = len({cell["device"] for cell in cells}) > 1
+    rows = [{"label": f"{cell['job']}{', ' + cell['device'].upper() if kinds else ''}", "tier": "derived",
+             **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
+            for cell in cells]  # fmt: skip
+    inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
+    width = float(np.median([(cell["high"] / cell["low"]) ** 0.5 for cell in cells]))
+    parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
+    yield Exhibit(
+        Chart(
+            "checks-derived",
+            f"{inside} of {len(cells)} whole jobs take what is derived for them, to within a factor of "
+            f"{two_digits(width)}",
+            estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
+            "◑ derived times from all other jobs, over what was measured. Bars: 99% intervals of the derivation.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        ["This is how times of published trainings are derived: operations over the best rate, corrected by whole jobs.",
+         *([f"The sum of a job's parts, each timed alone before, misses its time by {_percent(float(np.median(parts)))} "
+            f"in the median and {_percent(float(parts.max()))} at most."] if len(parts) else [])],
+        Table(["Job", "Measured over derived", "Before correction"],
+              [[row["label"], stated(cell, "1"), str(cell["detail"]).partition(" times")[0]]
+               for row, cell in zip(rows, cells, strict=True)], "lrr", "Whole jobs, each derived from the others"),
+    )  # fmt: skip
+
+
+def _simulated(table: Any) -> Iterable[Exhibit]:
+    """How often verdicts are wrong on made-up measurements whose truth is known. Raises StudyError."""
+    if table is None:
+        return
+    if table["level"] != statistics.DECIDING:
+        raise StudyError("data/calibration.json: level: was made for rules that decide by other intervals: make it again")
+    worst: dict[str, Record] = {}
+    for one in table["rows"]:
+        wrong = max((one["supported"], one["challenged"]), key=lambda share: float(share["share"]))
+        if one["question"] not in worst or wrong["share"] > worst[one["question"]]["share"]:
+            worst[one["question"]] = wrong
+    rows = [{"label": question, **{end: 100 * wrong[name] for end, name in
+                                   (("estimate", "share"), ("low", "low"), ("high", "high"))},
+             "text": f"{100 * wrong['share']:.2f}%"} for question, wrong in worst.items()]  # fmt: skip
+    most = max(float(wrong["share"]) for wrong in worst.values())
+    trials = sum(one["trials"] for one in table["rows"])
+    yield Exhibit(
+        Chart(
+            "checks-simulated",
+            f"On simulated measurements whose truth is known, at most {100 * most:.2f}% of verdicts err to one side",
+            estimates(rows, "verdicts that err, in the worst setting (%)", [100 * RARE], "what is meant to be the most",
+                      log=False),
+            f"□ simulated: {trials:,} verdicts in {len(table['rows'])} settings of noise, rounds and points, each with "
+            "the truth right at the threshold. Bars: intervals of the simulation.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        ["At the threshold itself every verdict but 'too close to call' is an error; further away errors are rarer."],
+        Table(["Question", "Noise", "Rounds", "Points", "Wrongly supported", "Wrongly challenged", "Too close to call"],
+              [[one["question"], one["noise"], str(one["rounds"]), str(one["points"]),
+                *(f"{100 * one[name]['share']:.2f}%" for name in ("supported", "challenged")),
+                f"{100 * one['undecided']['share']:.1f}%"] for one in table["rows"]], "llrrrrr",
+              "Settings that were simulated"),
+    )  # fmt: skip
+
+
+def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
+    """The share of each machine's results in which something was disturbed, by what it was."""
+    rows, told, worst = [], [], (0.0, "", "")
+    for view in evidence.views:
+        seen = [{one.name for one in flags.read(str(text or ""))} - {flags.EXACT} for text in view.rows["flags"]]
+        for flag, means in flags.MEANING.items():
+            many = sum(flag in one for one in seen)
+            if many:
+                rows.append({"what": means, "share": 100 * many / len(seen), "machine": view.name})
+                worst = max(worst, (many / len(seen), means, view.name))
+        quiet = sum(not one for one in seen)
+        ranges = [f"{view.rows[column].min():,.0f} to {view.rows[column].max():,.0f}" for column in ("n_rounds", "n_samples")]
+        if len(seen):
+            told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}"])
+    if not rows:
+        return
+    table = pd.DataFrame(rows)
+    yield Exhibit(
+        Chart(
+            "checks-disturbed",
+            f"The most frequent disturbance is that {worst[1]}: in {_percent(worst[0])} of the results on {worst[2]}",
+            bars(table, "share", "what", "share of a machine's results (%)",
+                 hue="machine" if table["machine"].nunique() > 1 else None),
+            "● seen beside the measurements. Disturbed results are kept and marked in the data.",
+            "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
+        ),
+        [f"{count(sum(int(row[1].replace(',', '')) for row in told), 'result')} in all. A result is counted if one of its "
+         "samples was disturbed."],
+        Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed"], told, "lrrrr",
+              "What stands behind each machine's results"),
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "checks", "Checks: how far the measurements can be trusted",
+    "How far does a second measurement lie from the first, and how often do verdicts err?", show,
+)  # fmt: skip

@@ -1,0 +1,153 @@
+"""Rounding: what the order of the work does to the bits of a matrix product, and what each number format errs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from report.estimates import Estimates, concat
+from report.formatting import count, number, two_digits
+from report.pages.charts import Chart, estimates
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records
+from report.pages.families.rows import dicts, library, of_device, rough, told
+from report.quantities.ladder import LOOPS
+
+# What is changed between two results, from what must not matter to what must.
+_METHODS = {
+    "cell_order": "entries worked out in another order",
+    "permuted": "rows and columns in other places, by a library",
+    "threads": "another number of threads, by a library",
+    "libraries": "another library",
+    "split_k": "sums added up in parts",
+    "summation": "sums added up in another order",
+}
+_ORDER = list(_METHODS)
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node how far results lie apart, and the error of each format."""
+    for place, view in enumerate(evidence.views, start=1):
+        yield from _spread(view, f"numerics-order-{place}")
+        yield from _formats(view, f"numerics-formats-{place}")
+
+
+def _ulp(value: float) -> str:
+    return two_digits(value) if value else "0"
+
+
+def _spread(view: View, name: str) -> Iterable[Exhibit]:
+    """The largest difference in an entry by what was changed: the least and the most of all cases."""
+    parts = [
+        view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
+    ]
+    cells = concat([part for part in parts if len(part)]) if any(map(len, parts)) else Estimates.empty()
+    if not len(cells):
+        return
+    table = cells.frame.assign(detail="")
+    ends = table.groupby("method")["estimate"].agg(["min", "max", "size"]).reindex(_ORDER).dropna()
+    rows = [
+        {"label": _METHODS[str(method)], "estimate": high, "other": low, "low": low, "high": high,
+         "text": _ulp(high) if low == high else f"{_ulp(low)} to {_ulp(high)}"}
+        for method, low, high in zip(ends.index, ends["min"], ends["max"], strict=True)
+    ]  # fmt: skip
+    yield Exhibit(
+        Chart(
+            name,
+            _title(ends["max"]),
+            estimates(rows, "largest difference in an entry, units in the last place", log=False),
+            f"● measured on {view.name}: the least and the most over all libraries, number formats and shapes.",
+            told(rows),
+        ),
+        [
+            "A unit in the last place is the step between two neighbouring numbers of a format, here at the root mean "
+            "square of the result.",
+            *_repeated(view),
+        ],
+        Table(
+            ["What is changed", "Library, format", "Shape, m × n × k", "Largest difference"],
+            [
+                [_METHODS[str(one["method"])],
+                 f"{library(str(one['backend']))}, {one['dtype']}{of_device(view, str(one['device']))}",
+                 str(one["shape"]).replace("x", " × "), _ulp(one["estimate"])]
+                for one in sorted(dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"], one["backend"]))
+            ],
+            "lllr",
+            f"Largest difference in an entry, in units in the last place, on {view.name}",
+        ),
+        ["W13"],
+    )  # fmt: skip
+
+
+def _title(most: Any) -> str:
+    """Whether the order of the entries shows, and the order within one."""
+    across, within = most.get("cell_order"), most.get("summation")
+    free = "" if across is None or pd.isna(across) else (
+        "The order of a product's entries changes no bit" if across == 0
+        else f"The order of a product's entries changes them by up to {_ulp(across)} units in the last place"
+    )  # fmt: skip
+    if within is None or pd.isna(within):
+        return free or f"What is changed moves an entry by up to {_ulp(most.max())} units in the last place"
+    sums = f"order of its sums changes an entry by up to {_ulp(within)} units in the last place"
+    return f"{free}; the {sums.replace(' units in the last place', '')} in its last place" if free else f"The {sums}"
+
+
+def _repeated(view: View) -> Iterable[str]:
+    """Whether the same product has the same bits every time."""
+    cells = records(view.quantity("numerics.determinism"))
+    same = sum(cell["estimate"] == 1 for cell in cells)
+    if cells and same == len(cells):
+        yield f"Repeated, the same product gave the same bits in all {count(same, 'case')}, within a process and between."
+    elif cells:
+        yield f"Repeated, the same product gave the same bits in {same} of {count(len(cells), 'case')}."
+
+
+def _formats(view: View, name: str) -> Iterable[Exhibit]:
+    """The error of a library's product in each number format: the library and shape that err most."""
+    found = view.of("gemm")
+    found = found[~found["backend"].isin(LOOPS) & (found["error"] > 0)] if len(found) else found
+    if not len(found):
+        return
+    worst = found.loc[found.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
+    cells = dicts(worst)
+    rows = [
+        {"label": f"{cell['dtype']}{of_device(view, str(cell['device']))}", "estimate": float(cell["error"]),
+         "low": None, "high": None, "text": f"1 in {rough(1 / float(cell['error']))}"}
+        for cell in cells
+    ]  # fmt: skip
+    parts = {str(row["label"]): str(row["text"]).removeprefix("1 in ") for row in rows}
+    first = f"A product in {rows[0]['label']} errs by one part in {parts[str(rows[0]['label'])]}"
+    last = f", one in {rows[-1]['label']} by one in {parts[str(rows[-1]['label'])]}" if len(rows) > 1 else ""
+    apart = view.of("numerics", "spread_relative")
+    apart = apart[(apart["method"] == "summation") & (apart["dtype"] == "bfloat16")] if len(apart) else apart
+    yield Exhibit(
+        Chart(
+            name,
+            first + last,
+            estimates(rows, "error as a share of the result", log=True),
+            f"● measured on {view.name}: the library and shape that err most in each format; root mean square over all "
+            "entries, against a product in at least twice the precision.",
+            told(rows),
+        ),
+        [
+            "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step, in "
+            f"another order, lie up to {number(100 * float(apart['estimate'].max()), 2)}% apart."
+        ]
+        if len(apart)
+        else [],
+        Table(
+            ["Format", "Library", "Error"],
+            [[str(row["label"]), library(str(cell["backend"])), str(row["text"])]
+             for row, cell in zip(rows, cells, strict=True)],
+            "llr",
+            f"Error of matrix products by format on {view.name}",
+        ),
+    )  # fmt: skip
+
+
+FAMILY = Family(
+    "numerics", "Rounding: the order of the work, and number formats",
+    "Does the order of the work change the result, and how far off is each number format?", show,
+)  # fmt: skip

@@ -1,0 +1,158 @@
+"""Services behind a server: how long requests wait at which load, what each costs, and serving against training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from report.formatting import count, exactly, number, several, two_digits, with_unit
+from report.pages.charts import Chart, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.pages.families.listed import listed, on_gpu, span
+from report.pages.families.rows import points, scaled
+from report.pages.words import LEVEL, NOTHING
+from report.quantities.serving import LIMIT_S, SERVER
+
+Server = tuple[Any, ...]
+NAMES = {"classifier": "image classifier", "lookup": "table look-up", "embedding": "vector search",
+         "int8": "8-bit language model"}  # fmt: skip
+
+
+def _server(cell: Mapping[str, Any]) -> Server:
+    return tuple(cell[name] for name in SERVER)
+
+
+def _name(cell: Mapping[str, Any]) -> str:
+    """'vector search, float32': the format where several were measured, and the GPU."""
+    service = str(cell["service"])
+    dtype = f", {cell['dtype']}" if service == "embedding" else ""
+    return f"{NAMES.get(service, service)}{dtype}{on_gpu(str(cell['device']))}"
+
+
+def _held(cells: Iterable[Mapping[str, Any]]) -> str:
+    """On how many cores the servers run."""
+    return several(
+        [count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cells})]
+    )
+
+
+def _loads(view: View, name: str) -> Iterable[Exhibit]:
+    """The 99th percentile of each service over the load."""
+    cells = records(view.quantity("serving.p99_latency_s"))
+    if not cells:
+        return
+    table = pd.DataFrame(
+        {**point, "service": _name(cell)}
+        for cell in cells
+        for point in points([cell], "requests_per_s", 1e-3)
+    )  # fmt: skip
+    borne = sorted(records(view.quantity("serving.capacity")), key=lambda one: -float(one["estimate"]))
+    most, least = borne[0], borne[-1]
+    title = f"{_rate(most['estimate'])} of the {_name(most)} are answered within 0.1 s"
+    if not least["estimate"]:
+        title += f", but not even {exactly(_lowest(cells, least))} of the {_name(least)}"
+    failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
+    says = ["Requests come at random times and do not wait for earlier answers. 99% of them are answered within the time "
+            "that is shown. The vector search looks through a million vectors."]  # fmt: skip
+    says += [f"At {_rate(one['requests_per_s'])}, {number(100 * one['estimate'], 2)}% of those to the {_name(one)} "
+             "had no right answer in time." for one in failed]  # fmt: skip
+    client = view.of("serving", "client_share")["estimate"].max()
+    if client >= 0.01:
+        says.append(
+            f"The clients ran on the server's own cores and took up to {two_digits(100 * client)}% of their time."
+        )
+    yield Exhibit(
+        Chart(
+            name, title,
+            lines(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
+                  levels={"0.1 s": 1e3 * LIMIT_S}),
+            f"● measured on {view.name}, a server on {_held(cells)}. Bars: {LEVEL} intervals.",
+            "; ".join(f"{one['service']}, {exactly(one['x'])} requests/s: {two_digits(one['y'])} ms"
+                      for one in table.to_dict("records")),
+        ),
+        says,
+        Table(["Service", "Requests a second", "99% are answered within"],
+              [[_name(one), exactly(one["requests_per_s"]), stated(one, "s")] for one in cells], "lrr",
+              f"Loads on {view.name}"),
+        ["W29"],
+    )  # fmt: skip
+
+
+def _rate(rate: float) -> str:
+    return f"{exactly(float(rate))} requests a second"
+
+
+def _lowest(cells: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
+    """The smallest load that was offered to a server."""
+    return min(float(one["requests_per_s"]) for one in cells if _server(one) == _server(of))
+
+
+def _costs(view: View, name: str) -> Iterable[Exhibit]:
+    """CPU time of a request at the largest load that a service bears, and how busy a GPU is."""
+    borne = {_server(one): float(one["estimate"]) for one in records(view.quantity("serving.capacity"))}
+    busy = {(_server(one), one["requests_per_s"]): one for one in records(view.quantity("serving.gpu_busy_share"))}
+    chosen: dict[Server, dict[str, Any]] = {}
+    for cell in records(view.quantity("serving.cpu_seconds_per_request")):
+        if _server(cell) not in chosen or cell["requests_per_s"] <= borne.get(_server(cell), 0.0):
+            chosen[_server(cell)] = cell
+    if not chosen:
+        return
+    cells = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
+    shares = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cells)]
+    used = [100 * float(one["estimate"]) for one in shares if one]
+    says = [f"The GPU is busy for {span(used, two_digits)}% of the time at these loads."] if used else []
+    times = span([float(one["estimate"]) for one in cells], lambda one: with_unit(one, "s", 2))
+    yield listed(
+        name, f"A request costs the server {times} of CPU time",
+        [
+            (_name(cell), cell, [_bears(borne, cell), exactly(cell["requests_per_s"]),
+                                 stated(scaled(share, 1.0), "1") if share else NOTHING])
+            for cell, share in zip(cells, shares, strict=True)
+        ],
+        "s", "CPU time of a request, ms",
+        f"● measured on {view.name}, at the largest load whose 99th percentile stays below 0.1 s, or at the smallest "
+        "offered.",
+        ["Service", "Bears", "At requests a second", "GPU busy, share", "CPU time of a request"],
+        1e-3, log=True, says=says, claims=["W30"] if used else [],
+    )  # fmt: skip
+
+
+def _bears(borne: Mapping[Server, float], cell: Mapping[str, Any]) -> str:
+    """'300 requests/s'; unknown where no percentile is known."""
+    return with_unit(borne[_server(cell)], "requests/s") if _server(cell) in borne else NOTHING
+
+
+def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
+    """After how many days serving has taken as much as training, by traffic."""
+    cells = records(evidence.quantity("serving.break_even_days"))
+    if not cells:
+        return
+    first = min(cells, key=lambda one: float(one["estimate"]))
+    models = several(sorted({str(one["model"]) for one in cells}))
+    yield listed(
+        "serving-outgrows",
+        f"At the traffic that its maker documents, serving {first['model']} takes as many GPU hours as training it "
+        f"after {with_unit(float(first['estimate']), 'd', 2)}",
+        [(f"{number(float(one['traffic']), 3)} tokens a day", one, [str(one["detail"])]) for one in cells],
+        "d", "days of serving that take as many GPU hours as training",
+        f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
+        ["Traffic", "What", "Days"], log=True, claims=["W26"], tier="derived",
+        says=[f"{models} is the only model of which both are documented."],
+    )  # fmt: skip
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node loads and costs; then what serving takes against training."""
+    for place, view in enumerate(evidence.views, 1):
+        yield from _loads(view, f"serving-load-{place}")
+        yield from _costs(view, f"serving-cost-{place}")
+    yield from _outgrows(evidence)
+
+
+FAMILY = Family(
+    "serving", "Services behind a server",
+    "How many requests does a server answer quickly, and what does each cost?", show,
+)  # fmt: skip

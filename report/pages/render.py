@@ -1,0 +1,250 @@
+"""The report: from verdicts to a website, two PDFs, their sources and their figures."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json, write_json
+from report.pages import pandoc, previews, quarto, site
+from report.pages.changes import since_last
+from report.pages.charts import Chart, save
+from report.pages.content import build, family_charts, read_verdicts
+from report.pages.evidence import Evidence
+from report.pages.markdown import environment
+from report.pages.pdf import documents
+from report.pages.site import Page
+from report.pages.sources import bibliography
+
+RENDERERS = ("auto", "quarto", "pandoc")
+# What pages share, by which it is known whether one has to be rendered again.
+_SHARED = ("page.html", "pages.lua", "references.bib")
+PDFS = ("report", "appendix")
+_PDF = "pdf.typ"
+
+
+def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> list[str]:
+    """Draw the figures of these families into the folder, `claims` and `front` among them; returns their names.
+
+    Each with its version for phones; those of claims with their previews. A list of them is written last, as
+    `FAMILY.json`. Raises StudyError for a family that is none.
+    """
+    evidence = Evidence(read_verdicts(verdicts), data)
+    out.mkdir(parents=True, exist_ok=True)
+    made: list[str] = []
+    for family in families:
+        charts = family_charts(evidence, family)
+        _draw(charts, out)
+        if family == "claims":
+            previews.of_claims(evidence.document, charts, out.parent / "previews")
+        elif family == "front":
+            previews.of_front(evidence.document, out.parent / "previews")
+        write_json(out / f"{family}.json", [chart.name for chart in charts])
+        made += [chart.name for chart in charts]
+    return made
+
+
+def _draw(charts: Sequence[Chart], folder: Path) -> None:
+    for chart in charts:
+        save(chart, folder)
+
+
+def render(
+    verdicts: Path,
+    out: Path,
+    renderer: str = "auto",
+    data: Path | None = None,
+    url: str = "",
+    previous: Path | None = None,
+    drawn: bool = False,
+) -> None:
+    """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
+
+    `renderer`: auto (Quarto where it is found, new enough and does not fail, else pandoc), quarto or pandoc. `data`:
+    the folder that `report gather` wrote, for the measurements. `url`: where the pages will be published, for their
+    previews and claim reviews. `previous`: an earlier edition, for what changed since. `drawn`: whether `figures` has
+    drawn everything already.
+
+    Everything is made in a scratch folder and moved into place file by file, each whole: a render that is killed leaves
+    the old report. Raises StudyError for a missing renderer or unusable input, OSError if the place cannot be written.
+    """
+    began = time.monotonic()
+    chosen = _choose(renderer)
+    url = site.address(url)
+    document = read_verdicts(verdicts)
+    evidence = Evidence(document, data)
+    made = build(evidence, url, since_last(document, verdicts, previous))
+    out = out.resolve()
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for stale in out.glob(".render-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    if not drawn:
+        _draw(made.charts, out / "figures")
+        previews.of_claims(document, made.charts, out / "previews")
+        previews.of_front(document, out / "previews")
+    _complete(made.charts, out / "figures")
+    # In `out` itself: moving a file within one file system is atomic.
+    scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
+    try:
+        names = _sources(scratch, made.pages, made.terms, document, url)
+        earlier = _earlier(out)
+        again = [name for name in names if not _unchanged(scratch, out, name, earlier)]
+        (scratch / "figures").symlink_to(out / "figures")
+        (scratch / "previews").symlink_to(out / "previews")
+        for name, source in documents(made, document, environment(site.TEMPLATES)).items():
+            (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
+        standards, chosen = _rendered(scratch, names, again, chosen, renderer)
+        files = _move(scratch, out, earlier)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    write_json(
+        out / "render.json",
+        {
+            "renderer": chosen["name"],
+            "version": chosen["version"],
+            "note": chosen["note"],
+            "pdf_standard": standards,
+            "seconds": round(time.monotonic() - began, 2),
+            "rendered_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "generated_utc": document["generated_utc"],
+            "commit": document["commit"],
+            "rendered_again": len(again),
+            "shared": _fingerprint(out),
+            "files": files,
+        },
+    )
+
+
+def _complete(charts: Sequence[Chart], folder: Path) -> None:
+    """Raise StudyError if a figure that a page shows was not drawn; remove what no page shows."""
+    wanted = {f"{chart.name}{ending}" for chart in charts for ending in (".svg", ".phone.svg")}
+    there = {path.name for path in folder.glob("*.svg")}
+    if missing := sorted(wanted - there):
+        raise StudyError(f"{folder}: {missing[0]} is not drawn: run `python -m report figures`, or leave out --drawn")
+    for name in there - wanted:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _sources(
+    folder: Path, pages: Sequence[Page], terms: Mapping[str, str], document: Mapping[str, Any], url: str
+) -> list[str]:
+    """Write the pages' sources and what they share; returns the pages' names."""
+    made = site.templates()
+    for page in pages:
+        path = folder / f"{page.path}.qmd"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(site.source(page, made, terms), encoding="utf-8")
+    imprint = site.imprint(document)
+    site.copy_site(folder)
+    shutil.copyfile(site.TEMPLATES / _PDF, folder / _PDF)
+    (folder / "references.bib").write_text(bibliography(document), encoding="utf-8")
+    (folder / "page.html").write_text(site.page_template(url, imprint), encoding="utf-8")
+    (folder / "_quarto.yml").write_text(site.project(pages, url, imprint), encoding="utf-8")
+    return [page.path for page in pages]
+
+
+def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any]) -> bool:
+    """Whether a page that is there was rendered by pandoc from the same source and what pages share."""
+    if earlier.get("renderer") != "pandoc" or earlier.get("version") != pandoc.version():
+        return False
+    if not (out / f"{name}.html").is_file() or earlier.get("shared") != _fingerprint(scratch):
+        return False
+    try:
+        return (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
+    except OSError:
+        return False
+
+
+def _fingerprint(folder: Path) -> str:
+    told = hashlib.sha256()
+    for name in _SHARED:
+        told.update((folder / name).read_bytes())
+    return told.hexdigest()
+
+
+def _choose(renderer: str) -> dict[str, str]:
+    """Which program renders, and why not the other. Raises StudyError."""
+    if renderer not in RENDERERS:
+        raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
+    if renderer == "pandoc":
+        return _pandoc("")
+    program, looked = quarto.find()
+    if program is None:
+        if renderer == "quarto":
+            raise StudyError(
+                f"Quarto was asked for and not found. Looked in: {looked}. "
+                "Install it from quarto.org, or use --renderer auto"
+            )
+        return _pandoc("Quarto was not found")
+    found = quarto.version(program)
+    if not quarto.new_enough(found):
+        need = ".".join(map(str, quarto.NEEDED))
+        fault = f"Quarto {found or 'of unknown version'} was found, {need} or newer is needed"
+        if renderer == "quarto":
+            raise StudyError(f"{fault}: update {program}, or use --renderer pandoc")
+        print(f"note: {fault}: rendering with pandoc", file=sys.stderr)
+        return _pandoc(fault)
+    return {"name": "quarto", "version": found, "program": program, "note": ""}
+
+
+def _pandoc(note: str) -> dict[str, str]:
+    return {"name": "pandoc", "version": pandoc.version(), "program": "", "note": note}
+
+
+def _rendered(
+    folder: Path, names: Sequence[str], again: list[str], chosen: dict[str, str], renderer: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Render; returns the standard that each PDF conforms to, and which program made the pages in the end.
+
+    Raises StudyError if Quarto was asked for by name and fails; else pandoc takes its place.
+    """
+    if chosen["program"]:
+        try:
+            quarto.render(folder, chosen["program"], names)
+        except StudyError as failed:
+            if renderer == "quarto":
+                raise StudyError(f"{failed}. Mend the Quarto installation, or use --renderer pandoc") from None
+            print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
+            chosen = _pandoc(str(failed))
+            again[:] = names
+    if not chosen["program"]:
+        pandoc.render(folder, again)
+    return {name: pandoc.typeset(folder, name, folder) for name in PDFS}, chosen
+
+
+def _move(scratch: Path, out: Path, earlier: Mapping[str, Any]) -> list[str]:
+    """Move what was made over what is there; remove pages that an earlier render made and this one has no more."""
+    for name in ("figures", "previews"):
+        (scratch / name).unlink()
+    paths = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.suffix != ".typ"]
+    made = [str(path.relative_to(scratch)) for path in paths]
+    for name in made:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(scratch / name, out / name)
+    pages = {name.removesuffix(".qmd") for name in made if name.endswith(".qmd")}
+    for name in earlier.get("files") or []:
+        stem, _, ending = str(name).rpartition(".")
+        if ending in ("qmd", "html") and stem not in pages and ".." not in stem and not stem.startswith("/"):
+            (out / name).unlink(missing_ok=True)
+    return sorted({*made, *(f"{name}.html" for name in pages if (out / f"{name}.html").is_file())})
+
+
+def _earlier(out: Path) -> dict[str, Any]:
+    """What the last render wrote of itself; nothing else in `out` is ours to remove."""
+    try:
+        found = read_json(out / "render.json")
+    except StudyError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+__all__ = ["RENDERERS", "figures", "render"]
