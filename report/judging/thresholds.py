@@ -51,7 +51,7 @@ def by_threshold(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict
     }
 
 
-def _choices(trial: Trial, declared: tuple[Threshold, ...]) -> dict[str, Any]:
+def _choices(trial: Trial, declared: Sequence[Threshold]) -> dict[str, Any]:
     choices = [[one.json, *trial.record(trial.at(one)).values()] for one in declared]
     return {"declared": trial.part.threshold.json, "choices": choices}
 

@@ -87,7 +87,8 @@ class Chart:
 
 def theme() -> Any:
     """The style of every figure, as a context."""
-    return matplotlib.rc_context({**sns.axes_style("whitegrid"), **_THEME})
+    style: dict[Any, Any] = {**sns.axes_style("whitegrid"), **_THEME}
+    return matplotlib.rc_context(style)
 
 
 def save(chart: Chart, folder: Path) -> None:
@@ -159,12 +160,13 @@ def estimates(
             marks = [row[name] for name in ("estimate", "other") if row.get(name) is not None]
             axes.plot(
                 marks, [place] * len(marks), **marker(str(row.get("tier", "measured"))), markersize=7.5, color=colour,
-                markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3, clip_on=False,
+                markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3,
+                clip_on=False,
             )  # fmt: skip
             axes.text(1.02, place, str(row["text"]), transform=axes.get_yaxis_transform(), va="center", color=INK)
         axes.set_ylim(height, 0)
         axes.set_yticks(places, labels)
-        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         _threshold(axes, lines, line, width)
         _scale(axes, "x", ends, logarithmic, width)
@@ -217,7 +219,7 @@ def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, wid
         # Numbers beside each other need more room than numbers below each other.
         room = 1.2 if which == "x" and width <= NARROW + 1 else 2
         # Labels of many decades are long.
-        few = 5 if decades < 7 else 4 if width > NARROW + 1 else 3
+        few = 5 if decades < (7 if room == 2 else 3) else 4 if width > NARROW + 1 else 3
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
@@ -291,7 +293,7 @@ def lines(
             handles = [
                 matplotlib.lines.Line2D(
                     [], [], color=colours[one], marker=marks[one], label=str(one), linestyle="-" if joined else "none"
-                )  # fmt: skip
+                )
                 for one in hues
             ]
             figure.legend(

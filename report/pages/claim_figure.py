@@ -40,9 +40,13 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
     shown = _spread(cells, declared)
     scale, unit_name = formatting.prefix(max(abs(float(cell["estimate"])) for cell in shown), unit)
-    alike = len(cells) > 2 and len({(cell["estimate"], cell["low"], cell["high"]) for cell in cells}) == 1
+    alike = len(cells) > 2 and len({f"{float(cell['estimate']):.4g}" for cell in cells}) == 1
     shown = shown[:1] if alike else shown
-    labels = [f"all {len(cells)} cases"] if alike else short_labels(shown, machines, {str(part.get("name")): part for part in parts})
+    labels = (
+        [f"all {len(cells)} cases"]
+        if alike
+        else short_labels(shown, machines, {str(part.get("name")): part for part in parts})
+    )
     rows = [
         {
             "label": label,
@@ -189,8 +193,9 @@ def _first_words(text: str, room: int = 44) -> str:
 
 
 def _tier(verdict: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
-    part = next((one for one in verdict["parts"] if str(one.get("name") or "") == str(cell.get("part") or "")), {})
-    return _TIERS.get(str(part.get("tier") or verdict.get("evidence_tier")), "measured")
+    tiers = {str(one.get("name") or ""): one.get("tier") for one in verdict["parts"]}
+    tier = tiers.get(str(cell.get("part") or "")) or verdict.get("evidence_tier")
+    return _TIERS.get(str(tier), "measured")
 
 
 def _axis(part: Mapping[str, Any], unit: str) -> str:

@@ -114,8 +114,8 @@ def _checked(part: Mapping[str, Any]) -> str:
         return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
     shortest, longest = (formatting.two_digits(known[name]) for name in ("shortest", "longest"))
     return (
-        f"It is derived by a model that was held against {count(known['jobs'], 'job')} run whole, which took {shortest} "
-        f"to {longest} times as long; times are corrected by that."
+        f"It is derived by a model that was held against {count(known['jobs'], 'job')} run whole, which took "
+        f"{shortest} to {longest} times as long; times are corrected by that."
     )
 
 

@@ -271,9 +271,7 @@ def _triangulation(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     for one in document["contradictions"]:
-        told = [
-            f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})" for side in one["sides"]
-        ]
+        told = [f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})" for side in one["sides"]]
         outcome = {"in part": "each holds in part", "open": "still open"}.get(str(one["outcome"]), str(one["outcome"]))
         yield {"question": str(one["question"]), "one": told[0], "other": " ".join(told[1:]), "outcome": outcome}
 
@@ -303,7 +301,7 @@ def _sources(document: Mapping[str, Any]) -> Page:
     records = sum(one["records"] for one in document["published"] or [])
     counts = f"{records:,} records from {count(len(runs), 'source')}, each read from the place where it was published."
     # Cited in the tables: nothing is left to be named.
-    return Page("sources", "sources", "Sources", "Every published figure and every run of others that a claim rests on.",
+    return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
                 {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip
 
 
@@ -361,7 +359,9 @@ def _glossary() -> Page:
         {"term": str(one["term"]), "anchor": _anchor(str(one["term"])), "means": str(one["means"])}
         for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())
     ]
-    return Page("glossary", "glossary", "Glossary", "Every unit and term of the trade in plain words.", {"terms": terms})
+    return Page(
+        "glossary", "glossary", "Glossary", "Every unit and term of the trade in plain words.", {"terms": terms}
+    )
 
 
 def _editions(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:

@@ -70,7 +70,7 @@ def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
         & table["gpu"].str.contains("GeForce", na=False)
     ]  # fmt: skip
     if len(cards):
-        top = cards.loc[cards["value"].idxmax()]
+        top = cards.sort_values("value").iloc[-1]
         yield "writing gpu", Fact(two_digits(float(top["value"])), "published", "claims/W06")
         yield "writing gpu name", Fact(str(top["gpu"]).removeprefix("NVIDIA GeForce "))
 
@@ -107,8 +107,8 @@ def front(evidence: Evidence, declared: Mapping[str, Any], drawn: Sequence[Chart
         text = says.first(one["says"])
         chart = by_name.get("front-tuned" if one.get("figure") == "tuned" else one["claim"])
         if text and chart:
-            found.append({"claim": identifier(one["claim"]), "title": one["title"], "says": text, "chart": chart,
-                          "page": Markdown("measurements/training" if one.get("figure") else f"claims/{one['claim']}")})  # fmt: skip
+            page = Markdown("measurements/training" if one.get("figure") else f"claims/{one['claim']}")
+            found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
     rests = [words.rests(one) for one in verdicts]
     return {
         "answer": says.all(declared["answer"]),

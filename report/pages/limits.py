@@ -48,7 +48,9 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     waiting = sum(one["verdict"] == "awaiting hardware" for one in verdicts)
     first = f"GPUs measured: {several(gpus)}." if gpus else "No GPU has been measured."
     if waiting:
-        first += f" {count(waiting, 'claim')} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
+        first += (
+            f" {count(waiting, 'claim')} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
+        )
     if not gpus:
         first += " What is said of GPUs rests on published figures, and is marked so."
     if not cpus:

@@ -41,7 +41,8 @@ def of_front(document: Mapping[str, Any], folder: Path) -> None:
 def _save(path: Path, head: str, colour: str, text: str, below: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with theme():
-        figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="white", layout="none")
+        figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="white")
+        figure.set_layout_engine("none")
         place: dict[str, Any] = {"transform": figure.transFigure, "va": "top"}
         figure.text(0.06, 0.9, head, fontsize=30, weight="bold", color=colour, **place)
         figure.text(0.06, 0.76, _lines(text, 44, 5), fontsize=32, weight="bold", color=INK, linespacing=1.25, **place)

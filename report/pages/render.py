@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 import tempfile
@@ -103,7 +102,7 @@ def render(
         for name, source in documents(made, document, environment(site.TEMPLATES)).items():
             (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
         standards, chosen = _rendered(scratch, names, again, chosen, renderer)
-        files = _move(scratch, out, earlier)
+        files = _move(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     write_json(
@@ -119,6 +118,7 @@ def render(
             "commit": document["commit"],
             "rendered_again": len(again),
             "shared": _fingerprint(out),
+            "pages": names,
             "files": files,
         },
     )
@@ -221,7 +221,7 @@ def _rendered(
     return {name: pandoc.typeset(folder, name, folder) for name in PDFS}, chosen
 
 
-def _move(scratch: Path, out: Path, earlier: Mapping[str, Any]) -> list[str]:
+def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
     """Move what was made over what is there; remove pages that an earlier render made and this one has no more."""
     for name in ("figures", "previews"):
         (scratch / name).unlink()
@@ -229,13 +229,12 @@ def _move(scratch: Path, out: Path, earlier: Mapping[str, Any]) -> list[str]:
     made = [str(path.relative_to(scratch)) for path in paths]
     for name in made:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(scratch / name, out / name)
-    pages = {name.removesuffix(".qmd") for name in made if name.endswith(".qmd")}
-    for name in earlier.get("files") or []:
-        stem, _, ending = str(name).rpartition(".")
-        if ending in ("qmd", "html") and stem not in pages and ".." not in stem and not stem.startswith("/"):
-            (out / name).unlink(missing_ok=True)
-    return sorted({*made, *(f"{name}.html" for name in pages if (out / f"{name}.html").is_file())})
+        (scratch / name).replace(out / name)
+    for name in map(str, earlier.get("pages") or []):
+        if name not in names and ".." not in name and not name.startswith("/"):
+            for ending in ("qmd", "html"):
+                (out / f"{name}.{ending}").unlink(missing_ok=True)
+    return sorted({*made, *(f"{name}.html" for name in names)})
 
 
 def _earlier(out: Path) -> dict[str, Any]:

@@ -138,8 +138,11 @@ def _html(text: str) -> str:
 
 def project(pages: Sequence[Page], url: str, imprint: str) -> str:
     """`_quarto.yml` of the same site: a website with menu, sidebars and search."""
-    claims = [page for page in pages if page.template == "claim"]
-    families = [page for page in pages if page.template == "family"]
+    families = [page.path for page in pages if page.template == "family"]
+    articles: dict[str, list[str]] = {}
+    for page in pages:
+        if page.template == "claim":
+            articles.setdefault(str(page.context["c"]["article_title"]), []).append(f"{page.path}.qmd")
     settings: dict[str, Any] = {
         "project": {
             "type": "website",
@@ -161,16 +164,13 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
                     "collapse-level": 1,
                     "contents": [
                         "claims.qmd",
-                        *(
-                            {"section": title, "contents": [f"{one.path}.qmd" for one in claims if one.context["c"]["article_title"] == title]}
-                            for title in dict.fromkeys(one.context["c"]["article_title"] for one in claims)
-                        ),
+                        *({"section": title, "contents": own} for title, own in articles.items()),
                     ],
                 },
                 {
                     "id": "measurements",
                     "title": "Measurements",
-                    "contents": ["measurements/index.qmd", *(f"{one.path}.qmd" for one in families)],
+                    "contents": ["measurements/index.qmd", *(f"{path}.qmd" for path in families)],
                 },
             ],
             "page-footer": {

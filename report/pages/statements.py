@@ -28,7 +28,8 @@ _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
 # What the evidence gives beside the verdicts: see `front.facts`.
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
-    "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive", "again", "again agree",
+    "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
+    "again", "again agree",
 )  # fmt: skip
 
 
@@ -149,8 +150,8 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                 continue
             if found is None:
                 raise StudyError(
-                    f"{place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} or one "
-                    f"of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
+                    f"{place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} or "
+                    f"one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
                 )
             _known(path, steps, found[1], "", parts)
             for wrong in findings.unknown(f"{{{found[2]}}}", parts[found[1]]):
@@ -174,7 +175,7 @@ def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[t
             yield from _statements(value, (*steps, at))
 
 
-def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, Sequence[str]]) -> None:
+def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:
     """Raise StudyError unless there is such a claim, and such a part of it where one is named."""
     if claim not in parts:
         raise StudyError(f"{place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")

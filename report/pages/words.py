@@ -29,8 +29,8 @@ class Word:
 
 
 VERDICTS: dict[str, Word] = {
-    "supported": Word("supported", "✓", "Supported", "the evidence lies on the article's side of the threshold", "holds",
-                      "hold"),
+    "supported": Word("supported", "✓", "Supported", "the evidence lies on the article's side of the threshold",
+                      "holds", "hold"),
     "challenged": Word("challenged", "✗", "Challenged", "the evidence lies on the other side of the threshold",
                        "does not", "do not"),
     "depends": Word("depends", "◐", "Depends", "true in some cases and false in others; the finding says in which",
@@ -128,9 +128,9 @@ def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 # How sure a verdict of measured or derived cases is, as `robust` in verdicts.json.
 ROBUST = {
-    "robust": "Robust: no other fair threshold, price or base of comparison turns it, nor does leaving out any one case.",
+    "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
     "sensitive": "Sensitive: another fair choice turns it.",
-    "on a chosen list": "It rests on a list of cases that we chose before measuring; another list could come out otherwise.",
+    "on a chosen list": "It rests on a list of cases that we chose beforehand; another list may come out otherwise.",
     "not varied": "It rests on one figure, with nothing to vary.",
 }
 

@@ -189,8 +189,8 @@ def in_words(record: Mapping[str, Any]) -> str:
             "|" + "---:|" * len(names),
             "| " + " | ".join(map(str, counts)) + " |",
             "",
-            f"{record['foot']}. [Pages]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), [appendix]({at}/{paths.APPENDIX}), "
-            f"[verdicts]({at}/{paths.VERDICTS_TABLE}), all of it in [`{at}/`]({at}/).",
+            f"{record['foot']}. [Pages]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), "
+            f"[appendix]({at}/{paths.APPENDIX}), [verdicts]({at}/{paths.VERDICTS_TABLE}), all of it in [`{at}/`]({at}/).",
             END,
         )
     )

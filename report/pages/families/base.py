@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,10 @@ class Family:
 
 def records(cells: Estimates) -> list[dict[str, Any]]:
     """Estimates as dicts: their labels, estimate, low, high, n_rounds, detail."""
-    return cells.frame.to_dict("records")
+    return [{str(name): value for name, value in one.items()} for one in cells.frame.to_dict("records")]
 
 
-def stated(cell: dict[str, Any], unit: str) -> str:
+def stated(cell: Mapping[str, Any], unit: str) -> str:
     """A number of a table, and from where to where it is known: '412 GFLOP/s (405 to 420)'."""
     around = between(cell.get("low"), cell.get("high"), unit)
     name = formatting.prefix(float(cell["estimate"]), unit)[1]

@@ -12,10 +12,10 @@ from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
 from report.data import flags
-from report.formatting import capital, count, number, several, threshold_text, two_digits
+from report.formatting import capital, number, several, threshold_text, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
-from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
 from report.quantities.whole_runs import CHECK, over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.
@@ -80,14 +80,15 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         what = one["part"] or str(one["labels"]).rpartition("batch 1, ")[2]
         rows.append({"label": f"{one['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
                      "text": f"×{number(ratio, 2)}"})  # fmt: skip
-        told.append([one["claim"], stated(first, one["unit"]), stated({**second, "estimate": second["median"]}, one["unit"]),
-                     threshold_text(one["threshold"], one["unit"]), capital(str(one["means"]))])  # fmt: skip
+        unit = str(one["unit"])
+        told.append([one["claim"], stated(first, unit), stated({**second, "estimate": second["median"]}, unit),
+                     threshold_text(one["threshold"], unit), capital(str(one["means"]))])  # fmt: skip
     agree = sum(bool(one["agrees"]) for one in table["rows"])
     yield Exhibit(
         Chart(
             "checks-second",
-            f"Measured again by other programs, {agree} of {len(rows)} surprising results lie on the same side of their "
-            "threshold",
+            f"Measured again by other programs, {agree} of {len(rows)} surprising results lie on the same side of "
+            "their threshold",
             estimates(rows, "other program over the study's", [1.0], "equal", log=False),
             f"● measured on {evidence.names[table['node']]}. Bars: 95% intervals of the second measurement.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
@@ -109,20 +110,20 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
              **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
             for cell in cells]  # fmt: skip
     inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
-    width = float(np.median([(cell["high"] / cell["low"]) ** 0.5 for cell in cells]))
     parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
     yield Exhibit(
         Chart(
             "checks-derived",
-            f"{inside} of {len(cells)} whole jobs take what is derived for them, to within a factor of "
-            f"{two_digits(width)}",
+            f"Whole jobs take {two_digits(cells[0]['estimate'])} to {times(cells[-1]['estimate'])} as long as derived "
+            f"from the others; {inside} of {len(cells)} lie within the interval",
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
             "◑ derived times from all other jobs, over what was measured. Bars: 99% intervals of the derivation.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
         ),
-        ["This is how times of published trainings are derived: operations over the best rate, corrected by whole jobs.",
-         *([f"The sum of a job's parts, each timed alone before, misses its time by {_percent(float(np.median(parts)))} "
-            f"in the median and {_percent(float(parts.max()))} at most."] if len(parts) else [])],
+        ["So are times of published trainings derived: operations over the best rate, corrected by whole jobs.",
+         *([f"The sum of a job's parts, each timed alone before, misses its time by "
+            f"{_percent(float(np.median(parts)))} in the median and {_percent(float(parts.max()))} at most."]
+           if len(parts) else [])],
         Table(["Job", "Measured over derived", "Before correction"],
               [[row["label"], stated(cell, "1"), str(cell["detail"]).partition(" times")[0]]
                for row, cell in zip(rows, cells, strict=True)], "lrr", "Whole jobs, each derived from the others"),
@@ -134,9 +135,12 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
     if table is None:
         return
     if table["level"] != statistics.DECIDING:
-        raise StudyError("data/calibration.json: level: was made for rules that decide by other intervals: make it again")
+        raise StudyError(
+            "data/calibration.json: level: was made for rules that decide by other intervals: make it again"
+        )
     worst: dict[str, Record] = {}
-    for one in table["rows"]:
+    settings = [{**one, "question": str(one["question"]).replace("point", "result")} for one in table["rows"]]
+    for one in settings:
         wrong = max((one["supported"], one["challenged"]), key=lambda share: float(share["share"]))
         if one["question"] not in worst or wrong["share"] > worst[one["question"]]["share"]:
             worst[one["question"]] = wrong
@@ -144,29 +148,30 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
                                    (("estimate", "share"), ("low", "low"), ("high", "high"))},
              "text": f"{100 * wrong['share']:.2f}%"} for question, wrong in worst.items()]  # fmt: skip
     most = max(float(wrong["share"]) for wrong in worst.values())
-    trials = sum(one["trials"] for one in table["rows"])
+    trials = sum(one["trials"] for one in settings)
     yield Exhibit(
         Chart(
             "checks-simulated",
             f"On simulated measurements whose truth is known, at most {100 * most:.2f}% of verdicts err to one side",
             estimates(rows, "verdicts that err, in the worst setting (%)", [100 * RARE], "what is meant to be the most",
                       log=False),
-            f"□ simulated: {trials:,} verdicts in {len(table['rows'])} settings of noise, rounds and points, each with "
+            f"Simulated: {trials:,} verdicts in {len(settings)} settings of noise, rounds and results, each with "
             "the truth right at the threshold. Bars: intervals of the simulation.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
         ),
-        ["At the threshold itself every verdict but 'too close to call' is an error; further away errors are rarer."],
-        Table(["Question", "Noise", "Rounds", "Points", "Wrongly supported", "Wrongly challenged", "Too close to call"],
+        ["At the threshold itself every verdict but 'too close to call' counts as an error."],
+        Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
               [[one["question"], one["noise"], str(one["rounds"]), str(one["points"]),
                 *(f"{100 * one[name]['share']:.2f}%" for name in ("supported", "challenged")),
-                f"{100 * one['undecided']['share']:.1f}%"] for one in table["rows"]], "llrrrrr",
+                f"{100 * one['undecided']['share']:.1f}%"] for one in settings], "llrrrrr",
               "Settings that were simulated"),
     )  # fmt: skip
 
 
 def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
     """The share of each machine's results in which something was disturbed, by what it was."""
-    rows, told, worst = [], [], (0.0, "", "")
+    rows: list[Record] = []
+    told, worst = [], (0.0, "", "")
     for view in evidence.views:
         seen = [{one.name for one in flags.read(str(text or ""))} - {flags.EXACT} for text in view.rows["flags"]]
         for flag, means in flags.MEANING.items():
@@ -175,7 +180,9 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
                 rows.append({"what": means, "share": 100 * many / len(seen), "machine": view.name})
                 worst = max(worst, (many / len(seen), means, view.name))
         quiet = sum(not one for one in seen)
-        ranges = [f"{view.rows[column].min():,.0f} to {view.rows[column].max():,.0f}" for column in ("n_rounds", "n_samples")]
+        ranges = [
+            f"{view.rows[column].min():,.0f} to {view.rows[column].max():,.0f}" for column in ("n_rounds", "n_samples")
+        ]
         if len(seen):
             told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}"])
     if not rows:
@@ -190,8 +197,7 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
             "● seen beside the measurements. Disturbed results are kept and marked in the data.",
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
-        [f"{count(sum(int(row[1].replace(',', '')) for row in told), 'result')} in all. A result is counted if one of its "
-         "samples was disturbed."],
+        ["A result is counted if one of its samples was disturbed, or if its rounds differ."],
         Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed"], told, "lrrrr",
               "What stands behind each machine's results"),
     )  # fmt: skip

@@ -52,10 +52,15 @@ def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], l
     return found[0], found[1]
 
 
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
 def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
     rows = [[f"{cell['data']}, {cell['model']}", held, str(cell["detail"]),
              stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "points")]
-            for held, cells in (("passes over the images", passes), ("updates", updates)) for cell in cells]  # fmt: skip
+            for held, cells in (("passes over the images", passes), ("updates", updates))
+            for cell in cells]  # fmt: skip
     return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
                  f"{of} with the learning rate tuned")  # fmt: skip
 
@@ -72,20 +77,21 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     # Every panel in the order of the rules, for the legend.
     shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     shown = shown.rename(columns={"learning_rate": "learning rate"})
-    ends = {net: (mine.iloc[0], mine.iloc[-1]) for net, mine in tuned.groupby("net", sort=False)}
+    ends = {str(net): (_rows(mine)[0], _rows(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
     worse = sum(cell["high"] < 0 for cell in passes)
-    told = max(ends, key=lambda net: len(tuned[tuned["net"] == net]))
+    told = str(tuned["net"].mode()[0])
     first, last = ends[told]
     held = sum(cell["high"] < 0 for cell in updates)
     yield Exhibit(
         Chart(
             f"convergence-error-{name}",
-            (f"{capital(_of(worse, len(passes)))} networks make more errors when trained in larger batches, even with the "
-             "learning rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring more "
-             "errors")
-            + f": {two_digits(first['estimate'])}% with {first['batch']:,} images, {two_digits(last['estimate'])}% with "
-            f"{last['batch']:,} ({told})",
-            lines(shown, "batch", "estimate", "learning rate", "net", ("images in a batch", "test images told wrongly (%)")),
+            (f"{capital(_of(worse, len(passes)))} networks make more errors when trained in larger batches, even with "
+             "the learning rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring "
+             "more errors")
+            + f": {two_digits(first['estimate'])}% with {first['batch']:,} images, {two_digits(last['estimate'])}% "
+            f"with {last['batch']:,} ({told})",
+            lines(shown, "batch", "estimate", "learning rate", "net",
+                  ("images in a batch", "test images told wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. Bars: 99% intervals over "
             "seeds.",
             _alt(tuned, "%"),
@@ -127,8 +133,8 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"{_of(more, len(passes))}",
             lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
-            f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. Bars: "
-            "99% intervals.",
+            f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. "
+            "Bars: 99% intervals.",
             _alt(points, " points"),
         ),
         ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
@@ -158,7 +164,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["Batches are left out with which some seed never got there."],
         Table(["Data, model", "Batch", "Time to the target"],
-              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in table.to_dict("records")], "lrr",
+              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in _rows(table)], "lrr",
               "Time to the target accuracy"),
     )  # fmt: skip
 
@@ -175,7 +181,8 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     both = both.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
     beyond = int((both["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
-             "low": None, "high": None, "text": f"{number(row['share'], 2)}%"} for row in both.to_dict("records")]  # fmt: skip
+             "low": None, "high": None, "text": f"{number(row['share'], 2)}%"}
+            for row in both.to_dict("records")]  # fmt: skip
     gpu = device_kind(device) == "gpu"
     where = "The GPU" if gpu else "Other libraries and number formats"
     yield Exhibit(

@@ -14,8 +14,9 @@ from report.pages.evidence import Evidence, View
 from report.pages.families.base import Exhibit, Family, Table, records, stated, times
 from report.pages.families.rows import dicts, library, of_device, points, rough, row, told
 from report.pages.words import LEVEL
-from report.quantities.ladder import DEFAULT, LOOPS
+from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 
+_LOOP = RUNGS[0][0]
 _BARS = f"Bars: {LEVEL} intervals."
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
@@ -51,9 +52,9 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
     if DEFAULT not in rungs:
         return
     best, default = cells[-1], rungs[DEFAULT]
-    gains = [f"{times(best['estimate'] / default['estimate'])} as fast as PyTorch as it comes"]
-    if cells[0] is not default:
-        gains.append(f"{rough(best['estimate'] / cells[0]['estimate'])} times as fast as an {cells[0]['rung']}")
+    gains = [f"{rough(best['estimate'] / default['estimate'])} times as fast as PyTorch as it comes"]
+    if cells[0]["rung"] == _LOOP:
+        gains.append(f"{rough(best['estimate'] / cells[0]['estimate'])} times as fast as an {_LOOP}")
     library, all_cores = rungs.get("best library, all cores"), rungs.get("bfloat16, all cores")
     says = []
     if library and all_cores:

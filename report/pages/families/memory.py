@@ -54,11 +54,12 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     alone = sorted(records(cells.only(threads=shown[0])), key=lambda cell: float(cell["footprint"]))
     near, far = alone[0], alone[-1]
     gain = f"{rough(near['estimate'] / far['estimate'])} times the bandwidth"
-    first = "The first cache gives one core" if device_kind(device) == "cpu" else "Its caches give the GPU"
+    first = "The first cache gives one core" if device_kind(device) == "cpu" else "The caches give the GPU"
+    memory = "main memory" if device_kind(device) == "cpu" else "its memory"
     yield Exhibit(
         Chart(
             name,
-            f"{first} {gain} of main memory",
+            f"{first} {gain} of {memory}",
             lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                   axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {_BARS}",
@@ -104,10 +105,10 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     tops = _tops(best.frame)
     moved = [with_unit(top["estimate"], "B/s", 2) for top in tops]
     if len(tops) > 1:
-        moved = [f"{one} on {view.device_name(top['device'])}" for one, top in zip(moved, tops, strict=True)]
+        moved = [f"{one} {_on(view, str(top['device']))}" for one, top in zip(moved, tops, strict=True)]
     yield Exhibit(
         Chart(
-            name, f"Main memory moves {several(moved)}{_shared(view)}",
+            name, f"{'Main memory' if len(tops) == 1 else 'Memory'} moves {several(moved)}{_shared(view)}",
             estimates(rows, "GB/s, counted as triad's loads and stores"),
             f"● measured on {view.name} with arrays too large for every cache. {_BARS}", told(rows),
         ),
@@ -118,6 +119,10 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
         ),
         _CLAIMS,
     )  # fmt: skip
+
+
+def _on(view: View, device: str) -> str:
+    return "on the processor" if device_kind(device) == "cpu" else f"on {view.device_name(device)}"
 
 
 def _shared(view: View) -> str:

@@ -21,7 +21,7 @@ Cell = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device its shares of products and what matrices hold; once, for they are counted, how wide the models are."""
+    """For each device its shares of products and what matrices hold; once, as they are counted, the models' widths."""
     counted = False
     for place, view in enumerate(evidence.views):
         for device in view.devices():
@@ -59,7 +59,9 @@ def _batch(cell: Cell) -> str:
 
 def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Both shares of each model at its largest batch; those of all batches in the table."""
-    counts = {_batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
+    counts = {
+        _batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))
+    }
     took = {_batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
     both = sorted((cell for at, cell in took.items() if at in counts), key=lambda cell: -float(cell["estimate"]))
     largest = {str(cell["model"]): _batch(cell) for cell in sorted(both, key=lambda cell: int(cell["batch"]))}
@@ -136,8 +138,8 @@ def _widths(widths: list[Cell], levels: list[Cell]) -> Exhibit:
          f"{min(deep.values()):,.0f} ({min(deep, key=lambda one: deep[one])}) to {max(deep.values()):,.0f} of them "
          f"({max(deep, key=lambda one: deep[one])})."] if deep else [],
         Table(["Model", "Calculations at once", "Operators that wait for one another"],
-              [[row["label"], row["text"], f"{deep[row['label']]:,.0f}"] for row in rows if row["label"] in deep], "lrr",
-              "How wide and how deep the models are"),
+              [[row["label"], row["text"], f"{deep[row['label']]:,.0f}"] for row in rows if row["label"] in deep],
+              "lrr", "How wide and how deep the models are"),
         ["W03"],
     )  # fmt: skip
 
@@ -148,11 +150,14 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
                    key=lambda cell: (cell["dtype"], cell["backend"], cell["content"]))  # fmt: skip
     if not cells:
         return
-    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}", "text": f"{100 * cell['estimate']:.0f}%",
-             **{end: 100 * cell[end] for end in ("estimate", "low", "high")}} for cell in cells]  # fmt: skip
+    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}",
+             "text": f"{100 * cell['estimate']:.0f}%", **{end: 100 * cell[end] for end in ("estimate", "low", "high")}}
+            for cell in cells]  # fmt: skip
     apart = [cell for cell in cells if cell["low"] > 1 or cell["high"] < 1]
     ends = " to ".join(f"{100 * end(cell['estimate'] for cell in cells):.0f}%" for end in (min, max))
-    told = f"changes the rate in {len(apart)} of {len(cells)} cases" if apart else "makes no difference that can be told"
+    told = (
+        f"changes the rate in {len(apart)} of {len(cells)} cases" if apart else "makes no difference that can be told"
+    )
     yield Exhibit(
         Chart(
             f"model-steps-content-{name}",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pandas as pd
-
 from report.estimates import Estimates, concat
-from report.formatting import count, number, two_digits
+from report.formatting import capital, count, number
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.families.base import Exhibit, Family, Table, records
@@ -35,7 +33,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _ulp(value: float) -> str:
-    return two_digits(value) if value else "0"
+    return rough(value) if value else "0"
 
 
 def _spread(view: View, name: str) -> Iterable[Exhibit]:
@@ -72,7 +70,7 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
                 [_METHODS[str(one["method"])],
                  f"{library(str(one['backend']))}, {one['dtype']}{of_device(view, str(one['device']))}",
                  str(one["shape"]).replace("x", " × "), _ulp(one["estimate"])]
-                for one in sorted(dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"], one["backend"]))
+                for one in sorted(dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"]))
             ],
             "lllr",
             f"Largest difference in an entry, in units in the last place, on {view.name}",
@@ -83,37 +81,47 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
 
 def _title(most: Any) -> str:
     """Whether the order of the entries shows, and the order within one."""
-    across, within = most.get("cell_order"), most.get("summation")
-    free = "" if across is None or pd.isna(across) else (
-        "The order of a product's entries changes no bit" if across == 0
-        else f"The order of a product's entries changes them by up to {_ulp(across)} units in the last place"
-    )  # fmt: skip
-    if within is None or pd.isna(within):
-        return free or f"What is changed moves an entry by up to {_ulp(most.max())} units in the last place"
-    sums = f"order of its sums changes an entry by up to {_ulp(within)} units in the last place"
-    return f"{free}; the {sums.replace(' units in the last place', '')} in its last place" if free else f"The {sums}"
+    known = {str(method): f"by up to {_ulp(one)} units in the last place" for method, one in most.items()}
+    said = []
+    if "cell_order" in known:
+        moved = f"moves them {known['cell_order']}" if most["cell_order"] else "changes no bit"
+        said.append(f"The order in which a product's entries are worked out {moved}")
+    if "summation" in known:
+        said.append(f"the order of the sum in an entry moves it {known['summation']}")
+    return (
+        capital("; ".join(said))
+        or f"What is changed moves an entry by up to {_ulp(most.max())} units in the last place"
+    )
 
 
 def _repeated(view: View) -> Iterable[str]:
     """Whether the same product has the same bits every time."""
     cells = records(view.quantity("numerics.determinism"))
-    same = sum(cell["estimate"] == 1 for cell in cells)
-    if cells and same == len(cells):
-        yield f"Repeated, the same product gave the same bits in all {count(same, 'case')}, within a process and between."
+    products = len({(cell["device"], cell["dtype"], cell["backend"], cell["shape"]) for cell in cells})
+    if cells and all(cell["estimate"] == 1 for cell in cells):
+        yield f"Repeated, within a process or in another, each of {count(products, 'product')} gave the same bits."
     elif cells:
-        yield f"Repeated, the same product gave the same bits in {same} of {count(len(cells), 'case')}."
+        most = rough(max(float(cell["estimate"]) for cell in cells))
+        yield f"Repeated, a product of the same numbers came out in up to {most} different ways."
 
 
 def _formats(view: View, name: str) -> Iterable[Exhibit]:
-    """The error of a library's product in each number format: the library and shape that err most."""
+    """The error of a library's product in each number format: the library and shape that err most.
+
+    Not of float64, in which the products are checked.
+    """
     found = view.of("gemm")
-    found = found[~found["backend"].isin(LOOPS) & (found["error"] > 0)] if len(found) else found
+    found = (
+        found[~found["backend"].isin(LOOPS) & (found["error"] > 0) & (found["dtype"] != "float64")]
+        if len(found)
+        else found
+    )
     if not len(found):
         return
     worst = found.loc[found.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
     cells = dicts(worst)
     rows = [
-        {"label": f"{cell['dtype']}{of_device(view, str(cell['device']))}", "estimate": float(cell["error"]),
+        {"label": f"{cell['dtype']}{of_device(view, str(cell['device']))}", "estimate": 1e6 * float(cell["error"]),
          "low": None, "high": None, "text": f"1 in {rough(1 / float(cell['error']))}"}
         for cell in cells
     ]  # fmt: skip
@@ -126,14 +134,14 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             first + last,
-            estimates(rows, "error as a share of the result", log=True),
-            f"● measured on {view.name}: the library and shape that err most in each format; root mean square over all "
-            "entries, against a product in at least twice the precision.",
+            estimates(rows, "error, millionths of the result", log=True),
+            f"● measured on {view.name}: the library and shape that err most in each format; a product times a "
+            "random vector, checked in float64.",
             told(rows),
         ),
         [
-            "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step, in "
-            f"another order, lie up to {number(100 * float(apart['estimate'].max()), 2)}% apart."
+            "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step "
+            f"and added in other orders lie up to {number(100 * float(apart['estimate'].max()), 2)}% apart."
         ]
         if len(apart)
         else [],

@@ -34,8 +34,8 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 def _gains(view: View) -> list[dict[str, Any]]:
     """All cores over one, by kind of work: the efficiency of each thread times their number."""
     works = [
-        ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products, {dtype}"),
-        ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory, {dtype}"),
+        ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products in {dtype}"),
+        ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory in {dtype}"),
         ("training.scaling_efficiency", {"backend": "torch", "dtype": "float32"}, "training {model}, batch {batch}"),
     ]  # fmt: skip
     cells = [
@@ -68,7 +68,8 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
             f"● measured on {view.name}. {_BARS}",
             told(rows),
         ),
-        table=Table(
+        ["Triad reads two arrays and writes a third; training is that of PyTorch in float32."],
+        Table(
             ["Work", "Gain"],
             [[str(cell["label"]), stated(cell, "")] for cell in cells],
             "lr",
@@ -80,7 +81,7 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
 def _gained(cell: dict[str, Any]) -> str:
     """What a kind of work gains, in a sentence."""
     if cell["low"] <= 1:
-        return f"nothing that is sure in {cell['label']}"
+        return f"none for certain in {cell['label']}"
     return f"a factor of {rough(cell['estimate'])} in {cell['label']}"
 
 
@@ -121,7 +122,8 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     most = max(int(cell["paths"]) for cell in cells)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
     ends = [
-        f"{times(cell['estimate'])} as long{of_device(view, str(cell['device'])).replace(',', ' on')}"
+        f"{times(cell['estimate'])} as long on "
+        f"{'one core' if cell['device'] == 'cpu' else view.device_name(str(cell['device']))}"
         for cell in cells
         if int(cell["paths"]) == most
     ]
@@ -148,10 +150,13 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
     if not cells:
         return
     rows = [
-        row(f"{_LOADS.get(str(cell['load']), str(cell['load']))}, {cell['dtype']}{of_device(view, str(cell['device']))}",
-            {**cell, **{end: 100 * float(cell[end]) for end in ("estimate", "low", "high")}}, "%")
+        row(
+            f"{_LOADS.get(cell['load'], cell['load'])}, {cell['dtype']}{of_device(view, str(cell['device']))}",
+            {end: 100 * float(cell[end]) for end in ("estimate", "low", "high")},
+            "%",
+        )
         for cell in cells
-    ]  # fmt: skip
+    ]
     worst = max(100 * float(cell["estimate"]) for cell in cells)
     lost = f"costs at most {two_digits(worst)}% of the rate" if worst > 0 else "costs nothing of the rate"
     yield Exhibit(

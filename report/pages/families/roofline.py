@@ -152,7 +152,8 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         ),
         [],
         Table(["Step", "Time that memory limits"],
-              [[_named(cell), _stated(cell)] for cell in cells], "lr", f"What memory limits on {view.device_name(device)}"),
+              [[_named(cell), _stated(cell)] for cell in cells], "lr",
+              f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
     )  # fmt: skip
 
@@ -187,14 +188,15 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"Two numbers of a machine predict half of {total} kernels and steps to within "
             f"{_percent(errors[2]['estimate'])}, four to within {_percent(errors[4]['estimate'])}",
             heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
-            f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below its median "
-            "error; the numbers were fitted on other kernels.",
-            "; ".join(f"{kind}: {several(list(text.loc[kind]))} with {several([_NUMBERS[n] for n in text.columns])} "
-                      "numbers" for kind in order),
+            f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
+            "its median error; the numbers were fitted on other kernels.",
+            "; ".join(f"{kind}: {several(list(map(str, text.loc[kind])))} with "
+                      f"{several([_NUMBERS[n] for n in models])} numbers" for kind in order),
         ),
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",
-         *(f"From one number alone, bandwidth errs {times(cell['estimate'])} as much as arithmetic." for cell in alone)],
+         *(f"From one number alone, bandwidth errs {times(cell['estimate'])} as much as arithmetic."
+           for cell in alone)],
         Table(["Numbers", "Median error", "Which"],
               [[_NUMBERS[n], _stated(errors[n]),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",

@@ -55,7 +55,7 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     if not least["estimate"]:
         title += f", but not even {exactly(_lowest(cells, least))} of the {_name(least)}"
     failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
-    says = ["Requests come at random times and do not wait for earlier answers. 99% of them are answered within the time "
+    says = ["Requests come at random times and do not wait for answers. 99% of them are answered within the time "
             "that is shown. The vector search looks through a million vectors."]  # fmt: skip
     says += [f"At {_rate(one['requests_per_s'])}, {number(100 * one['estimate'], 2)}% of those to the {_name(one)} "
              "had no right answer in time." for one in failed]  # fmt: skip

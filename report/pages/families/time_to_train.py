@@ -115,7 +115,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"● measured on {view.device_name(device)}, in the fastest number format. Bars: 99% intervals.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
         ),
-        ["A job's name is that of its data and of its model. It ends once held-out samples are told as well as declared."],
+        ["A job's name is that of its data and of its model. It ends at its accuracy on held-out samples."],
         Table(["Job", "Format", "Time", "Between", "By its parts"], told, "llrrr",
               "Jobs run whole, and the sum of their parts as each was timed alone before").filled(),
     )  # fmt: skip

@@ -1,0 +1,205 @@
+"""Keeping devices busy: what preparing the data costs a training loop, idle GPUs, and several devices at one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from report.formatting import count, number, several, two_digits, with_unit
+from report.pages.charts import Chart, bars, estimates
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.listed import Case, listed, on_gpu, percent, span
+from report.quantities.orchestration import PRELOADED
+from report.quantities.several_devices import BATCH
+
+SOURCES = {PRELOADED: "batches in place", "memory": "samples in memory", "encoded": "encoded samples",
+           "photographs": "photographs"}  # fmt: skip
+LOOP = ("device", "model", "batch", "source", "dtype", "threads")
+WAIT, STEP = "waiting for the next batch", "training step"
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share, 2) if share >= 5e-4 else '0'}%"
+
+
+def _job(cell: Mapping[str, Any]) -> str:
+    return f"{cell['model']}, batch {int(cell['batch']):,}"
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
+    """By device and model, from the source that takes least work to the one that takes most."""
+    return str(cell["device"]), str(cell["model"]), [*SOURCES].index(str(cell["source"]))
+
+
+def _lost(view: View, name: str) -> Iterable[Exhibit]:
+    """What a loop loses to its data with the number of worker processes that does best."""
+    cells = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
+    if not cells:
+        return
+    most = max(cells, key=lambda one: float(one["estimate"]))
+    each: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
+        each.setdefault((str(one["model"]), str(one["source"])), one)
+    cases: list[Case] = []
+    for cell in cells:
+        sample = each.get((str(cell["model"]), str(cell["source"])))
+        label = f"{cell['model']}, {SOURCES[str(cell['source'])]}{on_gpu(str(cell['device']))}"
+        cases.append((label, percent(cell), [str(cell["detail"]), stated(sample, "s") if sample else ""]))
+    slowest = max(each.values(), key=lambda one: float(one["estimate"]), default=None)
+    says = []
+    if slowest:
+        each_takes = with_unit(float(slowest["estimate"]), "s", 2)
+        says.append(f"Preparing {SOURCES[str(slowest['source'])]} takes one process {each_takes} each.")
+    yield listed(
+        name,
+        f"Preparing the data costs a training loop up to {_percent(most['estimate'])} of its time: {most['model']} from "
+        f"{SOURCES[str(most['source'])]}",
+        cases, "%", "percent of the time lost, against batches in place",
+        f"● measured on {view.name}, each with the number of worker processes that does best.",
+        ["Loop", "Workers", "Preparing a sample", "Time lost"], log=False, says=says,
+    )  # fmt: skip
+
+
+def _turns(view: View, name: str) -> Iterable[Exhibit]:
+    """A turn of the loop that waits most, taken apart by source and number of worker processes."""
+    shares = records(view.quantity("orchestration.wait_share"))
+    turns = {_turn(one): one for one in records(view.cells("orchestration"))}
+    shares = [one for one in shares if _turn(one) in turns]
+    if not shares:
+        return
+    loops = {tuple(one[key] for key in LOOP if key != "source") for one in shares}
+    longest = max(shares, key=lambda one: float(one["estimate"]) * float(turns[_turn(one)]["estimate"]))
+    loop = tuple(longest[key] for key in LOOP if key != "source")
+    mine = sorted((one for one in shares if tuple(one[key] for key in LOOP if key != "source") == loop),
+                  key=lambda one: (_place(one), int(one["workers"])))  # fmt: skip
+    drawn: list[dict[str, Any]] = []
+    table = []
+    for one in mine:
+        turn, wait = 1e3 * float(turns[_turn(one)]["estimate"]), float(one["estimate"])
+        workers = "" if one["source"] == PRELOADED else f", {count(int(one['workers']), 'worker')}"
+        case = f"{SOURCES[str(one['source'])]}{workers}"
+        drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
+        table.append([case, stated(turns[_turn(one)], "s"), stated(one, "1")])
+    title = f"A turn of {_job(longest)}, waits up to {_percent(longest['estimate'])} of its time for its data"
+    worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
+    ready = [one for one in mine if one["source"] == PRELOADED]
+    if worked and ready:
+        best = min(worked, key=lambda one: float(turns[_turn(one)]["estimate"]))
+        ratio = float(turns[_turn(best)]["estimate"]) / float(turns[_turn(ready[0])]["estimate"])
+        still = f"still takes {times(ratio)} as long as" if ratio > 1.1 else "then takes about as long as"
+        title = (
+            f"Workers cut the wait for {SOURCES[str(longest['source'])]} from {_percent(longest['estimate'])} to "
+            f"{_percent(best['estimate'])} of a turn, which {still} with batches in place"
+        )
+    yield Exhibit(
+        Chart(
+            name, title, bars(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
+            f"● measured on {view.name}, {_job(longest)}{on_gpu(str(longest['device']))}: medians.",
+            "; ".join(f"{one['case']}, {one['of']}: {two_digits(one['ms'])} ms" for one in drawn),
+        ),
+        ["A turn of the loop prepares one batch and trains on it.",
+         *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
+        Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
+              f"{_job(longest)} on {view.name}, one of {count(len(loops), 'loop')}"),
+    )  # fmt: skip
+
+
+def _turn(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(cell[key] for key in (*LOOP, "workers"))
+
+
+def _idle(view: View, name: str) -> Iterable[Exhibit]:
+    """How long GPUs have nothing to do with their batch in place, of each model at its largest batch."""
+    cells = records(view.quantity("orchestration.gpu_idle_share", backend="torch"))
+    if not cells:
+        return
+    largest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for one in sorted(cells, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
+        largest[one["model"], one["dtype"], one["device"]] = one
+    shares = [float(one["estimate"]) for one in largest.values()]
+    yield listed(
+        name, f"With its batch in place, a GPU has nothing to do for {span(shares, _percent)} of a training step",
+        [(f"{_job(one)}, {one['dtype']}{on_gpu(str(one['device']))}", percent(one), []) for one in largest.values()],
+        "%", "percent of a step in which no kernel runs",
+        f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
+        ["Step", "Idle"], log=False, says=["Between two kernels a GPU waits until its host has started the next."],
+    )  # fmt: skip
+
+
+def _ranks(view: View, name: str) -> Iterable[Exhibit]:
+    """What each of several ranks keeps of the rate of one alone."""
+    cells = records(view.quantity("several_devices.efficiency"))
+    if not cells:
+        return
+    talks = records(view.quantity("several_devices.communication_share"))
+    same = ("device", "model", "batch", "ranks", "interconnect", "dtype", "threads")
+    cases: list[Case] = []
+    for one in cells:
+        talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
+        label = f"{_job(one)}, {count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
+        cases.append((label, percent(one), [stated(talk, "1") if talk else ""]))
+    says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
+            "gradients."]  # fmt: skip
+    if talks:
+        says.append(f"Averaging takes {span([float(one['estimate']) for one in talks], _percent)} of a step.")
+    yield listed(
+        name,
+        f"Each of {several(sorted({str(int(one['ranks'])) for one in cells}), 'or')} ranks trains at "
+        f"{span([float(one['estimate']) for one in cells], _percent)} of the rate of one alone",
+        cases, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
+        ["Job", "Averaging, share of a step", "Rate of a rank over one alone"], 1.0, [100.0], "100%: nothing is lost", False,
+        says,
+    )  # fmt: skip
+
+
+def _needed(evidence: Evidence) -> Iterable[Exhibit]:
+    """How many GPUs hold a model in training: of the GPU with the most memory, and of that with the least."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in records(evidence.quantity("several_devices.gpus_needed")):
+        found.setdefault(str(one["model"]), []).append(one)
+    rows: list[dict[str, Any]] = []
+    table = []
+    for model, cells in sorted(found.items(), key=lambda item: max(float(one["estimate"]) for one in item[1])):
+        low, high = (end(cells, key=lambda one: float(one["estimate"])) for end in (min, max))
+        fewest, most = float(low["estimate"]), float(high["estimate"])
+        text = span([fewest, most], lambda value: f"{value:,.0f}")
+        rows.append({"label": model, "estimate": fewest, "other": most, "low": fewest, "high": most, "text": text,
+                     "tier": "derived"})  # fmt: skip
+        table.append([model, f"{fewest:,.0f}", str(low["accelerator"]), f"{most:,.0f}", str(high["accelerator"])])
+    if not rows:
+        return
+    alone = [row["label"] for row in rows if row["estimate"] == 1]
+    largest = max(rows, key=lambda row: float(row["estimate"]))
+    yield Exhibit(
+        Chart(
+            "orchestration-needed",
+            f"One GPU can hold {len(alone)} of {len(rows)} models in training; {largest['label']} needs "
+            f"{largest['text']}",
+            estimates(rows, "GPUs that hold a model in training", log=True),
+            "◑ derived: 16 bytes of memory for each weight, over the memory of a GPU. Left mark: the GPU with the most "
+            "memory; right mark: that with the least.",
+            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+        ),
+        [f"What a batch keeps until the backward pass is counted for this study's own models only, with {BATCH} samples."],
+        Table(["Model", "Fewest", "Of", "Most", "Of"], table, "lrlrl", "GPUs whose memory holds a model in training"),
+        ["G21"],
+    )  # fmt: skip
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node lost time, turns, idle GPUs and ranks; then the GPUs that models need."""
+    for place, view in enumerate(evidence.views, 1):
+        yield from _lost(view, f"orchestration-lost-{place}")
+        yield from _turns(view, f"orchestration-turn-{place}")
+        yield from _idle(view, f"orchestration-idle-{place}")
+        yield from _ranks(view, f"orchestration-ranks-{place}")
+    yield from _needed(evidence)
+
+
+FAMILY = Family(
+    "orchestration", "Keeping devices busy",
+    "What do preparing the data and talking to each other cost, and how many GPUs does a model need?", show,
+)  # fmt: skip

@@ -1,0 +1,182 @@
+"""The way to a GPU and back: rates of copies, where a request's time goes, and how soon a CPU answers without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from report.estimates import device_kind
+from report.formatting import several, two_digits, with_unit
+from report.pages.charts import Chart, bars, lines
+from report.pages.evidence import Evidence, View
+from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.families.listed import span
+from report.pages.families.rows import points
+from report.pages.words import LEVEL
+from report.quantities.offload import REST, host_rates, per_second
+
+WAYS = {"host_to_device": "to the GPU", "device_to_host": "from the GPU", "both": "both ways at once",
+        "device_to_device": "within the GPU", "peer": "to another GPU"}  # fmt: skip
+ONE_WAY = ("host_to_device", "device_to_host")
+MEMORIES = {"pinned": "pinned host memory", "pageable": "pageable host memory"}
+OPS = {"elementwise": "sigmoid", "gemv": "matrix times vector", "gemm": "matrix product", "mlp": "two layers"}
+PARTS = {REST: "launching and waiting", "h2d": "copying there", "compute": "computing", "d2h": "copying back"}
+PLAIN = {"uses": 1, "dtype": "float32"}
+# What most programs do that know of pinned memory.
+USUAL = {"host_memory": "pinned", "launch": "eager"}
+BASELINES = {"core": "CPU, one core", "node": "CPU, all cores"}
+KILO, MICRO = 1e3, 1e-6
+MOST_SIZES = 3
+
+
+def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Rates of copies by size, a panel for each kind of host memory."""
+    every = records(view.quantity("transfer.rate", device=device))
+    cells = [one for memory in MEMORIES for way in WAYS for one in every
+             if (one["host_memory"], one["direction"]) == (memory, way)]  # fmt: skip
+    if not cells:
+        return
+    table = pd.DataFrame(
+        {**point, "way": WAYS[str(cell["direction"])], "memory": MEMORIES[str(cell["host_memory"])]}
+        for cell in cells
+        for point in points([cell], "size", 1e9, KILO)
+    )
+    half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
+    # A size that no copy fell short of is not known.
+    known = [float(cell["estimate"]) for cell in half if cell["estimate"] == cell["estimate"]]
+    best = max(float(cell["estimate"]) for cell in cells if cell["direction"] in ONE_WAY)
+    title = f"Copies between the host and {view.device_name(device)} reach {with_unit(best, 'B/s', 2)}"
+    if known:
+        title += f", half of their best rate from {span(known, lambda one: with_unit(one, 'B', 2))} on"
+    ratios = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
+    large = [float(one["estimate"]) for one in ratios if one["size"] == max(other["size"] for other in ratios)]
+    says = (
+        [f"The GPU's own memory moves {span(large, two_digits)} times as much as the largest copies."] if large else []
+    )
+    yield Exhibit(
+        Chart(
+            name, title, lines(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
+            f"● measured on {view.name}, copies one after the other. Bars: {LEVEL} intervals.",
+            "; ".join(f"{one['way']}, {one['memory']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} GB/s"
+                      for one in table.to_dict("records")),
+        ),
+        says,
+        Table(["Copy", "Memory", "Size", "Rate"],
+              [[WAYS[str(one["direction"])], MEMORIES[str(one["host_memory"])], with_unit(float(one["size"]), "B"),
+                stated(one, "B/s")] for one in cells], "llrr", f"Copies on {view.name}"),
+        ["W22"],
+    )  # fmt: skip
+
+
+def _case(request: Mapping[str, Any]) -> str:
+    """'matrix product, n = 512': a request by what it is about."""
+    op = str(request["op"])
+    about = {"mlp": f"batch {int(request['m']):,}", "gemm": f"n = {int(request['n']):,}"}
+    return f"{OPS[op]}, {about.get(op, with_unit(float(request['size']), 'B'))}"
+
+
+def _shown(each: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few of the requests, from the smallest to the largest."""
+    ordered = sorted(each, key=lambda one: float(one["size"]))
+    if len(ordered) <= MOST_SIZES:
+        return ordered
+    return [ordered[round(place * (len(ordered) - 1) / (MOST_SIZES - 1))] for place in range(MOST_SIZES)]
+
+
+def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Where the time of a request goes, by what the GPU takes for each part."""
+    whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
+    shares = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
+    drawn: list[dict[str, Any]] = []
+    table = []
+    for request in [one for op in OPS for one in _shown([each for each in whole if each["op"] == op])]:
+        same = [one for one in shares if all(one[key] == request[key] for key in ("op", "m", "n", "k"))]
+        parts = {str(one["phase"]): one for one in same}
+        if parts.keys() == PARTS.keys():
+            # Two clocks differ by a little: the parts fill the bar.
+            total = sum(float(one["estimate"]) for one in same)
+            drawn += [{"case": _case(request), "share": 100 * float(parts[key]["estimate"]) / total, "part": part,
+                       "time": float(request["estimate"])} for key, part in PARTS.items()]  # fmt: skip
+            table.append([_case(request), stated(request, "s"), *(stated(parts[key], "1") for key in PARTS)])
+    if not drawn:
+        return
+    least = min(drawn, key=lambda one: one["time"])
+    computing = next(one["share"] for one in drawn if (one["case"], one["part"]) == (least["case"], PARTS["compute"]))
+    yield Exhibit(
+        Chart(
+            name,
+            f"{view.device_name(device)} computes for {two_digits(computing)}% of the "
+            f"{with_unit(least['time'], 's', 2)} that the quickest request takes",
+            bars(pd.DataFrame(drawn), "share", "case", "percent of a request's time", "part", stacked=True),
+            f"● measured on {view.name}, float32, from pinned host memory and back to it.",
+            "; ".join(f"{one['case']}, {one['part']}: {two_digits(one['share'])}%" for one in drawn),
+        ),
+        ["While a request is launched and waited for, the GPU has nothing to do."],
+        Table(["Request", "Time", *PARTS.values()], table, "lrrrrr", f"Requests on {view.name}, shares of the time"),
+        ["W23", "W24"],
+    )  # fmt: skip
+
+
+def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit]:
+    """Times of requests over the size of their data, of each device and of the CPU alone."""
+    hosts = per_second(host_rates(view.data))
+    # Products of other shapes are not on a line with the square ones.
+    alone = [one for one in (records(hosts.only(node=view.node, **PLAIN)) if len(hosts) else [])
+             if one["op"] != "gemm" or one["m"] == one["n"] == one["k"]]  # fmt: skip
+    asked = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []
+    found: list[tuple[str, dict[str, Any]]] = [(view.device_name(str(one["device"])), one) for one in asked]
+    found += [(BASELINES[str(one["baseline"])], one) for one in alone]
+    table = pd.DataFrame(
+        {**point, "who": who, "op": OPS[str(cell["op"])]}
+        for op in OPS
+        for who, cell in found
+        if cell["op"] == op
+        for point in points([cell], "size", MICRO, KILO)
+    )
+    if not len(table):
+        return
+    quickest = min(float(cell["estimate"]) for cell in alone or asked)
+    title = f"Nothing has to travel to a CPU: it answers the smallest request in {with_unit(quickest, 's', 2)}"
+    crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
+    known = {str(one["op"]): float(one["estimate"]) for one in crossings if one["estimate"] == one["estimate"]}
+    if known:
+        from_on = [f"{OPS[op]} from {with_unit(size, 'B', 2)}" for op, size in known.items()]
+        title = f"A GPU answers before all cores of the CPU: {several(from_on)} on"
+    yield Exhibit(
+        Chart(
+            name, title,
+            lines(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
+            f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
+            f"back. Bars: {LEVEL} intervals.",
+            "; ".join(f"{one['op']}, {one['who']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} µs"
+                      for one in table.to_dict("records")),
+        ),
+        _over_100_cores(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
+        Table(["Request", "By", "Data", "Time"],
+              [[_case(one), who, with_unit(float(one["size"]), "B"), stated(one, "s")] for who, one in found], "llrr",
+              f"Requests on {view.name}"),
+        ["W18"] if asked else [],
+    )  # fmt: skip
+
+
+def _over_100_cores(view: View) -> list[str]:
+    gains = [float(one["estimate"]) for one in records(view.quantity("offload.speedup_over_100_cores"))]
+    return [f"A GPU computes a matrix product up to {times(max(gains))} as fast as 100 cores would."] if gains else []
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node copies to its first GPU and the parts of requests to it, and the time of requests to all."""
+    for place, view in enumerate(evidence.views, 1):
+        devices = [device for device in view.devices() if device_kind(device) == "gpu"]
+        for device in devices[:1]:
+            yield from _copies(view, device, f"transfers-copy-{place}")
+            yield from _split(view, device, f"transfers-part-{place}")
+        yield from _requests(view, devices, f"transfers-request-{place}")
+
+
+FAMILY = Family(
+    "transfers", "To a GPU and back",
+    "How fast are copies to a GPU, and from which size of a request on are they worth it?", show,
+)  # fmt: skip
