@@ -17,7 +17,7 @@ TEMPLATES = ROOT / "workflow" / "templates"
 MADE = {
     "experiment": "experiments/suite/{}.py",
     "quantity": "report/quantities/{}.py",
-    "section": "report/render/measurements/{}.py",
+    "section": "report/pages/families/{}.py",
     "test": "tests/experiments/test_{}.py",
 }
 PRESETS = ("workflow/config/presets/quick.yaml", "workflow/config/presets/full.yaml", "tests/workflow/tiny.yaml")

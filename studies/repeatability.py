@@ -9,7 +9,7 @@ left when it is taken out, beside the clocks of both runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,14 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.data.nodes import Node, Nodes, read_nodes
 from report.data.summary import SERIES
-from report.render.repeated import ENOUGH, LEVEL, by_agreement
 from report.statistics import Floats
 
 _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
+
+# What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
+LEVEL = 0.95
+# An experiment of which fewer points agree is to be explained.
+ENOUGH = 0.9
 
 
 def compare_runs(first: Path, second: Path) -> dict[str, Any]:
@@ -146,6 +150,12 @@ def lines(table: dict[str, Any]) -> Iterator[str]:
     if table["clock"] is not None:
         yield f"clock of the second run over the first: x{table['clock']:.3f}"
     yield f"below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
+
+
+def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The experiments, the least repeatable first, and the names of those of which too few points agree."""
+    rows = sorted(table["experiments"], key=lambda one: (one["agree"] / one["points"], one["experiment"]))
+    return rows, [one["experiment"] for one in rows if one["agree"] < ENOUGH * one["points"]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

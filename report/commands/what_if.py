@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from report.data.reference import REFERENCE, read_reference
 from report.formatting import count, exactly
 from report.judging import describe
 from report.judging.claims import Claim, Part, read_claims
-from report.judging.client_evaluation import slug, with_label
 from report.judging.evaluate import PartResult, QuantityCache, evaluate
 from report.judging.judge import CLAIMS, refuse_synthetic, whole_verdict
 from report.judging.others import stand_in
@@ -28,6 +28,20 @@ from report.quantities import quantities
 
 Reference = Mapping[str, Mapping[str, Any]]
 _GIVEN = {"title": "Given for this question", "publisher": "the person who asks", "url": "", "where": ""}
+
+
+def slug(name: str) -> str:
+    """A part's name as it is typed: 'orders, in the plural' is orders-in-the-plural."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def with_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
+    """The part with another value of a label in its scope. A socket is the node where the node has one."""
+    if (label, value) == ("baseline", "socket"):
+        cpus = {node.id: node.record["hardware"].get("cpu") or {} for node in data.nodes.nodes}
+        single = [name for name, cpu in cpus.items() if cpu.get("sockets") == 1]
+        return replace(part, scope={**part.scope, "baseline": "node", "node": single})
+    return replace(part, scope={**part.scope, label: value})
 
 
 def command(given: Namespace) -> None:

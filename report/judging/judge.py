@@ -21,7 +21,6 @@ from report.data.nodes import Node
 from report.data.reference import source
 from report.judging import describe
 from report.judging.claims import ARTICLES, Claim, read_claims
-from report.judging.client_evaluation import client_evaluation
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterfactuals import of_claim
 from report.judging.counterparts import counterparts
@@ -107,9 +106,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             """The claim's verdict if this part came out as given."""
             return whole_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
-        # What others measured has no intervals of ours that a reader could hold another threshold against.
-        again = {"rejudge": client_evaluation(one, claim, cache)} if one.waits is None else {}
-        parts.append({**part_record(one, cache, whole), **again})
+        parts.append(part_record(one, cache, whole))
     first = number_of(parts, verdict)
     head, reason = describe.whole_reason(found, verdict, cache.data) if found else ("", "")
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]

@@ -6,6 +6,7 @@ A page looks the outcomes up: it has no rules of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def _pieces(trial: Trial, low: float, high: float) -> Iterator[list[Any]]:
     points = _points(trial, low, high)
     outcome = trial.at(Threshold(points[0]))
     yield [points[0], *trial.record(outcome).values(), 0]
-    for start, end in zip(points, points[1:], strict=False):
+    for start, end in pairwise(points):
         middle = trial.at(Threshold((start + end) / 2))
         last = trial.at(Threshold(end))
         if middle != outcome:

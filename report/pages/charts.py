@@ -97,10 +97,10 @@ def save(chart: Chart, folder: Path) -> None:
         path = folder / f"{chart.name}.{ending}"
         with theme():
             chart.draw(width).savefig(path, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        path.write_text(_finished(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(finished(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _finished(svg: str) -> str:
+def finished(svg: str) -> str:
     """The SVG without what no reader sees, in the reader's font, readable on a dark page."""
     svg = visible(svg[svg.index("<svg") :])
     svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -169,7 +169,7 @@ def estimates(
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         _threshold(axes, lines, line, width)
-        _scale(axes, "x", ends, logarithmic, width)
+        scale(axes, "x", ends, logarithmic, width)
         axes.set_xlabel(_axis_name(axis, logarithmic, width))
         axes.spines["left"].set_visible(False)
         return figure
@@ -206,7 +206,7 @@ def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) ->
     )
 
 
-def _scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
+def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
     """Limits and ticks of one axis, with plain numbers."""
     low, high = min(ends), max(ends)
     limits = axes.set_xlim if which == "x" else axes.set_ylim
@@ -282,9 +282,9 @@ def lines(
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         first = figure.axes[0]
-        _scale(first, "x", list(table[x].dropna()), log[0], width)
+        scale(first, "x", list(table[x].dropna()), log[0], width)
         high = [*table[y].dropna(), *(levels or {}).values()]
-        _scale(first, "y", high, log[1] and min(high) > 0, width)
+        scale(first, "y", high, log[1] and min(high) > 0, width)
         figure.supxlabel(
             "\n".join(textwrap.wrap(axis[0], 34 if width <= NARROW + 1 else 70)), fontsize=9.5, color=MUTED
         )
@@ -346,7 +346,7 @@ def bars(
         axes.grid(visible=False, axis="y")
         total = shown.groupby(y)[x].sum() if stacked else shown[x]
         if log:
-            _scale(axes, "x", list(total[total > 0]), True, width)
+            scale(axes, "x", list(total[total > 0]), True, width)
         else:
             axes.set_xlim(0, float(total.max()) * 1.05 or 1)
             axes.xaxis.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))

@@ -21,8 +21,8 @@ from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
 from report.pages.claims import claim_context
 from report.pages.evidence import Evidence
+from report.pages.exhibit import Exhibit, Family
 from report.pages.families import FAMILIES
-from report.pages.families.base import Exhibit, Family
 from report.pages.left_out import left_out_points
 from report.pages.limits import limits
 from report.pages.machines import describe

@@ -12,7 +12,7 @@ from typing import Any
 from contract.files import read_table
 from report import formatting
 from report.pages import words
-from report.pages.families.base import stated
+from report.pages.exhibit import stated
 from report.pages.markdown import identifier
 
 Record = Mapping[str, Any]

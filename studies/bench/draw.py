@@ -1,4 +1,4 @@
-"""docs/bench.svg and .png: coverage against width, and truth, in the house style of the report's figures."""
+"""docs/bench.svg and .png: coverage against width, and truth, in the style of the report's figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from report.render.figures import BLUE, GRID, INK, MARKERS, MUTED, SERIES, VERMILION, Drawing, keep, log_ticks
+from report.pages.charts import (
+    BLUE,
+    GRID,
+    INK,
+    MARKERS,
+    MUTED,
+    SERIES,
+    VERMILION,
+    WIDE,
+    finished,
+    scale,
+    theme,
+)
 from studies.bench import aa, truth
 from studies.bench.intervals import against_band
 from studies.bench.page import SHARE_BAND
@@ -19,7 +31,11 @@ OUTCOMES = {"met": (BLUE, "o"), "missed": (VERMILION, "X"), "undecided": (MUTED,
 
 def write(out: Path, data: dict[str, Any]) -> None:
     """Write bench.svg and bench.png into the folder `out`. Raises OSError."""
-    keep(Drawing("bench", shows(data), draw, alt="", caption=""), out, None, png=True)
+    with theme():
+        figure = draw(shows(data))
+        figure.savefig(out / "bench.svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(out / "bench.png", dpi=110, facecolor="white", metadata={"Software": None})
+    (out / "bench.svg").write_text(finished((out / "bench.svg").read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def shows(data: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +96,7 @@ def _methods(axes: Axes, methods: list[dict[str, Any]]) -> None:
     axes.set_ylim(0, 102)
     widths = [100 * method["half"] for method in methods]
     if widths:
-        axes.set_xlim(min(widths) / 2, max(widths) * 2)
-        log_ticks(axes, "x")
+        scale(axes, "x", [min(widths) / 2, max(widths) * 2], True, WIDE)
 
 
 def _points(axes: Axes, points: list[dict[str, Any]]) -> None:

@@ -190,7 +190,7 @@ def in_words(record: Mapping[str, Any]) -> str:
             "| " + " | ".join(map(str, counts)) + " |",
             "",
             f"{record['foot']}. [Pages]({at}/{paths.PAGE}), [PDF]({at}/{paths.PDF}), "
-            f"[appendix]({at}/{paths.APPENDIX}), [verdicts]({at}/{paths.VERDICTS_TABLE}), all of it in [`{at}/`]({at}/).",
+            f"[appendix]({at}/{paths.APPENDIX}), [verdicts]({at}/{paths.VERDICTS_TABLE}), all in [`{at}/`]({at}/).",
             END,
         )
     )

@@ -15,7 +15,7 @@ from report.data import flags
 from report.formatting import capital, number, several, threshold_text, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.quantities.whole_runs import CHECK, over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.

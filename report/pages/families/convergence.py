@@ -11,7 +11,7 @@ from report.estimates import device_kind
 from report.formatting import capital, count, number, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.pages.exhibit import Exhibit, Family, Table, records, stated
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]

@@ -12,8 +12,8 @@ from report.estimates import device_kind
 from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.rows import dicts, library, of_device, points, rough, row, told
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.rows import dicts, library, of_device, points, rough, row, told
 from report.pages.words import LEVEL, NOTHING
 
 _BARS = f"Bars: {LEVEL} intervals."

@@ -10,7 +10,7 @@ import pandas as pd
 from report.formatting import label_value, number
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated
+from report.pages.exhibit import Exhibit, Family, Table, records, stated
 
 OPERATIONS, TIME = "of the operations", "of the time"
 # Calculations that count as many.

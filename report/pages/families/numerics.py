@@ -9,8 +9,8 @@ from report.estimates import Estimates, concat
 from report.formatting import capital, count, number
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records
-from report.pages.families.rows import dicts, library, of_device, rough, told
+from report.pages.exhibit import Exhibit, Family, Table, records
+from report.pages.rows import dicts, library, of_device, rough, told
 from report.quantities.ladder import LOOPS
 
 # What is changed between two results, from what must not matter to what must.

@@ -8,8 +8,8 @@ from typing import Any
 from report.formatting import two_digits, with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.rows import dicts, of_device, rough, row, told
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.rows import dicts, of_device, rough, row, told
 from report.pages.words import LEVEL
 
 _BARS = f"Bars: {LEVEL} intervals."

@@ -10,8 +10,8 @@ import pandas as pd
 from report.formatting import count, number, several, two_digits, with_unit
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.listed import Case, listed, on_gpu, percent, span
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.listed import Case, listed, on_gpu, percent, span
 from report.quantities.orchestration import PRELOADED
 from report.quantities.several_devices import BATCH
 
@@ -55,7 +55,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
         says.append(f"Preparing {SOURCES[str(slowest['source'])]} takes one process {each_takes} each.")
     yield listed(
         name,
-        f"Preparing the data costs a training loop up to {_percent(most['estimate'])} of its time: {most['model']} from "
+        f"Preparing data costs a training loop up to {_percent(most['estimate'])} of its time: {most['model']} from "
         f"{SOURCES[str(most['source'])]}",
         cases, "%", "percent of the time lost, against batches in place",
         f"● measured on {view.name}, each with the number of worker processes that does best.",
@@ -145,13 +145,15 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
             "gradients."]  # fmt: skip
     if talks:
         says.append(f"Averaging takes {span([float(one['estimate']) for one in talks], _percent)} of a step.")
+    if all(float(one["high"]) >= 1 for one in cells):
+        says.append("All intervals reach 100%: so few rounds leave the loss of rate uncertain.")
     yield listed(
         name,
         f"Each of {several(sorted({str(int(one['ranks'])) for one in cells}), 'or')} ranks trains at "
         f"{span([float(one['estimate']) for one in cells], _percent)} of the rate of one alone",
         cases, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
-        ["Job", "Averaging, share of a step", "Rate of a rank over one alone"], 1.0, [100.0], "100%: nothing is lost", False,
-        says,
+        ["Job", "Averaging, share of a step", "Rate of a rank over one alone"],
+        1.0, [100.0], "100%: nothing is lost", False, says,
     )  # fmt: skip
 
 
@@ -183,7 +185,7 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
             "memory; right mark: that with the least.",
             "; ".join(f"{row['label']}: {row['text']}" for row in rows),
         ),
-        [f"What a batch keeps until the backward pass is counted for this study's own models only, with {BATCH} samples."],
+        [f"What a batch keeps for the backward pass is counted for this study's own models only: {BATCH} samples."],
         Table(["Model", "Fewest", "Of", "Most", "Of"], table, "lrlrl", "GPUs whose memory holds a model in training"),
         ["G21"],
     )  # fmt: skip

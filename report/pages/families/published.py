@@ -8,7 +8,7 @@ from typing import Any
 from report.formatting import capital, several, threshold_text, two_digits, with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
-from report.pages.families.base import Exhibit, Family, Table, records, times
+from report.pages.exhibit import Exhibit, Family, Table, records, times
 from report.pages.words import LEVEL, between
 from report.quantities.published import machine_of
 

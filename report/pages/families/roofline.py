@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from report.formatting import several, two_digits, with_unit
 from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.pages.words import NOTHING
 from report.quantities.prediction import foretold
 from report.quantities.roofline import arithmetic, bandwidth

@@ -10,9 +10,9 @@ import pandas as pd
 from report.formatting import count, exactly, number, several, two_digits, with_unit
 from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated
-from report.pages.families.listed import listed, on_gpu, span
-from report.pages.families.rows import points, scaled
+from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.listed import listed, on_gpu, span
+from report.pages.rows import points, scaled
 from report.pages.words import LEVEL, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
 

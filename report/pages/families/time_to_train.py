@@ -9,7 +9,7 @@ from report.estimates import device_kind
 from report.formatting import several, two_digits
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, times
+from report.pages.exhibit import Exhibit, Family, Table, records, times
 from report.pages.words import NOTHING
 from report.quantities.time_to_train import fastest
 from report.quantities.train_hours import DAYS

@@ -10,7 +10,7 @@ import pandas as pd
 from report.formatting import number, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.quantities.training_ladder import BASE, DEFAULT, TOP, WHOLE
 
 Rungs = dict[str, dict[str, Any]]

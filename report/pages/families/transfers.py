@@ -11,9 +11,9 @@ from report.estimates import device_kind
 from report.formatting import several, two_digits, with_unit
 from report.pages.charts import Chart, bars, lines
 from report.pages.evidence import Evidence, View
-from report.pages.families.base import Exhibit, Family, Table, records, stated, times
-from report.pages.families.listed import span
-from report.pages.families.rows import points
+from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.listed import span
+from report.pages.rows import points
 from report.pages.words import LEVEL
 from report.quantities.offload import REST, host_rates, per_second
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from report.estimates import device_kind
 from report.pages.charts import Chart, estimates
-from report.pages.families.base import Exhibit, Table, stated
-from report.pages.families.rows import row, scaled, told
+from report.pages.exhibit import Exhibit, Table, stated
+from report.pages.rows import row, scaled, told
 from report.pages.words import LEVEL
 
 # A row's label, its cell, and what else the table says of it.

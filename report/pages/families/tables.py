@@ -1,0 +1,123 @@
+"""Work on tables: rows a second by operation, the fastest library against pandas, and a GPU against its host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from report.formatting import capital, exactly, number, two_digits
+from report.pages.charts import Chart, lines
+from report.pages.evidence import Evidence, View
+from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.listed import Case, listed, on_gpu, span
+from report.pages.rows import points, scaled
+from report.pages.words import LEVEL
+from report.quantities.tabular import DEFAULT
+
+OPS = {"filter": "filtering", "group_by": "grouping", "join": "joining", "sort": "sorting", "parse_csv": "parsing CSV",
+       "parse_json": "parsing JSON"}  # fmt: skip
+WAYS = {"included": "copies included", "excluded": "data on the GPU"}
+MILLION = 1e6
+
+
+def _op(cell: Mapping[str, Any]) -> str:
+    return OPS.get(str(cell["op"]), str(cell["op"]).replace("_", " "))
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[int, int]:
+    op = str(cell["op"])
+    return [*OPS].index(op) if op in OPS else len(OPS), int(cell["rows"])
+
+
+def _rates(view: View, name: str) -> Iterable[Exhibit]:
+    """Rows a second over the number of rows, by the fastest library of each operation and size."""
+    every = records(view.quantity("tabular.rate", backend="best"))
+    cells = sorted((one for one in every if one["transfers"] != "included"), key=_place)
+    if not cells:
+        return
+    table = pd.DataFrame(
+        {**point, "op": _op(cell), "on": "CPU" if cell["device"] == "cpu" else view.device_name(str(cell["device"]))}
+        for cell in cells
+        for point in points([cell], "rows", MILLION)
+    )
+    largest = {(_op(one), one["device"]): one for one in cells}.values()
+    mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
+    fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
+    several_devices = len({one["device"] for one in cells}) > 1
+    yield Exhibit(
+        Chart(
+            name,
+            capital(f"{_op(fast)} goes through {number(float(fast['estimate']), 2)} rows a second, {_op(slow)} through "
+                    f"{number(float(slow['estimate']), 2)}"),
+            lines(table, "x", "y", "op", "on" if several_devices else None, ("rows of the table", "million rows/s")),
+            f"● measured on {view.name}, by the fastest library at each size. Bars: {LEVEL} intervals.",
+            "; ".join(f"{one['op']}, {one['on']}, {exactly(one['x'])} rows: {two_digits(one['y'])} million rows/s"
+                      for one in table.to_dict("records")),
+        ),
+        [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
+        Table(["Operation", "Rows", "Fastest", "Rate"],
+              [[f"{_op(one)}{on_gpu(str(one['device']))}", f"{int(one['rows']):,}", str(one["detail"]),
+                stated(scaled(one, 1.0), "rows/s")] for one in cells], "lrlr", f"Work on tables on {view.name}"),
+    )  # fmt: skip
+
+
+def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
+    """The fastest library of the CPU over pandas, at every size that pandas was measured with."""
+    rates = view.quantity("tabular.rate", device="cpu")
+    usual = sorted(records(rates.only(backend=DEFAULT)) if len(rates) else [], key=_place)
+    cases: list[Case] = []
+    for cell in usual:
+        at = {"op": cell["op"], "rows": cell["rows"]}
+        best = rates.only(backend="best", **at)
+        for gain in records(best.by("node") / rates.only(backend=DEFAULT, **at).by("node")):
+            cases.append((f"{_op(cell)}, {int(cell['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"]))))
+    if not cases:
+        return
+    sizes = {one["op"]: [other["rows"] for _, other, _ in cases if other["op"] == one["op"]] for _, one, _ in cases}
+    ends = [
+        span([float(one["estimate"]) for _, one, _ in cases if one["rows"] == end(sizes[one["op"]])], two_digits)
+        for end in (min, max)
+    ]
+    yield listed(
+        name,
+        f"The fastest library is {ends[1]} times as fast as {DEFAULT} on the largest tables, {ends[0]} times on the "
+        "smallest",
+        cases, "1", f"rate of the fastest library over that of {DEFAULT}",
+        f"● measured on {view.name} at every size that {DEFAULT} was measured with.",
+        ["Work", "Fastest", f"Over {DEFAULT}"], 1.0, [1.0], f"1: {DEFAULT}", True,
+    )  # fmt: skip
+
+
+def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
+    """A GPU over its host's CPU on the largest tables."""
+    cells = sorted(records(view.quantity("tabular.gpu_gain")), key=_place)
+    largest = list({(one["op"], one["transfers"], one["device"]): one for one in cells}.values())
+    if not largest:
+        return
+    copied = [float(one["estimate"]) for one in largest if one["transfers"] == "included"]
+    gains = copied or [float(one["estimate"]) for one in largest]
+    yield listed(
+        name,
+        f"A GPU works through the largest tables {span(gains, two_digits)} times as fast as its host's CPU"
+        f"{', copies included' if copied else ''}",
+        [(f"{_op(one)}, {int(one['rows']):,} rows, {WAYS.get(str(one['transfers']), str(one['transfers']))}", one,
+          [str(one["detail"])]) for one in largest],
+        "1", "rate of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
+        ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
+    )  # fmt: skip
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node rates, gains over pandas, and gains of a GPU."""
+    for place, view in enumerate(evidence.views, 1):
+        yield from _rates(view, f"tables-rate-{place}")
+        yield from _over_pandas(view, f"tables-library-{place}")
+        yield from _on_gpu(view, f"tables-gpu-{place}")
+
+
+FAMILY = Family(
+    "tables", "Work on tables",
+    "How many rows a second are filtered, grouped, joined, sorted and parsed, and by what?", show,
+)  # fmt: skip

@@ -1,0 +1,104 @@
+"""The same kernels on the same chip through several interfaces: CUDA, Vulkan, and Vulkan with WebGPU's checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from report.formatting import count, exactly, number, several, two_digits, with_unit
+from report.pages.evidence import Evidence, View
+from report.pages.exhibit import Exhibit, Family, records, times
+from report.pages.listed import Case, has_gpu, listed, on_gpu, percent, span
+from report.pages.rows import scaled
+from report.pages.words import NOTHING
+from report.quantities.without_cuda import CUDA
+
+NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
+# What the rate of a kernel is counted in, as the experiment knows it and as it is written.
+RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
+# Below this share of CUDA's rate most cores would stand idle: the threshold of claim N10.
+IDLE = 50.0
+_POINT = ("device", "kernel", "n", "backend")
+
+
+def _kernel(cell: Mapping[str, Any]) -> str:
+    n = int(cell["n"])
+    return (
+        f"triad, {number(n, 2)} elements"
+        if cell["kernel"] == "triad"
+        else f"{cell['kernel']} product, n = {exactly(n)}"
+    )
+
+
+def _case(cell: Mapping[str, Any]) -> str:
+    """'tiled product, n = 2,048, Vulkan'."""
+    return f"{_kernel(cell)}, {NAMES.get(str(cell['backend']), cell['backend'])}"
+
+
+def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
+    """The rate of each kernel, size and interface, and its unit."""
+    found: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
+    for kernel, (value, unit) in RATES.items():
+        for cell in records(view.cells("without-cuda", value=value, kernel=kernel)):
+            found[tuple(cell[name] for name in _POINT)] = cell, unit
+    return found
+
+
+def _shares(view: View, name: str) -> Iterable[Exhibit]:
+    """What other interfaces reach of CUDA's rate on a GPU, and the naive kernel of the library's."""
+    cells = records(view.quantity("without_cuda.rate_share"))
+    if not cells:
+        return
+    rates = _rates(view)
+    cases: list[Case] = []
+    for cell in cells:
+        rate, unit = rates.get(tuple(cell[name] for name in _POINT), (None, ""))
+        words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
+        which = on_gpu(str(cell["device"])).removesuffix(", GPU")
+        cases.append((f"{_case(cell)}{which}", percent(cell), [words]))
+    told = [
+        f"{called} runs the same kernels at {span(mine, two_digits)}% of CUDA's rate"
+        for backend, called in NAMES.items()
+        if (mine := [100 * float(cell["estimate"]) for cell in cells if cell["backend"] == backend])
+    ]
+    naive = [1 / float(one["estimate"]) for one in records(view.quantity("without_cuda.naive_over_library"))]
+    says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cells) else []
+    says += [f"In CUDA itself, the library's product is {times(max(naive))} as fast as the naive one."] if naive else []
+    yield listed(
+        name, several(told), cases, "%", "percent of the rate in CUDA",
+        f"● measured on {view.name}, float32, the same kernel on the same chip.",
+        ["Kernel", "Rate", "Of CUDA's rate"], 1.0, [IDLE, 100.0], "from half of CUDA's rate to all of it", False, says,
+        ["N10"],
+    )  # fmt: skip
+
+
+def _software(view: View, name: str) -> Iterable[Exhibit]:
+    """What Vulkan reaches where it is software that runs on the processor."""
+    by_unit: dict[str, list[dict[str, Any]]] = {}
+    for cell, unit in _rates(view).values():
+        if cell["device"] == "cpu":
+            by_unit.setdefault(unit, []).append(cell)
+    for unit, cells in sorted(by_unit.items(), reverse=True):
+        mega = [float(cell["estimate"]) for cell in cells]
+        yield listed(
+            f"{name}-{'passes' if unit == 'B/s' else 'products'}",
+            f"Without a GPU, Vulkan in software reaches {with_unit(max(mega), unit, 2)}",
+            [(_case(cell), scaled(cell, 1.0), []) for cell in cells],
+            unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cells), 'kernel')}, float32.",
+            ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
+        )  # fmt: skip
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each node with a GPU the shares of CUDA's rate; without one, what software does."""
+    for place, view in enumerate(evidence.views, 1):
+        shares = list(_shares(view, f"without-cuda-{place}"))
+        yield from shares
+        if not shares and not has_gpu([{"device": device} for device in view.devices()]):
+            yield from _software(view, f"without-cuda-{place}")
+
+
+FAMILY = Family(
+    "without-cuda", "A GPU without CUDA",
+    "What of its rate does a GPU keep when it is driven by Vulkan or WebGPU?", show,
+)  # fmt: skip
