@@ -32,8 +32,16 @@ MOST_NAMED = 3
 class Trial:
     """A part's compared estimates as numbers, and what another outcome of it would do to the verdict on its claim."""
 
-    def __init__(self, part: Part, result: RuleResult, whole: Callable[[Verdict], Verdict]) -> None:
+    def __init__(
+        self,
+        part: Part,
+        result: RuleResult,
+        whole: Callable[[Verdict], Verdict],
+        open_: Verdict = Verdict.UNDECIDED,
+    ) -> None:
+        """open_: what the part comes to at a threshold that leaves it undecided."""
         self.part, self.result, self.whole, self.now = part, result, whole, result.outcome
+        self.open = open_
         # The level is that of all estimates also where some are left out: slightly conservative there.
         self.low, self.high = result.estimates.ends(level(part.rule, len(result.estimates)))
         self.sides = np.array(result.sides)
@@ -52,6 +60,10 @@ class Trial:
 
     def at(self, threshold: Threshold) -> Verdict:
         """The outcome at another threshold."""
+        outcome = self._decided(threshold)
+        return outcome if outcome.decided else self.open
+
+    def _decided(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.at(threshold.low).outcome(self.part.share)
         found = sides_at(self.part, self.result.estimates, threshold)

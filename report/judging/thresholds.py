@@ -35,7 +35,9 @@ def by_threshold(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict
     declared = found.part.thresholds
     if found.result is None or found.unchecked or len(declared) < 2:
         return None
-    trial = Trial(found.part, found.result, whole)
+    # Others' measurements stand in for ours only where they decide.
+    open_ = found.waits.verdict if found.waits else Verdict.UNDECIDED
+    trial = Trial(found.part, found.result, whole, open_)
     if trial.settled:
         return None
     if found.part.threshold.is_range:

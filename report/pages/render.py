@@ -26,9 +26,10 @@ from report.pages.sources import bibliography
 
 RENDERERS = ("auto", "quarto", "pandoc")
 # What pages share, by which it is known whether one has to be rendered again.
-_SHARED = ("page.html", "pages.lua", "references.bib")
+_SHARED = ("page.html", "pages.lua", "pdf.typ", "references.bib")
 PDFS = ("report", "appendix")
 _PDF = "pdf.typ"
+_PASSING = {f"{name}.typ" for name in PDFS}
 
 
 def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> list[str]:
@@ -101,7 +102,10 @@ def render(
         (scratch / "previews").symlink_to(out / "previews")
         for name, source in documents(made, document, environment(site.TEMPLATES)).items():
             (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
-        standards, chosen = _rendered(scratch, names, again, chosen, renderer)
+        drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
+        pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, {**earlier, "now": drawings}, "pdf")]
+        standards, chosen = _rendered(scratch, names, again, pdfs, chosen, renderer)
+        shared = _fingerprint(scratch, _SHARED)
         files = _move(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -111,13 +115,14 @@ def render(
             "renderer": chosen["name"],
             "version": chosen["version"],
             "note": chosen["note"],
-            "pdf_standard": standards,
+            "pdf_standard": {**(earlier.get("pdf_standard") or {}), **standards},
             "seconds": round(time.monotonic() - began, 2),
             "rendered_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "generated_utc": document["generated_utc"],
             "commit": document["commit"],
             "rendered_again": len(again),
-            "shared": _fingerprint(out),
+            "shared": shared,
+            "figures": drawings,
             "pages": names,
             "files": files,
         },
@@ -152,11 +157,13 @@ def _sources(
     return [page.path for page in pages]
 
 
-def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any]) -> bool:
-    """Whether a page that is there was rendered by pandoc from the same source and what pages share."""
-    if earlier.get("renderer") != "pandoc" or earlier.get("version") != pandoc.version():
+def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any], kind: str = "html") -> bool:
+    """Whether a page or PDF that is there was made by pandoc from the same source and what all share."""
+    if kind == "html" and earlier.get("renderer") != "pandoc" or earlier.get("version") != pandoc.version():
         return False
-    if not (out / f"{name}.html").is_file() or earlier.get("shared") != _fingerprint(scratch):
+    if kind == "pdf" and earlier.get("figures") != earlier["now"]:
+        return False
+    if not (out / f"{name}.{kind}").is_file() or earlier.get("shared") != _fingerprint(scratch, _SHARED):
         return False
     try:
         return (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
@@ -164,9 +171,9 @@ def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any]) 
         return False
 
 
-def _fingerprint(folder: Path) -> str:
+def _fingerprint(folder: Path, names: Sequence[str]) -> str:
     told = hashlib.sha256()
-    for name in _SHARED:
+    for name in names:
         told.update((folder / name).read_bytes())
     return told.hexdigest()
 
@@ -201,7 +208,7 @@ def _pandoc(note: str) -> dict[str, str]:
 
 
 def _rendered(
-    folder: Path, names: Sequence[str], again: list[str], chosen: dict[str, str], renderer: str
+    folder: Path, names: Sequence[str], again: list[str], pdfs: Sequence[str], chosen: dict[str, str], renderer: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Render; returns the standard that each PDF conforms to, and which program made the pages in the end.
 
@@ -218,14 +225,14 @@ def _rendered(
             again[:] = names
     if not chosen["program"]:
         pandoc.render(folder, again)
-    return {name: pandoc.typeset(folder, name, folder) for name in PDFS}, chosen
+    return {name: pandoc.typeset(folder, name, folder) for name in pdfs}, chosen
 
 
 def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
     """Move what was made over what is there; remove pages that an earlier render made and this one has no more."""
     for name in ("figures", "previews"):
         (scratch / name).unlink()
-    paths = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.suffix != ".typ"]
+    paths = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]
     made = [str(path.relative_to(scratch)) for path in paths]
     for name in made:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +241,7 @@ def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, 
         if name not in names and ".." not in name and not name.startswith("/"):
             for ending in ("qmd", "html"):
                 (out / f"{name}.{ending}").unlink(missing_ok=True)
-    return sorted({*made, *(f"{name}.html" for name in names)})
+    return sorted({*made, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)})
 
 
 def _earlier(out: Path) -> dict[str, Any]:

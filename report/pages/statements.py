@@ -18,6 +18,7 @@ from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report.judging import findings
 from report.judging.findings import PLACE
+from report.model import Verdict
 from report.pages import words
 from report.pages.markdown import Markdown, clean, escape, identifier
 
@@ -134,8 +135,8 @@ def _asked(given: Any) -> dict[str, Any]:
 def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[str, Any]:
     """The declared front page.
 
-    Raises StudyError with file and line for what the schema does not allow, an unknown claim or part, and a place that
-    cannot be filled.
+    Raises StudyError with file and line for what the schema does not allow, an unknown claim, part or outcome, and a
+    place that cannot be filled.
     """
     raw: dict[str, Any] = read_yaml(path, SCHEMA)
     declared = {one.stem: read_yaml(one) for one in sorted(claims.glob("*.yaml"))}
@@ -143,7 +144,9 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
     for steps, says, when in _statements(raw):
         for name, asked in when.items():
             if name != "gpu":
-                _known(path, (*steps, "when", name), name, str(_asked(asked).get("part", "")), parts)
+                at = (*steps[:-1], "when", name)
+                _known(path, at, name, str(_asked(asked).get("part", "")), parts)
+                _outcomes(path, at, _asked(asked))
         for given in PLACE.findall(says):
             found = _OF_CLAIM.fullmatch(given)
             if given in FACTS:
@@ -154,8 +157,8 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                     f"one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
                 )
             _known(path, steps, found[1], "", parts)
-            for wrong in findings.unknown(f"{{{found[2]}}}", parts[found[1]]):
-                raise StudyError(f"{place(path, *steps)}: {{{wrong}}} is no number of claim {found[1]}")
+            if list(findings.unknown(f"{{{found[2]}}}", parts[found[1]])):
+                raise StudyError(f"{place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
     return raw
 
 
@@ -173,6 +176,14 @@ def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[t
     elif isinstance(raw, list):
         for at, value in enumerate(raw):
             yield from _statements(value, (*steps, at))
+
+
+def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
+    """Raise StudyError for a verdict, or a side of a case, that there is not: nothing would ever hold."""
+    for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
+        for one in asked.get(key, ()):
+            if one not in known:
+                raise StudyError(f"{place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
 
 
 def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:

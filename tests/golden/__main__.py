@@ -26,11 +26,13 @@ from contract.files import read_yaml, write_json
 from report import PACKAGE
 from report.data.gather import gather
 from report.data.gathered import read_dataset
+from report.data.published import PUBLISHED as OTHERS
+from report.data.published import read_published
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.render import TEMPLATES
-from report.render.markdown import environment
-from report.render.page import context
+from report.pages import site
+from report.pages.content import build
+from report.pages.evidence import Evidence
 from tests.golden.fleet import FLEET
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
@@ -43,8 +45,6 @@ TOLERANCE = 1e-6
 # By which a number in words may then be rounded the other way: 18.75, told in three digits.
 ROUNDING = 0.011
 MOST_TOLD = 40
-# Where a quantity is computed, which every change of its module moves.
-_LINE = re.compile(r"Computed in \[[^]]*\]")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\\?\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -52,14 +52,15 @@ def judged(name: str, folder: Path) -> None:
     """Put what is gathered of a set of nodes, and the verdicts, into a folder."""
     gather(SETS[name], folder / "data", allow_synthetic=name != "published")
     if name == "published":
-        judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json")
+        data = read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
+        judge(data, folder / "verdicts.json")
         return
     data = read_dataset(folder / "data", every_figure())
     judge(data, folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
 
 
 def said(folder: Path, page: bool = True) -> dict[str, Any]:
-    """What such a folder says: summary and verdicts; if asked for, page (lines) and what figures show."""
+    """What such a folder says: summary and verdicts; if asked for, pages (lines) and what figures show."""
     data = folder / "data"
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
@@ -68,10 +69,10 @@ def said(folder: Path, page: bool = True) -> dict[str, Any]:
         node["source"] = Path(node["source"]).name
     made: dict[str, Any] = {"summary": _summary(pd.read_parquet(data / "summary.parquet")), "verdicts": document}
     if page:
-        told, drawings = context(document, data)
-        text = environment(TEMPLATES).get_template("index.qmd").render(told)
-        lines = [_LINE.sub("Computed in []", line).replace(str(PUBLISHED), "nodes") for line in text.splitlines()]
-        shown = {one.name: [one.shows, one.alt, one.caption] for one in drawings}
+        content, templates = build(Evidence(document, data)), site.templates()
+        texts = [f"{page.path}\n{site.source(page, templates, {})}" for page in content.pages]
+        lines = [line.replace(str(PUBLISHED), "nodes") for text in texts for line in text.splitlines()]
+        shown = {one.name: [one.title, one.alt, one.note] for one in content.charts}
         made |= {"page": lines, "figures": json.loads(json.dumps(shown, default=str))}
     return made
 

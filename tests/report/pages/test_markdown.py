@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import string
+from pathlib import Path
+
 import jinja2
 import pypandoc
 import pytest
@@ -10,7 +13,8 @@ from bs4 import BeautifulSoup
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from report.render.markdown import Markdown, attribute, clean, environment, escape, finalize, link
+from contract.errors import StudyError
+from report.pages.markdown import Markdown, attribute, clean, environment, escape, finalize, identifier, link
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -54,7 +58,7 @@ def expected(value: str) -> str:
     return " ".join(clean(value).split())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=20, max_size=40))
 def test_any_text_comes_back_from_pandoc_as_it_was(values: list[str]) -> None:
@@ -65,7 +69,7 @@ def test_any_text_comes_back_from_pandoc_as_it_was(values: list[str]) -> None:
     assert not BeautifulSoup(str(found), "html.parser").find(["script", "a", "img", "em", "strong", "ol", "ul", "code"])
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=10, max_size=30))
 def test_any_text_stays_in_its_table_cell(values: list[str]) -> None:
@@ -75,7 +79,7 @@ def test_any_text_stays_in_its_table_cell(values: list[str]) -> None:
     assert cells == [[expected(value), "x"] for value in values]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=10, max_size=30))
 def test_any_text_stays_in_its_attribute(values: list[str]) -> None:
@@ -84,7 +88,7 @@ def test_any_text_stays_in_its_attribute(values: list[str]) -> None:
     assert [expected(span.get("title", "")) for span in page.find_all("span")] == [expected(value) for value in values]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=20, max_size=40))
 def test_any_text_compiles_to_pdf(values: list[str]) -> None:
@@ -94,7 +98,7 @@ def test_any_text_compiles_to_pdf(values: list[str]) -> None:
     assert typst.compile(source.encode(), format="pdf")[:5] == b"%PDF-"
 
 
-def test_a_template_cannot_print_data_unescaped(tmp_path) -> None:
+def test_a_template_cannot_print_data_unescaped(tmp_path: Path) -> None:
     (tmp_path / "page.qmd").write_text("<< words >> << made >> << count >>")
     page = environment(tmp_path).get_template("page.qmd").render(words="<b>*x*", made=Markdown("**y**"), count=3)
     assert page == r"\<b\>\*x\* **y** 3"
@@ -106,17 +110,26 @@ def test_a_template_refuses_what_nobody_put_into_words(value: object) -> None:
         finalize(value)
 
 
-def test_a_missing_value_is_an_error_and_not_a_gap(tmp_path) -> None:
+def test_a_missing_value_is_an_error_and_not_a_gap(tmp_path: Path) -> None:
     (tmp_path / "page.qmd").write_text("<< absent >>")
     with pytest.raises(jinja2.UndefinedError):
         environment(tmp_path).get_template("page.qmd").render()
 
 
 @pytest.mark.parametrize("filter_name", ["safe", "escape", "e", "forceescape", "striptags", "tojson"])
-def test_no_filter_goes_round_the_escaping(tmp_path, filter_name: str) -> None:
+def test_no_filter_goes_round_the_escaping(tmp_path: Path, filter_name: str) -> None:
     (tmp_path / "page.qmd").write_text(f"<< words | {filter_name} >>")
     with pytest.raises(jinja2.TemplateAssertionError):
         environment(tmp_path).get_template("page.qmd")
+
+
+@given(st.one_of(st.sampled_from(HOSTILE), st.text()))
+def test_only_identifiers_become_anchors_and_file_names(value: str) -> None:
+    if value.isascii() and value[:1].isalpha() and not set(value) - set(string.ascii_letters + string.digits + "-_"):
+        assert identifier(value) == value
+    else:
+        with pytest.raises(StudyError, match="is not an id"):
+            identifier(value)
 
 
 def test_only_web_addresses_become_links() -> None:

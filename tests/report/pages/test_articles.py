@@ -1,0 +1,174 @@
+"""An article's page: its argument in our own words, every claim in its place, its verdict beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pypandoc
+import pytest
+from bs4 import BeautifulSoup
+from ruamel.yaml import YAML
+
+from contract.errors import StudyError
+from report.pages import site
+from report.pages.articles import article, read_articles
+from tests.report.test_claim_files import CLAIMS, claim, copied
+
+# Claims that may be found later have no clause yet: they are listed under the text.
+FIRST = {"N": 18, "G": 32, "W": 38}
+HOSTILE = "<b>@word</b> $x$ | y_z (a) `c` 1. \\ ''' ~s~"
+ONE: dict[str, Any] = {
+    "key": "nuface",
+    "title": "A title",
+    "source": "A blog",
+    "thesis": "So it is.",
+    "sections": [{"heading": "First", "text": "It begins. [This is so]{N01}, and that is not."}],
+}
+CLAUSE = re.compile(r"\[([^\]]+)\]\{([A-Z]\d\d)\}")
+
+
+def clauses() -> Iterator[tuple[str, str, str]]:
+    """Article, heading of the section and claim of every clause."""
+    for one in read_articles():
+        for part in one["sections"]:
+            for _, name in CLAUSE.findall(part["text"]):
+                yield one["key"], part["heading"], name
+
+
+# ------------------------------------------------------------------ what is declared
+
+
+def test_every_claim_has_its_clause_once() -> None:
+    placed = [name for *_, name in clauses()]
+    known = {claim(path)["id"] for path in CLAIMS}
+    assert len(set(placed)) == len(placed)
+    assert set(placed) <= known
+    assert {name for name in known if int(name[1:]) <= FIRST[name[0]]} <= set(placed)
+
+
+def test_each_clause_stands_in_a_section_that_its_claim_names() -> None:
+    of = {claim(path)["id"]: claim(path) for path in CLAIMS}
+    for key, heading, name in clauses():
+        assert of[name]["article"] == key, name
+        # Some come from two sections, some from a scenario within one; long headings are also named by their beginning.
+        named = [re.sub(r" \(.*\)$", "", one) for one in of[name]["section"].split("; ")]
+        assert any(heading.startswith(one) for one in named), (name, heading)
+
+
+def test_no_words_are_the_articles_own() -> None:
+    """Headings are names; all else is ours."""
+    for one in read_articles():
+        texts = [CLAUSE.sub(r"\1", section["text"]) for section in one["sections"]]
+        assert copied([one["thesis"], *texts]) == []
+
+
+def write(tmp_path: Path, *articles: Mapping[str, Any]) -> Path:
+    path = tmp_path / "articles.yaml"
+    with path.open("w") as file:
+        YAML().dump(list(articles), file)
+    return path
+
+
+def section(text: str) -> list[dict[str, str]]:
+    return [{"heading": "First", "text": text}]
+
+
+@pytest.mark.parametrize(
+    ("articles", "line", "says"),
+    [
+        ([{**ONE, "sections": section("[This is so]{N1}.")}], "text: ", "has a '[' that is no clause's"),
+        ([{**ONE, "sections": section("[This is so {N01}.")}], "text: ", "has a '[' that is no clause's"),
+        ([{**ONE, "sections": section("So]{N01}.")}], "text: ", "has a ']' that is no clause's"),
+        (
+            [ONE, {**ONE, "key": "other", "sections": section("[That is so]{N01}.")}],
+            "text: ",
+            "claim N01 stands twice, first in line",
+        ),
+        ([ONE, {**ONE, "sections": section("[That is so]{N02}.")}], "- key: nuface", "article nuface stands twice"),
+        ([{**ONE, "thesys": "?"}], "thesys:", "unknown key"),
+        ([{**ONE, "address": "nuface.example"}], "address:", "is not an address that begins with https://"),
+        ([{key: ONE[key] for key in ONE if key != "source"}], "- key", "missing: source"),
+    ],
+)
+def test_a_mistake_is_reported_where_it_stands(
+    tmp_path: Path, articles: list[dict[str, Any]], line: str, says: str
+) -> None:
+    path = write(tmp_path, *articles)
+    with pytest.raises(StudyError) as fault:
+        read_articles(path)
+    told = str(fault.value)
+    assert says in told
+    found = re.match(rf"{re.escape(str(path))}, line (\d+): ", told)
+    assert found is not None, told
+    assert path.read_text().splitlines()[int(found[1]) - 1].strip().startswith(line)
+
+
+# ------------------------------------------------------------------ what is printed
+
+
+def judged(name: str, verdict: str = "challenged", finding: str = "It is so.", key: str = "nuface") -> dict[str, Any]:
+    """A verdict, as far as an article's page looks at it."""
+    return {"id": name, "article": key, "verdict": verdict, "finding": finding}
+
+
+def page(raw: Mapping[str, Any], *verdicts: Mapping[str, Any]) -> BeautifulSoup:
+    """An article's page as pandoc makes it."""
+    told = site.templates().get_template("article.qmd").render(a=article(raw, {"verdicts": list(verdicts)}))
+    made = pypandoc.convert_text(told, "html5", format="markdown", extra_args=["--wrap=none", "--fail-if-warnings"])
+    return BeautifulSoup(made, "html.parser")
+
+
+def plain(element: Any) -> str:
+    return " ".join(element.get_text().split())
+
+
+@pytest.mark.parametrize(("verdict", "name"), [("challenged", "Challenged"), ("supported", "Supported")])
+def test_a_clause_leads_to_its_claim_and_bears_its_verdict(verdict: str, name: str) -> None:
+    shown = page(ONE, judged("N01", verdict))
+    clause = shown.find(id="N01")
+    assert plain(clause) == "This is so"
+    assert f"v-{verdict}" in clause["class"]
+    link = clause.find_next("a")
+    assert link["href"] == "../claims/N01.qmd"
+    assert "N01" in plain(link) and link["title"] == name
+    sentence = plain(clause.find_parent("p"))
+    assert sentence.startswith("It begins. This is so ") and sentence.endswith(", and that is not.")
+
+
+def test_a_clause_without_a_verdict_is_plain_text() -> None:
+    shown = page(ONE)
+    assert "It begins. This is so, and that is not." in plain(shown)
+    assert not shown.find("a")
+
+
+def test_a_claim_without_a_clause_is_listed_under_the_text() -> None:
+    shown = page(ONE, judged("N01"), judged("N19", "supported", "Something was found later."))
+    (entry,) = shown.select("li")
+    assert entry.a["href"] == "../claims/N19.qmd"
+    assert "Supported" in plain(entry) and "Something was found later." in plain(entry)
+    assert not page(ONE, judged("N01")).select("li")
+
+
+def test_the_claims_of_an_article_are_counted() -> None:
+    shown = plain(page(ONE, judged("N01", "supported"), judged("N02"), judged("N03"), judged("W01", key="whygpu")))
+    assert "Of its 3 claims, 1 holds and 2 do not." in shown
+
+
+def test_a_clause_of_another_articles_claim_is_refused() -> None:
+    with pytest.raises(StudyError, match="claim N01 is not one of 'nuface': take it out there"):
+        article(ONE, {"verdicts": [judged("N01", key="whygpu")]})
+
+
+def test_hostile_words_stay_words() -> None:
+    hostile = {
+        **ONE,
+        "source": HOSTILE,
+        "thesis": HOSTILE,
+        "sections": [{"heading": HOSTILE, "text": f"{HOSTILE} [{HOSTILE}]{{N01}} {HOSTILE}"}],
+    }
+    shown = page(hostile, judged("N01"), judged("N19", finding=HOSTILE))
+    assert not shown.find(["b", "code", "sub", "math"]) and not shown.select(".math")
+    assert plain(shown).count(" ".join(HOSTILE.split())) == 7
