@@ -6,12 +6,14 @@ A page looks the outcomes up: it has no rules of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from report.judging.evaluate import PartResult
+from report.judging.others import DIRECT
 from report.judging.rules import CLEAR
 from report.judging.sensitivity import Trial
 from report.model import Threshold, Verdict
@@ -32,6 +34,7 @@ def by_threshold(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict
     whether the start itself still belongs to the piece before, in rising order. For a threshold with two ends and
     where outcomes change too often, `choices` instead: lists of threshold, outcome and verdict.
     """
+    found = _compared(found)
     declared = found.part.thresholds
     if found.result is None or found.unchecked or len(declared) < 2:
         return None
@@ -52,6 +55,14 @@ def by_threshold(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict
         "log": bool(low > 0 and high / low > LOGARITHMIC),
         "pieces": pieces,
     }
+
+
+def _compared(found: PartResult) -> PartResult:
+    """A part that waits, as what others measured of it would decide it at another threshold."""
+    direct = [one for one in found.others if one.strength == DIRECT and one.result is not None]
+    if found.missing is None or len(direct) != 1:
+        return found
+    return replace(found, part=direct[0].part, result=direct[0].result, waits=found.missing)
 
 
 def _choices(trial: Trial, declared: Sequence[Threshold]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import place, read_yaml
-from report.formatting import count
+from report.formatting import capital, count
 from report.pages import words
 from report.pages.markdown import Markdown, escape, identifier, link
 
@@ -67,10 +67,10 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
     fares = words.fares(list(own.values()))
     return {
-        "source": link(str(raw["source"]), str(raw.get("address") or "")),
+        "source": link(capital(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
         "fares": f"Of its {count(len(own), 'claim')}, {fares}." if fares else "",
-        "sections": [{"heading": str(one["heading"]), "text": _text(str(one["text"]), own)} for one in raw["sections"]],
+        "sections": [{"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]],
         "unplaced": [
             {"id": identifier(name), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
             for name, one in own.items()

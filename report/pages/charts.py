@@ -26,7 +26,7 @@ from report.pages.plain import harmless, visible
 
 INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#00795a", "#a3558c", "#2273a3"
-SERIES = [BLUE, VERMILION, GREEN, PURPLE, AMBER, GREY]
+SERIES = [BLUE, VERMILION, GREEN, PURPLE, AMBER, GREY, INK]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE}
 # The same on a dark page.
@@ -143,8 +143,8 @@ def estimates(
 
     def draw(width: float) -> Figure:
         room = 30 if width > NARROW + 1 else 17
-        table = pd.DataFrame(rows)
-        labels = ["\n".join(textwrap.wrap(str(one), room)) or " " for one in table["label"]]
+        table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
+        labels = ["\n".join(textwrap.wrap(visible(str(row["label"])), room)) or " " for row in rows]
         height = sum(_ROW + 0.16 * label.count("\n") for label in labels)
         figure = Figure(figsize=(width, height + 0.85))
         axes = figure.add_subplot()
@@ -163,7 +163,9 @@ def estimates(
                 markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3,
                 clip_on=False,
             )  # fmt: skip
-            axes.text(1.02, place, str(row["text"]), transform=axes.get_yaxis_transform(), va="center", color=INK)
+            axes.text(
+                1.02, place, visible(str(row["text"])), transform=axes.get_yaxis_transform(), va="center", color=INK
+            )
         axes.set_ylim(height, 0)
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0, pad=7)
@@ -179,7 +181,7 @@ def estimates(
 
 def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
     """All numbers that an axis has to hold."""
-    known = [float(one) for name in ("estimate", "low", "high") if name in table for one in table[name].dropna()]
+    known = [float(one) for name in table for one in table[name].dropna()]
     return [*known, *map(float, lines)]
 
 
@@ -327,7 +329,7 @@ def bars(
         figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
         axes = figure.add_subplot()
         shown = table.assign(**{y: [labels[str(one)] for one in table[y]]})
-        palette = dict(zip(hues, SERIES, strict=False))
+        palette = dict(zip(hues, SERIES * (len(hues) // len(SERIES) + 1), strict=False))
         if stacked and hue:
             left = np.zeros(len(names))
             for one in hues:

@@ -23,6 +23,8 @@ _LABELS = (
     "host_memory", "level", "footprint", "backend", "method", "data", "setting", "size", "scale",
 )  # fmt: skip
 _MOST_LABELS = 3
+# Signs of a label.
+_ROOM = 44
 _TIERS = {"published": "published", "derived": "derived", "documented": "documented"}
 
 
@@ -151,12 +153,29 @@ def short_labels(
     if len({cell.get("node") for cell in cells if cell.get("node")}) > 1 and len(set(labels)) < len(cells):
         labels = [f"{label}, {machines.get(str(cell.get('node')), '')}".strip(", ")
                   for label, cell in zip(labels, cells, strict=True)]  # fmt: skip
-    twice = [label for label in labels if labels.count(label) > 1]
-    rest = _apart([str(cell.get("label") or "") for cell in cells])
-    return [
-        _first_words(", ".join(filter(None, [label, other]))) if label in twice or not label else label
-        for label, other in zip(labels, rest, strict=True)
-    ]
+    alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
+    for label in alike:
+        places = [at for at, one in enumerate(labels) if one == label]
+        full = [str(cells[at].get("label") or "") for at in places]
+        for at, whole, other in zip(places, full, _apart(full), strict=True):
+            labels[at] = _joined(label, other) or _first_words(whole) or "the whole"
+    return _numbered(labels)
+
+
+def _joined(label: str, other: str) -> str:
+    """Both, what tells a case apart first where not all has room."""
+    text = ", ".join(filter(None, [label, other]))
+    return text if len(text) <= _ROOM or not other else _first_words(", ".join(filter(None, [other, label])))
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    """Labels of which no two are alike: cases that nothing tells apart are counted."""
+    seen: Counter[str] = Counter()
+    told = []
+    for label in labels:
+        seen[label] += 1
+        told.append(f"{label} ({seen[label]})" if labels.count(label) > 1 else label)
+    return told
 
 
 def _apart(labels: Sequence[str]) -> list[str]:
@@ -186,7 +205,7 @@ def _as_number(value: Any) -> Any:
         return value
 
 
-def _first_words(text: str, room: int = 44) -> str:
+def _first_words(text: str, room: int = _ROOM) -> str:
     if len(text) <= room:
         return text
     return text[:room].rsplit(" ", 1)[0].rstrip(",;:(") + " …"

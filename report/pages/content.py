@@ -150,14 +150,19 @@ def _evidence(verdict: Mapping[str, Any]) -> str:
 
 def _meaning() -> list[words.Word]:
     """Each verdict once; the three kinds of open ones are one to readers."""
-    return list({word.name: word for word in words.VERDICTS.values()}.values())
+    found: dict[str, words.Word] = {}
+    for word in words.VERDICTS.values():
+        found.setdefault(word.name, word)
+    return list(found.values())
 
 
 def _claim_pages(evidence: Evidence, url: str) -> Iterator[Page]:
     document = evidence.document
     meaning = {name: word.means for name, word in words.VERDICTS.items()}
+    # Without an address of the site a review's is relative to its page.
+    folder = f"{url}claims/" if url else ""
     reviews = {
-        str(one["id"]): as_script(claim_reviews({**document, "verdicts": [one]}, f"{url}claims/", meaning))
+        str(one["id"]): as_script(claim_reviews({**document, "verdicts": [one]}, folder, meaning))
         for one in document["verdicts"]
     }
     for one in document["verdicts"]:
@@ -282,8 +287,10 @@ def _sources(document: Mapping[str, Any]) -> Page:
         source = one["source"]
         row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
         row["title"], row["plain"] = Markdown(f"[@{key_of(str(source['url']))}]"), str(source["title"])
-        value = formatting.with_unit(one["value"], str(one["unit"])) if isinstance(one["value"], int | float) else ""
-        row["what"].append(f"{one['subject']}, {one['what']}: {value or one['value']}")
+        value = "could not be verified" if one["value"] is None else str(one["value"])
+        if isinstance(one["value"], int | float):
+            value = formatting.with_unit(one["value"], str(one["unit"]))
+        row["what"].append(f"{one['subject']}, {one['what']}: {value}")
         row["claims"] += [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))]
     rows = [
         {**row, "what": "; ".join(row["what"]), "claims": list(dict.fromkeys(sorted(row["claims"])))}

@@ -22,10 +22,9 @@ RECORD = "site.json"
 def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
     """Write the rest of the site into the folder `report`, which `report render` filled; give the files' names.
 
-    verdicts: the verdicts.json that was rendered, with its table beside it. data: what `report gather` wrote. url:
-    the address of the folder on the web; without one the feed and the sitemap are left out, which is said.
-    previous: the verdicts of an earlier edition, or the editions.json of the site as it was. What an earlier build
-    wrote and this one does not is removed. Raises StudyError, OSError.
+    verdicts: the verdicts.json that was rendered, with its table beside it. data: what `report gather` wrote. previous:
+    the verdicts of an earlier edition, or the editions.json of the site as it was. What an earlier build wrote and this
+    one does not is removed. Raises StudyError, OSError.
     """
     document = read_verdicts(verdicts)
     rendered(report, document)

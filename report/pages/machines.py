@@ -36,7 +36,7 @@ def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None)
         ],
         "hardware": _rows(node.get("hardware") or {}),
         "software": _rows(node.get("software") or {}),
-        "when": f"{node.get('started_utc') or NOTHING} to {node.get('ended_utc') or NOTHING}" + _hosts(node),
+        "when": _when(str(node.get("started_utc") or ""), str(node.get("ended_utc") or "")) + _hosts(node),
         "missing": _missing(node),
         "source": str(node.get("source") or NOTHING),
         "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
@@ -44,6 +44,14 @@ def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None)
         "duty": f"{duty:.0%}" if isinstance(duty, int | float) else NOTHING,
         "left_out": [str(one) for one in node.get("left_out") or []],
     }
+
+
+def _when(start: str, end: str) -> str:
+    """'2026-11-22 16:08 to 17:26 UTC'; the day again where it is another."""
+    first, last = (time[:16].replace("T", " ") for time in (start, end))
+    if not first or not last:
+        return first or last or NOTHING
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
 
 
 def _hosts(node: Mapping[str, Any]) -> str:

@@ -44,11 +44,13 @@ def render(folder: Path, names: Sequence[str]) -> None:
 
 def _page(folder: Path, name: str) -> None:
     source = folder / f"{name}.qmd"
-    cites = "nocite" in source.read_text(encoding="utf-8").partition("\n---\n")[0]
+    front = source.read_text(encoding="utf-8").partition("\n---\n")[0]
+    cites, contents = "\nnocite: " in front, "\ntoc: true" in front
     _convert(
         folder,
         [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
-         "--toc-depth=2", "--mathml", *(["--citeproc", "--bibliography=references.bib"] if cites else [])],
+         "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
+         *(["--citeproc", "--bibliography=references.bib"] if cites else [])],
     )  # fmt: skip
 
 

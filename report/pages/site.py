@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,9 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
         "title": escape(page.title),
         "pagetitle": escape(page.title),
         "description": escape(page.description),
+        # pandoc leaves quotation marks as they are, which end an attribute.
+        "title-attribute": _raw(page.title),
+        "description-attribute": _raw(page.description),
         "root": page.root,
         "path": page.path,
         "body-class": f"page-{page.template}",
@@ -91,6 +95,11 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     body = made.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
     return "\n".join(["---", *lines, "---", "", body])
+
+
+def _raw(text: str) -> str:
+    """Text as raw HTML for an attribute, in markdown."""
+    return f"`{html.escape(clean(text)).replace('`', '&#96;')}`{{=html}}"
 
 
 def address(url: str) -> str:
@@ -131,13 +140,13 @@ def _template(site: Mapping[str, Any]) -> str:
 
 
 def _html(text: str) -> str:
-    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("$", "$$")):
-        text = text.replace(sign, name)
-    return text
+    """Text for pandoc's template, to which a dollar sign means a variable."""
+    return html.escape(text).replace("$", "$$")
 
 
 def project(pages: Sequence[Page], url: str, imprint: str) -> str:
     """`_quarto.yml` of the same site: a website with menu, sidebars and search."""
+    script = (TEMPLATES / "site" / "page.js").read_text(encoding="utf-8")
     families = [page.path for page in pages if page.template == "family"]
     articles: dict[str, list[str]] = {}
     for page in pages:
@@ -188,7 +197,8 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
             "html": {
                 "theme": {"light": "cosmo", "dark": "darkly"},
                 "css": "site/study.css",
-                "include-after-body": "site/script.html",
+                # Within the page: a file would be looked for beside each page.
+                "include-after-body": {"text": f"<script>\n{script}</script>\n"},
                 "html-math-method": "mathml",
                 "anchor-sections": True,
             }

@@ -128,11 +128,13 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def _safe(column: pd.Series) -> pd.Series:
-    """Numbers as they are; texts with an apostrophe before what would be a formula."""
+    """Numbers as they are; texts on lines of CSV, with an apostrophe before what would be a formula."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     codes, words = pd.factorize(column)
+    # A carriage return would begin a row of its own: it is not quoted.
     safe = [f"'{word}" if word.startswith(_FORMULA) else word for word in map(str, words)]
+    safe = [word.replace("\r", " ") for word in safe]
     return pd.Series(np.array([*safe, ""], dtype=object)[codes], column.index)
 
 

@@ -74,7 +74,7 @@ def _describe(tried: pd.DataFrame) -> str:
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
 
-    One that fails, or whose losses leave the tolerance, counts against it. The models are the study's, not a
+    One that breaks off, or whose losses leave the tolerance, counts against it. The models are the study's, not a
     sample of others: the interval is over rounds, each with weights and batches of its own.
     """
     return _shares(data, "gpu")

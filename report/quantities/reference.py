@@ -12,7 +12,7 @@ from report.quantities import quantity, says
 @quantity("reference.value", "", ("entry", "subject"), tier="documented")
 @says("{labels}: {value}")
 def value(data: Dataset) -> Estimates:
-    """One cell per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
+    """One case per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
     return exact(
         [
             {
@@ -35,7 +35,7 @@ _PROCESSORS = "server-processors-2023.cores"
 @quantity("processors.cores", "1", ("entry", "processor"), tier="documented")
 @says("A server processor has {value} ({labels})")
 def processors_cores(data: Dataset) -> Estimates:
-    """Cores of each server processor that Intel and AMD listed as launched in July 2023, a cell a processor."""
+    """Cores of each server processor that Intel and AMD listed as launched in July 2023, a case a processor."""
     entry = data.entry(_PROCESSORS)
     sizes = [float(cores) for cores, number in entry["distribution"].items() for _ in range(number)]
     return exact(

@@ -32,7 +32,7 @@ def p99_latency(data: Dataset) -> Estimates:
     """99th percentile of the time from when a request was due until it was answered, by load.
 
     Of at least 100 requests in each round; rounds are the unit of the interval. A request
-    that failed counts with its time-out, so that where one in a hundred fails this is a lower bound.
+    that failed counts with its time-out, so that where one in a hundred has no answer this is a lower bound.
     """
     return loads(data, "p99_latency")
 

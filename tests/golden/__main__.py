@@ -1,7 +1,7 @@
 """Compares what the study says of known nodes with what it said: `python -m tests.golden`.
 
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
-the summary, the verdicts, the report's source, and what every figure shows. Prints what differs; 1 if anything does.
+the summary and the verdicts. Prints what differs; 1 if anything does.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -30,9 +30,6 @@ from report.data.published import PUBLISHED as OTHERS
 from report.data.published import read_published
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.pages import site
-from report.pages.content import build
-from report.pages.evidence import Evidence
 from tests.golden.fleet import FLEET
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
@@ -59,22 +56,14 @@ def judged(name: str, folder: Path) -> None:
     judge(data, folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
 
 
-def said(folder: Path, page: bool = True) -> dict[str, Any]:
-    """What such a folder says: summary and verdicts; if asked for, pages (lines) and what figures show."""
-    data = folder / "data"
+def said(folder: Path) -> dict[str, Any]:
+    """What such a folder says: summary and verdicts."""
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
     for key in PASSING:
         document[key] = ""
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
-    made: dict[str, Any] = {"summary": _summary(pd.read_parquet(data / "summary.parquet")), "verdicts": document}
-    if page:
-        content, templates = build(Evidence(document, data)), site.templates()
-        texts = [f"{page.path}\n{site.source(page, templates, {})}" for page in content.pages]
-        lines = [line.replace(str(PUBLISHED), "nodes") for text in texts for line in text.splitlines()]
-        shown = {one.name: [one.title, one.alt, one.note] for one in content.charts}
-        made |= {"page": lines, "figures": json.loads(json.dumps(shown, default=str))}
-    return made
+    return {"summary": _summary(pd.read_parquet(folder / "data" / "summary.parquet")), "verdicts": document}
 
 
 def every_figure() -> dict[str, dict[str, Any]]:

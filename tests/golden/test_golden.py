@@ -24,7 +24,7 @@ def test_the_published_node_says_what_it_said(published: Path) -> None:
 
 def test_a_fleet_with_gpus_says_what_it_said(tmp_path: Path) -> None:
     judged("fleet", tmp_path)
-    assert changes("fleet", said(tmp_path, page=False)) == []
+    assert changes("fleet", said(tmp_path)) == []
     data = read_dataset(tmp_path / "data", every_figure())
     for name, quantity in quantities().items():
         undeclared = {*quantity.estimates(data).labels} - {*quantity.labels, "node", "device"}

@@ -16,7 +16,7 @@ from contract.node import PARTIAL, write_node
 from report.data.gather import gather
 from report.data.nodes import Node, read_nodes
 from report.data.summary import COLUMNS, POINT, summarise
-from report.render.measurements import left_out_points
+from report.pages.left_out import left_out_points
 
 from .conftest import Factory
 

@@ -8,6 +8,7 @@ import json
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pandas as pd
 import pyarrow.parquet as parquet
@@ -20,16 +21,18 @@ from contract.files import read_json, read_yaml
 from report.cli import main
 from report.data.gather import gather
 from report.model import Verdict, read_verdicts
+from report.pages import words
+from report.pages.content import build
+from report.pages.evidence import Evidence
 from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
 from report.publish.study import CITATION, study
-from report.render import render
-from report.render.words import MEANING
 
 from .conftest import Factory
 
 ROOT = Path(__file__).parents[2]
 SHAPES = Draft202012Validator(read_json(ROOT / "report" / "schemas" / "claimreview.schema.json"))
+MEANING = {str(name): word.means for name, word in words.VERDICTS.items()}
 HOSTILE = '</script><script>alert(1)</script><!-- & \u2028 "quoted" \\ é'
 
 
@@ -48,13 +51,13 @@ def faults(reviews: Any) -> list[str]:
 
 
 def test_every_verdict_has_a_review_of_the_vocabularys_shape(document: dict[str, Any]) -> None:
-    reviews = claim_reviews(document, "https://example.org/report/", MEANING)
+    reviews = claim_reviews(document, "https://example.org/report/claims/", MEANING)
     assert faults(reviews) == []
     assert [one["identifier"] for one in reviews["@graph"]] == [one["id"] for one in document["verdicts"]]
     review = next(one for one in reviews["@graph"] if one["identifier"] == "W15")
     told = verdict(document, "W15")
     assert review["claimReviewed"] == told["says"] and review["reviewBody"] == told["finding"]
-    assert review["url"] == "https://example.org/report/#W15"
+    assert review["url"] == "https://example.org/report/claims/W15.html"
     assert review["datePublished"] == document["generated_utc"][:10]
     assert review["itemReviewed"]["appearance"] == {"@type": "CreativeWork", "name": told["article_title"]}
     assert review["author"]["name"] == study().authors
@@ -121,19 +124,18 @@ def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
     assert json.loads(page.script.get_text()) == reviews
 
 
-def test_the_page_carries_its_reviews_and_a_file_beside_it(document: dict[str, Any], tmp_path: Path) -> None:
-    few = [{**one, "see_also": []} for one in copy.deepcopy(document["verdicts"][:2])]
-    few[0]["finding"] = HOSTILE
-    told = {**document, "verdicts": few, "contradictions": []}
-    (tmp_path / "verdicts.json").write_text(json.dumps(told), encoding="utf-8")
-    render(tmp_path / "verdicts.json", tmp_path / "out", renderer="pandoc")
-    page = BeautifulSoup((tmp_path / "out" / "index.html").read_text(encoding="utf-8"), "html.parser")
-    (script,) = page.find_all("script", type="application/ld+json")
-    embedded, beside = json.loads(script.get_text()), read_json(tmp_path / "out" / "claims.jsonld")
-    assert faults(beside) == [] and beside["@graph"][0]["reviewBody"] == HOSTILE
-    # Each address leads to the claim from where it stands.
-    inside = embedded["@graph"][0]["url"]
-    assert page.find(id=inside.removeprefix("#")) and beside["@graph"][0]["url"] == f"index.html{inside}"
+@pytest.mark.parametrize("url", ["", "https://example.org/report/"])
+def test_each_claims_page_carries_its_own_review(document: dict[str, Any], url: str) -> None:
+    few = [{**one, "finding": HOSTILE} for one in document["verdicts"][:2]]
+    pages = [page for page in build(Evidence({**document, "verdicts": few}, None), url).pages if page.script]
+    assert [page.path for page in pages] == [f"claims/{one['id']}" for one in few]
+    for page, one in zip(pages, few, strict=True):
+        script: Any = BeautifulSoup(page.script, "html.parser").script
+        (review,) = json.loads(script.get_text())["@graph"]
+        assert review["identifier"] == one["id"] and review["reviewBody"] == HOSTILE
+        # Its address leads from the page to itself.
+        here = f"{url}{page.path}.html"
+        assert urljoin(here, review["url"]) == here
 
 
 def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
 from report.cli import main
@@ -19,9 +18,11 @@ from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import CLOSED, read_claims
 from report.judging.judge import judge
 from report.judging.rules import RULES
-from report.model import Threshold, Tier
+from report.model import Threshold, Tier, read_verdicts
+from report.pages.content import build
+from report.pages.evidence import Evidence
+from report.pages.site import source, templates
 from report.quantities import quantities
-from report.render import render
 
 from .conftest import Factory
 from .test_cli import typed
@@ -156,10 +157,6 @@ def test_one_new_file_is_judged_and_shown(synthetic: Factory, tmp_path: Path) ->
     data = Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE))
     (one,) = judge(data, tmp_path / "verdicts.json", path.parent, allow_synthetic=True)["verdicts"]
     assert one["verdict"] == "supported" and one["low"] > one["threshold"] == 1e9
-    render(tmp_path / "verdicts.json", tmp_path / "report", renderer="pandoc")
-    page: Any = BeautifulSoup((tmp_path / "report" / "index.html").read_text(encoding="utf-8"), "html.parser")
-    card = page.find(id="W99")
-    (row,) = page.select("table.claims tbody tr")
-    assert card.select_one(".badge").get_text() == "supported"
-    for shown in (card, row):
-        assert one["says"] in " ".join(shown.get_text().split())
+    pages = {page.path: page for page in build(Evidence(read_verdicts(tmp_path / "verdicts.json"), None)).pages}
+    for path_of, among in (("claims/W99", "the claim's own page"), ("claims", "the table of all claims")):
+        assert says in source(pages[path_of], templates(), {}), among

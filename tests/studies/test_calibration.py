@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,13 @@ import numpy as np
 import pytest
 
 from contract.errors import StudyError, run_command
+from contract.files import read_table
 from contract.tables import write_samples
-from report import statistics
+from report import PACKAGE, ROOT, statistics
 from report.cli import main
 from report.data.gather import gather
-from report.render.calibrated import TABLE, read_calibration
+from report.pages.evidence import Evidence
+from report.pages.families import checks
 from report.statistics import DECIDING
 from studies.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, row, table
 from studies.calibration.machines import Machines, Noise, disturbance, samples
@@ -30,11 +31,16 @@ SMALL = [
 SEED = 7
 
 
+def published() -> Any:
+    """The table that the report tells of."""
+    return read_table(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
+
+
 def strays(setting: Setting) -> float:
     """By how much a fresh, small simulation strays from the published row: in standard errors, the worst answer."""
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
-    (told,) = [one for one in read_calibration()["rows"] if tuple(one[name] for name in names) == wanted]
+    (told,) = [one for one in published()["rows"] if tuple(one[name] for name in names) == wanted]
     seen = row(setting, run(setting, [SEED]))
     apart = []
     for answer in ("supported", "challenged", "undecided"):
@@ -60,10 +66,14 @@ def test_the_table_is_the_same_for_the_same_seed() -> None:
 
 
 def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it() -> None:
-    rows = read_calibration()["rows"]
+    table = published()
+    assert (table["origin"], table["level"]) == ("synthetic", DECIDING)
+    rows = table["rows"]
     told = [(one["question"], one["noise"], one["rounds"], one["points"]) for one in rows]
     assert told == [(one.question.says, one.noise.describe(), one.rounds, one.points) for one in SETTINGS]
     for one in rows:
+        assert sum(one[answer]["share"] for answer in ANSWERS) == pytest.approx(1)
+        assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))
         assert max(one[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
         assert one["trials"] >= 10_000 or one["rounds"] == 1, "too few to resolve one in a hundred"
         # One round decides nothing; away from the threshold the verdict is right.
@@ -107,25 +117,7 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
     assert not (tmp_path / "verdicts.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "says"),
-    [
-        (["origin"], "measured", "origin"),
-        (["level"], 0.5, "decide by"),
-        (["rows", 0, "trails"], 1, "Did you mean 'trials'"),
-        (["rows", 0, "supported", "share"], 0.9, "add up to"),
-        (["rows", 2, "supported", "low"], 1.0, "outside of its interval"),
-        (["rows", 2, "right", 0, "high"], 0.0, "right at 1 widths"),
-        ([], None, "no such file"),
-    ],
-)
-def test_a_faulty_table_is_refused_in_one_sentence(tmp_path: Path, place: list[Any], value: Any, says: str) -> None:
-    document = json.loads(TABLE.read_text(encoding="utf-8"))
-    inside = document
-    for step in place[:-1]:
-        inside = inside[step]
-    if place:
-        inside[place[-1]] = value
-        (tmp_path / "calibration.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(StudyError, match=rf"calibration\.json.*{says}"):
-        read_calibration(tmp_path / "calibration.json")
+def test_a_table_of_other_intervals_than_verdicts_rest_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_read", lambda name: {**published(), "level": 0.5} if name == "calibration" else None)
+    with pytest.raises(StudyError, match=r"calibration\.json.*make it again"):
+        list(checks.show(Evidence({"nodes": [], "verdicts": []}, None)))

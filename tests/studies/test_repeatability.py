@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ import pandas as pd
 import pytest
 
 from contract.errors import StudyError
+from contract.files import read_table
+from report import PACKAGE
 from report.data.dataset import Dataset
 from report.data.nodes import read_nodes
-from report.render.repeated import LEVEL, by_chance, repeated
 from report.statistics import DECIDING
 from studies import repeatability as repeat
 from tests.report.conftest import Factory
@@ -45,7 +45,7 @@ def of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_differ_by_chance_agree_as_often_as_their_intervals_say(tmp_path: Path) -> None:
     found = products(table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2)))
     # 400 points at 95%: the share lies within 92% and 98% in all but one case of a thousand.
-    assert 0.92 <= found["agrees"].mean() <= 0.98 and LEVEL < DECIDING
+    assert 0.92 <= found["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
     assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
 
 
@@ -64,11 +64,6 @@ def test_the_clocks_of_both_runs_are_told(tmp_path: Path, of_tests: None) -> Non
     runs = [Factory(tmp_path / name)("node-a").clock(hertz, spread=0.001).write()
             for name, hertz in (("one", 3.0e9), ("two", 3.3e9))]  # fmt: skip
     assert repeat.compare_runs(*runs)["clock"] == pytest.approx(1.1, rel=1e-3)
-
-
-def test_how_often_chance_makes_so_few_agree() -> None:
-    shares = [by_chance({"agree": agree, "points": 100}) for agree in (100, 95, 80)]
-    assert shares == pytest.approx([1, 0.564, 0], abs=1e-3)
 
 
 def test_numbers_are_compared_by_what_they_were_and_shares_by_their_difference(tmp_path: Path) -> None:
@@ -90,18 +85,14 @@ def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path, value: float, 
     assert found.loc[found["experiment"] == "numerics", "agrees"].tolist() == [agrees]
 
 
-def test_the_table_is_written_and_printed_and_the_report_reads_it(
+def test_the_table_is_printed_and_written_in_the_form_that_the_report_reads(
     tmp_path: Path, of_tests: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "repeat.json"
     repeat.main([str(run(tmp_path, 1)), str(run(tmp_path, 2)), "--out", str(out)])
     assert "gemm" in (printed := capsys.readouterr().out) and printed.endswith("below 90%: none\n")
-    told = repeated(out)
-    assert told is not None and {row["experiment"] for row in told["rows"]} == {"gemm", "numerics"}
-    assert repeated(tmp_path / "none.json") is None
-    out.write_text(json.dumps({"origin": "synthetic"}), encoding="utf-8")
-    with pytest.raises(StudyError, match=r"repeat\.json"):
-        repeated(out)
+    table = read_table(out, PACKAGE / "schemas" / "repeat.schema.json")
+    assert table is not None and {one["experiment"] for one in table["experiments"]} == {"gemm", "numerics"}
 
 
 def test_synthetic_data_and_other_machines_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -1,8 +1,8 @@
 """Keeps an edition for good: the site as it was built, what it was made from, and the README's words on it.
 
-An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. Its page leads to the
-samples in `data/nodes/`, which are not kept twice. What the README says of the study is made from the newest one, so
-that it cannot say what no report says.
+An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. The samples
+lie in `data/nodes/` and are not kept twice. What the README says of the study is made from the newest one, so that it
+cannot say what no report says.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
 
     verdicts: the verdicts.json that was rendered. data: what `report gather` wrote. report: the folder that
     `report render` and `report site` filled. number: of the edition, by default one more than the newest. into: what
-    holds the editions; the nodes' samples lie in `nodes/` beside it.
+    holds the editions.
 
     Raises StudyError if there is an edition of that number, if anything in it is not measured, if it was not judged
-    by the commit that is checked out, if the report is of other verdicts or of a node that is not published, or if the
-    linter finds a fault.
+    by the commit that is checked out, if the report is of other verdicts, or if the linter finds a fault.
     """
     document = read_verdicts(verdicts)
     number = (newest(into) or 0) + 1 if number is None else number

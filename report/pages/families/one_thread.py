@@ -32,7 +32,9 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 def _steps(view: View, name: str) -> Iterable[Exhibit]:
     """The time of one step by what it does, each device's one thread."""
     found = view.of("sequential", "step_time")
-    found = found[found["chains"] == "one"] if len(found) else found
+    if not len(found):
+        return
+    found = found[found["chains"] == "one"]
     cells = [
         {**cell, "label": label + of_device(view, str(cell["device"]))}
         for cell in dicts(found.sort_values("footprint"))

@@ -35,8 +35,12 @@ local function image(element)
     return pandoc.RawInline("typst", string.format("#image(%s, width: %s, alt: %s)", quoted(element.src),
       element.attributes.width or "100%", quoted(element.attributes.alt or stringify(element.caption))))
   end
-  if not (html and element.classes:includes("chart")) then
+  if not html then
     return nil
+  end
+  if not element.classes:includes("chart") then
+    return raw(string.format('<img class="%s" src="%s" alt="%s" loading="lazy">', attribute(table.concat(element.classes, " ")),
+      attribute(element.src), attribute(element.attributes["fig-alt"] or stringify(element.caption))))
   end
   local phone = element.src:gsub("%.svg$", ".phone.svg")
   local alt = element.attributes["fig-alt"] or stringify(element.caption)

@@ -11,7 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from report.cli import parser
-from report.render import RENDERERS, quarto
+from report.pages import quarto
+from report.pages.render import RENDERERS
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github" / "workflows" / "publish.yml"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,8 +17,11 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from contract.errors import StudyError
-from report.site import release
-from report.site.release import (
+from contract.files import read_json
+from report.pages import paths
+from report.pages.downloads import build
+from report.pages.editions import release
+from report.pages.editions.release import (
     BEGIN,
     EDITIONS,
     END,
@@ -29,38 +34,78 @@ from report.site.release import (
     said_now,
     write_readme,
 )
-
-from .conftest import Judged
+from tests.report.pages.editions import Judged, stand_in_report
 
 
 @pytest.fixture
-def keep(site: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Keeps the second edition's site in a folder of the test's, as if its commit were checked out."""
-    answers = {"rev-parse": str(second.document["commit"]) + "\n", "status": ""}
-    monkeypatch.setattr(release, "_git", lambda *words: answers[words[0]])
-    shutil.copytree(second.folder / "nodes", tmp_path / "nodes")
+def report(second: Judged, tmp_path: Path) -> Path:
+    """The second edition's report, with its downloads."""
+    folder = stand_in_report(tmp_path / "report", second)
+    build(folder, second.verdicts, second.data)
+    return folder
 
-    def kept(number: int | None = None, report: Path = site, verdicts: Path = second.verdicts) -> Path:
+
+@pytest.fixture
+def keep(report: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Keeps the second edition in a folder of the test's, as if its commit were checked out."""
+    checked_out(monkeypatch, str(second.document["commit"]))
+
+    def kept(number: int | None = None, verdicts: Path = second.verdicts) -> Path:
         return release.release(verdicts, second.data, report, number, tmp_path / "editions")
 
     return kept
 
 
-def test_an_edition_is_the_site_as_it_was_built_and_says_what_it_is_of(
-    keep: Callable[..., Path], site: Path, second: Judged
-) -> None:
+def checked_out(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
+    """As if this commit were, without any changes."""
+    monkeypatch.setattr(release, "_git", lambda *words: {"rev-parse": f"{commit}\n", "status": ""}[words[0]])
+
+
+def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, second: Judged) -> None:
     folder = keep()
     record = read_record(folder)
     assert (folder.name, record["number"]) == ("1", 1)
-    for name in ("report.pdf", "verdicts.json", "verdicts.csv", "data/summary.csv"):
-        assert (folder / name).read_bytes() == (site / name).read_bytes()
-        assert record["sha256"][name] == digest(site / name)
+    for name in (paths.PDF, paths.VERDICTS, paths.VERDICTS_TABLE, paths.SUMMARY):
+        assert (folder / name).read_bytes() == (report / name).read_bytes()
+        assert record["sha256"][name] == digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert record["commit"] == second.document["commit"]
     assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
-    # What is for a host alone is not kept.
-    assert not {"feed.xml", "robots.txt", "index.qmd"} & {path.name for path in folder.iterdir()}
-    assert keep().name == "2"
+    # Sources and what is for a host alone are made again from the commit.
+    assert not list(folder.rglob("*.qmd")) and not (folder / paths.EDITIONS).exists()
+
+
+def test_editions_are_never_written_over(keep: Callable[..., Path]) -> None:
+    before = {path: path.read_bytes() for path in keep().rglob("*") if path.is_file()}
+    assert keep().name == "2" and keep(7).name == "7" and keep().name == "8"
+    for number in (1, 0, -1):
+        with pytest.raises(StudyError, match="none is written over"):
+            keep(number)
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_the_samples_are_not_kept_twice(keep: Callable[..., Path], report: Path) -> None:
+    assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file()
+    folder = keep()
+    assert not list(folder.glob("data/*/")) and (folder / paths.SUMMARY).is_file()
+    held = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert read_record(folder)["sha256"].keys() == held - {release.RECORD}
+
+
+def test_every_link_of_a_kept_edition_leads_to_what_is_kept(
+    site: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Path(shutil.copytree(site, tmp_path / "report"))
+    verdicts, data = published / "verdicts.json", published / "data"
+    build(report, verdicts, data)
+    checked_out(monkeypatch, str(read_json(verdicts)["commit"]))
+    folder = release.release(verdicts, data, report, None, tmp_path / "editions")
+    leads = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]
+    assert len(leads) > 1000
+    assert [f"{page}: {link}" for page, link in leads if not (page.parent / link).exists()] == []
+    # The README's links lead into the edition, too.
+    linked = re.findall(r"\]\(data/editions/1/(.*?)\)", in_words(read_record(folder)))
+    assert linked and all((folder / name).exists() for name in linked)
 
 
 def local_links(page: Path) -> set[str]:
@@ -68,29 +113,6 @@ def local_links(page: Path) -> set[str]:
     parsed = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
     found = [urlsplit(str(tag.get("href") or tag.get("src"))) for tag in parsed.select("[href], [src]")]
     return {unquote(link.path) for link in found if link.path and not link.scheme and not link.netloc}
-
-
-def test_the_samples_are_not_kept_twice_and_the_page_leads_to_the_nodes_own(
-    keep: Callable[..., Path], site: Path, tmp_path: Path
-) -> None:
-    # A folder may have any name: what its node.json says is what the node is called.
-    (tmp_path / "nodes" / "node-b").rename(tmp_path / "nodes" / "by hand")
-    folder = keep()
-    assert "data/node-a/gemm.cpu.csv" in local_links(site / "index.html")
-    links = local_links(folder / "index.html")
-    assert {"../../nodes/node-a/", "../../nodes/by hand/", "data/summary.csv"} <= links
-    assert [link for link in links if not (folder / link).exists()] == []
-    assert sorted(path.name for path in (folder / "data").iterdir()) == ["dictionary.csv", "nodes.json", "summary.csv"]
-    assert read_record(folder)["sha256"].keys() == {
-        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != "edition.json"
-    }
-
-
-def test_an_edition_of_a_node_that_is_not_published_is_refused(keep: Callable[..., Path], tmp_path: Path) -> None:
-    shutil.rmtree(tmp_path / "nodes" / "node-b")
-    with pytest.raises(StudyError, match=r"has no node node-b, .* publish it first"):
-        keep()
-    assert list((tmp_path / "editions").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -111,14 +133,24 @@ def test_only_measurements_judged_by_the_commit_that_is_there(
     assert not (tmp_path / "editions").exists()
 
 
-def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], site: Path, tmp_path: Path) -> None:
-    report = Path(shutil.copytree(site, tmp_path / "report"))
-    (report / "site.json").unlink()
+def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], report: Path) -> None:
+    (report / release.SITE).unlink()
     with pytest.raises(StudyError, match="build the site first"):
-        keep(report=report)
-    (report / "report.pdf").unlink()
+        keep()
+    (report / paths.PDF).unlink()
     with pytest.raises(StudyError, match="render first"):
-        keep(report=report)
+        keep()
+
+
+def test_what_the_linter_finds_fault_with_is_refused(keep: Callable[..., Path], second: Judged, tmp_path: Path) -> None:
+    document = copy.deepcopy(second.document)
+    (cell, *_) = next(one for one in document["verdicts"] if one["id"] == "N03")["cells"]
+    cell["low"] = 2 * cell["estimate"]
+    verdicts = tmp_path / "verdicts.json"
+    verdicts.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(StudyError, match=r"the linter finds .* fault.*N03"):
+        keep(verdicts=verdicts)
+    assert not (tmp_path / "editions").exists()
 
 
 def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

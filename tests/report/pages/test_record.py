@@ -11,11 +11,22 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.site.editions import SCHEMA, before, digest, edition, read_editions, write_editions
-
-from .conftest import Judged
+from report.pages.editions.record import SCHEMA, before, digest, edition, read_editions, write_editions
+from tests.report.pages.editions import Judged
 
 Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def changed(first: Judged) -> Callable[[Edit], dict[str, Any]]:
+    """The first edition's document with a change: `changed(lambda document: …)`."""
+
+    def make(edit: Edit) -> dict[str, Any]:
+        document = copy.deepcopy(first.document)
+        edit(document)
+        return document
+
+    return make
 
 
 def saved(path: Path, document: Any) -> Path:

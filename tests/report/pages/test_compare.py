@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from report.cli import main
-from report.site.causes import CAUSES
-from report.site.compare import compare, headline, lines, machines
-from report.site.editions import edition
-from tests.report.render.conftest import VERDICTS
-
-from .conftest import Judged
+from report.model import Verdict
+from report.pages.editions.causes import CAUSES
+from report.pages.editions.compare import compare, headline, lines, machines
+from report.pages.editions.record import edition
+from tests.report.pages.editions import Judged
 
 Edit = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
 
@@ -125,7 +124,7 @@ def editions(draw: st.DrawFn) -> dict[str, Any]:
     """Any of the edits one after another, with any verdict and moment, the claim perhaps under another id."""
     edits = draw(st.lists(st.sampled_from([edit for edit, *_ in TOLD if edit is not TOLD[13][0]]), max_size=5))
     moment = draw(st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
-    made = edited(*edits, verdict=draw(st.sampled_from(VERDICTS)), generated_utc=moment)
+    made = edited(*edits, verdict=draw(st.sampled_from([str(one) for one in Verdict])), generated_utc=moment)
     made["claims"] += [{**copy.deepcopy(made["claims"][0]), "id": name} for name in draw(st.sets(st.just("W16")))]
     made["claims"][0]["id"] = draw(st.sampled_from(["W15", "N01"]))
     return made
@@ -171,13 +170,15 @@ def test_editions_of_real_verdicts_tell_what_moved(first: Judged, second: Judged
 
 
 def test_the_command_tells_and_writes_the_comparison(
-    first: Judged, second: Judged, changed: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: Judged, second: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "changes.json"
     assert main(["compare", str(first.verdicts), str(second.verdicts), "--json", str(out)]) == 0
     told, found = capsys.readouterr().out, read_json(out)
     assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
     assert found == compare(edition(first.document, ""), edition(second.document, ""))
-    write_json(tmp_path / "old.json", changed(lambda document: document["verdicts"][0].pop("parts")))
+    broken = copy.deepcopy(first.document)
+    del broken["verdicts"][0]["parts"]
+    write_json(tmp_path / "old.json", broken)
     with pytest.raises(StudyError, match="missing: parts"):
         main(["compare", str(tmp_path / "old.json"), str(first.verdicts)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from report.data.gather import gather
-from report.site import paths
-from report.site.data import write_data
+from report.pages import paths
+from report.pages.tables import write_data, write_table
 from tests.report.conftest import Factory
 
 
@@ -85,6 +87,17 @@ def test_no_text_is_taken_for_a_formula(written: tuple[Path, Path]) -> None:
     for path in (out / "data").rglob("*.csv"):
         for text in pd.read_csv(path, dtype=str, keep_default_na=False).to_numpy().ravel():
             assert not text.startswith(("=", "+", "@", "\t")) and not (text.startswith("-") and not _number(text))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.from_regex(r"[=+@\t\r-].*"), min_size=1))
+def test_any_text_stays_as_it_is_but_for_an_apostrophe_before_a_formula(texts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_table(pd.DataFrame({"text": texts}), Path(folder) / "table.csv")
+        with (Path(folder) / "table.csv").open(encoding="utf-8", newline="") as file:
+            written = [row["text"] for row in csv.DictReader(file)]
+    for text, told in zip(texts, written, strict=True):
+        assert told.removeprefix("" if text.startswith("'") else "'") == text.replace("\r", " ")
+    assert not any(text.startswith(("=", "+", "-", "@", "\t", "\r")) for text in written)
 
 
 def _number(text: str) -> bool:

@@ -1,0 +1,161 @@
+"""Four chart types: each for a page and for a phone, small, readable in the dark; names in them are text."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from report.pages import charts
+from report.pages.plain import visible
+
+Draw = Callable[[float], Figure]
+MOST_BYTES = 60_000
+HOSTILE = [
+    "$x$ and $\\frac{1}{2}$",
+    '<b>bold</b> & "so" <script>alert(1)</script>',
+    "مرحبا 12 (ab) שלום",
+    "a\x00b\x07c\u202ed",
+    "_a_b %d {} {{x}} \\n",
+    "--> ]]> <!-- a",
+]
+LONG = ["long " * 60, "x" * 300]
+
+
+def estimates(*names: str) -> Draw:
+    rows = [
+        {"label": name, "estimate": 3.0 + at, "low": 2.5, "high": 3.5 + at, "text": name[:9], "tier": "published"}
+        for at, name in enumerate(names)
+    ]
+    last = {"label": "another", "estimate": 40.0, "low": None, "high": None, "text": "40", "side": "challenges"}
+    return charts.estimates([*rows, last], "times", [10.0], "threshold: 10")
+
+
+def lines(*names: str) -> Draw:
+    points = [
+        {"x": 10.0**at, "y": 5.0 + 3 * at, "low": 4.0, "high": 20.0, "of": name} for name in names for at in (0, 2)
+    ]
+    return charts.lines(pd.DataFrame(points), "x", "y", "of" if len(names) > 1 else None, axis=("size", names[0]))
+
+
+def bars(*names: str) -> Draw:
+    return charts.bars(pd.DataFrame({"x": [1.0, *[2.5] * len(names)], "y": ["another", *names]}), "x", "y", "seconds")
+
+
+def heat(*names: str) -> Draw:
+    fields = [{"x": at, "y": name, "value": 1.0 + at} for name in names for at in (1, 2)]
+    return charts.heat(pd.DataFrame(fields), "x", "y", "value", ("batch", "model"), "times")
+
+
+TYPES: Mapping[str, Callable[..., Draw]] = {"estimates": estimates, "lines": lines, "bars": bars, "heat": heat}
+
+
+@pytest.fixture(params=TYPES, scope="module")
+def kind(request: pytest.FixtureRequest) -> Callable[..., Draw]:
+    return TYPES[request.param]
+
+
+def drawn(draw: Draw, folder: Path) -> dict[str, str]:
+    """Both files of a chart as text."""
+    with warnings.catch_warnings():
+        # Signs that the font lacks are the reader's browser's to draw.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font|Matplotlib currently does not support")
+        charts.save(charts.Chart("chart", "A title", draw), folder)
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+def squeezed(text: str) -> str:
+    """Text without white space and marks of direction: lines are broken to fit, and names are set apart."""
+    return re.sub(r"[\s\u2068\u2069]", "", text)
+
+
+def words(svg: str) -> str:
+    """All that a reader sees of it as text. Raises ParseError if it is not XML."""
+    root = ET.fromstring(svg)
+    return squeezed("".join("".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")))
+
+
+def test_a_page_and_a_phone_each_have_their_drawing(kind: Callable[..., Draw], tmp_path: Path) -> None:
+    made = drawn(kind("plain"), tmp_path)
+    assert set(made) == {"chart.svg", "chart.phone.svg"}
+    widths = {name: float(ET.fromstring(svg).attrib["width"].removesuffix("pt")) for name, svg in made.items()}
+    assert widths["chart.phone.svg"] == pytest.approx(72 * charts.NARROW, rel=0.05)
+    assert widths["chart.svg"] == pytest.approx(72 * charts.WIDE, rel=0.05)
+    for svg in made.values():
+        assert len(svg.encode()) < MOST_BYTES
+        assert "plain" in words(svg)
+
+
+def test_a_drawing_is_readable_on_a_dark_page(kind: Callable[..., Draw], tmp_path: Path) -> None:
+    for svg in drawn(kind("plain"), tmp_path).values():
+        (style,) = re.findall(r"<style>@media \(prefers-color-scheme: dark\)\{(.*?)\}</style>", svg)
+        body = svg.replace(style, "")
+        for light, dark in charts.DARK.items():
+            for part in ("fill", "stroke"):
+                assert (f"{part}: {light}" in body) == (f"{part}:{dark}!important" in style)
+        assert charts.DARK[charts.MUTED] in style, "the words along the axes"
+
+
+@pytest.mark.parametrize("names", [HOSTILE, LONG], ids=["hostile", "long"])
+def test_a_name_is_text_whatever_it_holds(kind: Callable[..., Draw], tmp_path: Path, names: list[str]) -> None:
+    for svg in drawn(kind(*names), tmp_path).values():
+        assert not [name for name in names if squeezed(visible(name)) not in words(svg)]
+        assert not {one.tag.rpartition("}")[2] for one in ET.fromstring(svg).iter()} & {"b", "script", "a", "image"}
+        assert len(svg.encode()) < MOST_BYTES
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@example(name="half a sign \ud800")
+@given(name=st.text(min_size=1, max_size=40))
+def test_any_name_is_drawn_as_valid_xml(tmp_path: Path, name: str) -> None:
+    for svg in drawn(estimates(name), tmp_path).values():
+        assert squeezed(visible(name)) in words(svg)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.floats(-1e12, 1e12).filter(lambda one: one == 0 or abs(one) > 1e-9), min_size=1, max_size=4),
+    st.sampled_from([charts.WIDE, charts.NARROW]),
+)
+def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> None:
+    rows = [
+        {"label": str(at), "estimate": value, "low": value, "high": value, "text": ""}
+        for at, value in enumerate(values)
+    ]
+    with charts.theme():
+        figure = charts.estimates(rows, "times", [values[0]], "a line")(width)
+        figure.canvas.draw()
+        low, high = figure.axes[0].get_xlim()
+        ticks = [label.get_text() for label in figure.axes[0].get_xticklabels() if label.get_text()]
+    assert low <= min(values) and max(values) <= high
+    assert ticks and not any("nan" in one or "\N{MINUS SIGN}\N{MINUS SIGN}" in one for one in ticks)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_bars_may_be_of_more_kinds_than_there_are_colours(tmp_path: Path, stacked: bool) -> None:
+    kinds = [f"kind {at}" for at in range(2 * len(charts.SERIES))]
+    table = pd.DataFrame([{"x": 1.0 + at, "y": "a row", "kind": kind} for at, kind in enumerate(kinds)])
+    for svg in drawn(charts.bars(table, "x", "y", "seconds", hue="kind", stacked=stacked), tmp_path).values():
+        assert not [kind for kind in kinds if squeezed(kind) not in words(svg)]
+
+
+def test_a_mark_says_whose_number_it_is() -> None:
+    looks: list[Any] = [
+        tuple(sorted(charts.marker(tier).items())) for tier in ("measured", "derived", "published", "documented")
+    ]
+    assert len(set(looks)) == 4
+
+
+def test_the_same_rows_make_the_same_file(kind: Callable[..., Draw], tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    assert drawn(kind("plain"), tmp_path / "one") == drawn(kind("plain"), tmp_path / "other")

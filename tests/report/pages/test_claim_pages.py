@@ -1,0 +1,257 @@
+"""A claim's page: its figure shows what decides, its title tells the truth, its slider agrees with the verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.files import read_json
+from report.pages import charts, site, words
+from report.pages.claim_figure import MOST_ROWS, claim_chart, one_axis, title_of
+from report.pages.claims import claim_context
+from report.pages.content import build
+from report.pages.evidence import Evidence
+from report.pages.markdown import clean
+from report.pages.slider import as_json, sliders
+
+sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
+LINE = "the line"
+
+
+def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any]) -> dict[str, Any]:
+    """A verdict with one part and a case for each estimate; labels: a value of each for each case."""
+    cells = [
+        {
+            "part": "", "node": "synthetic", "label": f"case {at}", "estimate": value, "low": value, "high": value,
+            "outcome": "supports" if value >= threshold else "challenges",
+            **{name: values[at] for name, values in labels.items()},
+        }
+        for at, value in enumerate(estimates)
+    ]  # fmt: skip
+    part = {
+        "name": "", "quantity": "training.rate", "unit": "1", "rule": "at_least", "threshold": threshold,
+        "outcome": "depends", "tier": "measured", "estimate": estimates[0],
+    }  # fmt: skip
+    told = {"id": "N01", "verdict": "depends", "evidence_tier": "measured", "estimate": estimates[0]}
+    return {**told, "finding_part": "", "parts": [part], "cells": cells}
+
+
+def rows(chart: charts.Chart) -> list[tuple[str, str]]:
+    """The label and the number in words of every row, as the figure shows them."""
+    with charts.theme():
+        (axes,) = chart.draw(charts.WIDE).axes
+    labels = [" ".join(label.get_text().split()) for label in axes.get_yticklabels()]
+    return list(zip(labels, [text.get_text() for text in axes.texts], strict=True))
+
+
+# ------------------------------------------------------------------ the figure
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=30, unique_by=lambda one: f"{one:.4g}"), st.floats(1e-3, 1e6)
+)
+def test_a_figure_has_at_most_eight_cases_with_the_ends_and_those_at_the_threshold(
+    estimates: list[float], threshold: float
+) -> None:
+    names = {f"run {at}": value for at, value in enumerate(estimates)}
+    chart = claim_chart(made_up(estimates, threshold, run=list(names)), {})
+    assert chart is not None
+    if len(estimates) == 1:
+        assert len(rows(chart)) == 1
+        return
+    shown = [names[f"run {label.removeprefix('run ')}"] for label, _ in rows(chart)]
+    assert shown == sorted(shown, reverse=True)
+    assert len(shown) == min(len(estimates), MOST_ROWS)
+    above = [value for value in estimates if value >= threshold]
+    below = [value for value in estimates if value < threshold]
+    deciding = {max(estimates), min(estimates), *([min(above)] if above else []), *([max(below)] if below else [])}
+    assert deciding <= set(shown)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_the_rows_of_a_figure_have_labels_that_differ(data: st.DataObject) -> None:
+    cases = st.tuples(st.sampled_from(["GPT", "ResNet"]), st.sampled_from([1, 8, 64]), st.sampled_from([1, 2]))
+    drawn = data.draw(st.lists(cases, min_size=2, max_size=12, unique=True))
+    labels = {name: [case[at] for case in drawn] for at, name in enumerate(("model", "batch", "threads"))}
+    chart = claim_chart(made_up([float(at + 1) for at in range(len(drawn))], 3.0, **labels), {})
+    assert chart is not None
+    told = [label for label, _ in rows(chart)]
+    assert all(told) and len(set(told)) == len(told)
+
+
+def test_a_claim_without_numbers_has_no_figure() -> None:
+    verdict = made_up([1.0], 2.0)
+    assert claim_chart({**verdict, "cells": [{**verdict["cells"][0], "estimate": None}]}, {}) is None
+    assert claim_chart({**verdict, "cells": []}, {}) is None
+
+
+def side(value: float, ends: Sequence[float], told: str) -> bool:
+    """Whether a value lies where a title says."""
+    within = ends[0] <= value <= ends[-1]
+    return {
+        "above": value > ends[0],
+        "below": value < ends[0],
+        "at or below": value <= ends[0],
+        "within": within,
+        "outside": not within,
+    }[told]
+
+
+@given(st.lists(sizes, min_size=1, max_size=12), st.lists(sizes, min_size=1, max_size=2, unique=True).map(sorted))
+def test_a_title_tells_the_truth_about_the_sides(estimates: list[float], ends: list[float]) -> None:
+    title = title_of([{"estimate": value} for value in estimates], ends, LINE)
+    line = f"the threshold of {LINE}" if len(ends) == 1 else LINE
+    assert title.endswith(line)
+    if title == f"Exactly {line}":
+        assert set(estimates) == set(ends)
+        return
+    found = re.fullmatch(
+        r"(?:(?P<some>\d+) of (?P<of>\d+) cases|(?P<all>All \d+|Both|It)) lies? "
+        r"(?P<side>above|below|at or below|within|outside) (?:.*)",
+        title,
+    )
+    assert found, title
+    count = sum(side(value, ends, found["side"]) for value in estimates)
+    if found["all"]:
+        assert count == len(estimates) == {"It": 1, "Both": 2}.get(found["all"], int("0" + found["all"][4:]))
+    else:
+        assert (int(found["some"]), int(found["of"])) == (count, len(estimates))
+
+
+# ------------------------------------------------------------------ the slider
+
+
+HOSTILE = ["</script><script>alert(1)</script>", "<!--", "a\u2028b", "&amp;", '"', "\\", "مرحبا"]
+
+
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)))
+def test_a_parts_name_cannot_leave_the_sliders_script(name: str) -> None:
+    one = {"parts": [name], "unit": "1", "declared": 2.0, "range": [1.0, 4.0], "log": False}
+    pieces = [[1.0, "supported", "depends", 0]]
+    text = as_json({"parts": [{}, {}], "by_threshold": [{**one, "pieces": pieces}]})
+    page = BeautifulSoup(f'<script type="application/json">{text}</script><p>after</p>', "html.parser")
+    assert page.p is not None and page.p.get_text() == "after"
+    assert not set(text) & set("<>&\u2028\u2029")
+    (read,) = json.loads(page.script.string)
+    assert read["name"].casefold() == clean(name).casefold()
+
+
+def test_a_claim_that_no_threshold_turns_has_no_slider() -> None:
+    assert as_json({"parts": [{}], "by_threshold": []}) == ""
+
+
+# ------------------------------------------------------------------ on the published verdicts
+
+
+@pytest.fixture(scope="module")
+def document(published: Path) -> Any:
+    return read_json(published / "verdicts.json")
+
+
+def named(verdict: str) -> str:
+    return words.verdict(verdict).name.lower()
+
+
+def test_a_slider_says_what_was_judged_where_the_declared_threshold_stands(document: Mapping[str, Any]) -> None:
+    tried = 0
+    for verdict in document["verdicts"]:
+        outcomes = {str(part["name"]): named(part["outcome"]) for part in verdict["parts"]}
+        for one, given_ in zip(sliders(verdict), verdict["by_threshold"] or [], strict=True):
+            if "choices" in one:
+                _, part, whole = one["choices"][one["declared"]]
+            else:
+                low, high = one["range"]
+                assert low <= one["declared"] <= high and one["pieces"][0][0] == pytest.approx(low)
+                begun = [
+                    piece
+                    for piece in one["pieces"]
+                    if piece[0] < one["declared"] or (piece[0] == one["declared"] and not piece[3])
+                ]
+                _, part, whole, _ = begun[-1]
+            assert whole == named(verdict["verdict"]), verdict["id"]
+            if len(given_["parts"]) == 1:
+                assert part == outcomes[given_["parts"][0]], verdict["id"]
+            tried += 1
+    assert tried > 0
+
+
+def test_figures_of_published_verdicts_show_few_cases_whose_labels_differ(document: Mapping[str, Any]) -> None:
+    evidence = Evidence(document, None)
+    drawn = {one["id"]: claim_chart(one, evidence.names) for one in document["verdicts"]}
+    for verdict in document["verdicts"]:
+        chart = drawn[verdict["id"]]
+        if chart is None:
+            assert not one_axis(verdict), verdict["id"]
+            continue
+        labels = [label for label, _ in rows(chart)]
+        assert 1 <= len(labels) <= MOST_ROWS
+        assert all(labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
+        assert chart.title and chart.note and chart.alt
+
+
+def own_words(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each page's source without what the articles' claims say: a matrix has cells too."""
+    quoted = [str(one["says"]) for one in document["verdicts"] if "cell" in one["says"]]
+    matrices = {f"claims/{one['id']}" for one in document["verdicts"] if "cell" in one["says"]}
+    templates = site.templates()
+    for page in build(Evidence(document, None)).pages:
+        if page.path not in matrices and page.template != "article":
+            source = site.source(page, templates, {})
+            for text in quoted:
+                source = source.replace(text, "")
+            yield page.path, source
+
+
+def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
+    for path, source in own_words(document):
+        found = re.search(
+            r".{0,60}(?:\bcells?\b|\bholds up to\b|\bfails\b|(?:: |\| )(?:None|nan|inf|unknown) *[.;,|\n]).{0,30}",
+            source,
+        )
+        assert found is None, (path, found[0])
+
+
+def test_a_page_links_to_its_neighbours_and_shows_verdict_and_finding(document: Mapping[str, Any]) -> None:
+    ids = [one["id"] for one in document["verdicts"]]
+    for at, verdict in enumerate(document["verdicts"]):
+        told = claim_context(verdict, document, {})
+        assert (told["previous"], told["next"]) == (ids[at - 1] if at else None, (ids[at + 1 :] or [None])[0])
+        assert told["word"].name == words.VERDICTS[verdict["verdict"]].name
+        assert told["finding"] == verdict["finding"] != ""
+        assert bool(told["basis"]) == (verdict["verdict"] in words.DECIDED or verdict["verdict"] == "undecided")
+
+
+def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any]) -> None:
+    pages = {one["id"]: claim_context(one, document, {}) for one in document["verdicts"]}
+    real = [one for one in document["contradictions"] if one["conflict"] == "real"]
+    assert real
+    for one in real:
+        sides = [{str(claim["id"]) for claim in side["claims"]} for side in one["sides"]]
+        for own in sides:
+            others = set.union(*(side for side in sides if side is not own))
+            for name in own - others:
+                (told,) = [conflict for conflict in pages[name]["conflicts"] if conflict["question"] == one["question"]]
+                assert {str(claim["id"]) for claim in told["claims"]} == others & set(pages)
+                assert all(claim["word"] == pages[claim["id"]]["word"] for claim in told["claims"])
+
+
+def test_every_case_is_listed_on_its_page_with_its_side(document: Mapping[str, Any]) -> None:
+    for verdict in document["verdicts"]:
+        tables = claim_context(verdict, document, {})["tables"]
+        known = [cell for cell in verdict["cells"] if cell.get("estimate") is not None]
+        listed = [row for table in tables for row in table["rows"]]
+        assert len(listed) + sum(table["more"] for table in tables) == len(known), verdict["id"]
+        if len(listed) == len(known):
+            sides = [cell["outcome"] for cell in known]
+            for side, word in (("supports", "for"), ("challenges", "against")):
+                assert [row["side"] for row in listed].count(word) == sides.count(side), verdict["id"]

@@ -1,0 +1,111 @@
+"""Every family of measurements shows something of a fleet with GPUs, and nothing where nothing was measured."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.pages import charts
+from report.pages.content import families, family_charts
+from report.pages.evidence import Evidence
+from report.pages.exhibit import Exhibit, Family
+from report.pages.markdown import identifier
+from tests.golden.__main__ import judged
+from tests.report.rendering import once
+
+EMPTY = {"verdicts": [], "nodes": [], "refused": [], "published": [], "references": [], "replaced": []}
+# What no reader should meet: words of the judging (an LSTM has cells of its own), and numbers that are none.
+FORBIDDEN = re.compile(r"(?<!\d )\b[Cc]ells?\b|\bholds up to\b|\bfails\b|\bNone\b|\bnan\b|\binf\b|\bunknown\b|\{|\}")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """The published nodes with a synthetic fleet: a server with a GPU, a desktop and a laptop."""
+    folder = once(tmp_path_factory, "fleet", lambda folder: judged("fleet", folder))
+    return Evidence(read_json(folder / "verdicts.json"), folder / "data")
+
+
+@pytest.fixture(scope="module")
+def published_evidence(published: Path) -> Evidence:
+    return Evidence(read_json(published / "verdicts.json"), published / "data")
+
+
+@pytest.fixture(scope="module")
+def shown(fleet: Evidence, published_evidence: Evidence) -> dict[str, list[Exhibit]]:
+    """What each family shows, of the fleet; of the published nodes where it rests on others' runs."""
+    found = {one.key: list(one.show(fleet)) for one in families()}
+    return {key: some or list(known(key).show(published_evidence)) for key, some in found.items()}
+
+
+def known(key: str) -> Family:
+    return next(one for one in families() if one.key == key)
+
+
+def texts(exhibit: Exhibit) -> Iterator[str]:
+    """All that a reader is told of an exhibit."""
+    yield from (exhibit.chart.title, exhibit.chart.note, exhibit.chart.alt, *exhibit.says)
+    if exhibit.table:
+        yield from (exhibit.table.caption, *exhibit.table.head)
+        yield from (cell for row in exhibit.table.rows for cell in row)
+
+
+@pytest.mark.parametrize("key", [one.key for one in families()])
+def test_a_family_shows_what_was_measured(shown: dict[str, list[Exhibit]], key: str) -> None:
+    assert shown[key]
+    ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
+    for exhibit in shown[key]:
+        assert exhibit.chart.title and exhibit.chart.alt
+        assert set(exhibit.claims) <= ids
+        for text in texts(exhibit):
+            assert FORBIDDEN.search(text) is None, (exhibit.chart.name, text)
+        if exhibit.table:
+            columns = len(exhibit.table.head)
+            assert len(exhibit.table.align) == columns and set(exhibit.table.align) <= set("lr")
+            assert all(len(row) == columns for row in exhibit.table.rows)
+
+
+@pytest.mark.parametrize("key", [one.key for one in families()])
+def test_every_figure_of_a_family_can_be_drawn_for_a_phone(shown: dict[str, list[Exhibit]], key: str) -> None:
+    for exhibit in shown[key]:
+        with charts.theme():
+            figure = exhibit.chart.draw(charts.NARROW)
+            figure.canvas.draw()
+        assert figure.get_figwidth() == charts.NARROW
+        assert any(axes.has_data() for axes in figure.axes), exhibit.chart.name
+
+
+def test_figures_have_names_of_their_own_that_can_be_file_names(shown: dict[str, list[Exhibit]]) -> None:
+    names = Counter(str(identifier(one.chart.name)) for exhibits in shown.values() for one in exhibits)
+    assert [name for name, count in names.items() if count > 1] == []
+    # The names of claims' figures are their ids.
+    assert not [name for name in names if re.fullmatch(r"[A-Z]\d\d", name) or name.startswith("front-")]
+
+
+def test_families_have_keys_and_titles_of_their_own() -> None:
+    for name in ("key", "title", "asks"):
+        values = [getattr(one, name) for one in families()]
+        assert len(set(values)) == len(values) and all(values)
+
+
+@pytest.mark.parametrize("key", [one.key for one in families()])
+def test_a_study_without_nodes_shows_nothing(key: str) -> None:
+    shown = [one.chart.name for one in known(key).show(Evidence(EMPTY, None))]
+    # How the intervals do where the truth is known is no matter of the nodes.
+    assert [name for name in shown if name != "checks-simulated"] == []
+
+
+def test_the_figures_of_a_family_are_made_alone(fleet: Evidence) -> None:
+    key = "matrix_products" if "matrix_products" in {one.key for one in families()} else families()[0].key
+    alone = family_charts(fleet, key)
+    assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in known(key).show(fleet)] != []
+
+
+def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:
+    with pytest.raises(StudyError, match="there is no family 'gem'"):
+        family_charts(fleet, "gem")

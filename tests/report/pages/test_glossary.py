@@ -1,0 +1,83 @@
+"""The glossary: each term once, and every spelling of it on a page leads to it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+import pypandoc
+import pytest
+from bs4 import BeautifulSoup
+
+from contract.files import read_json
+from report.pages import site
+from report.pages.content import Content, build, read_glossary
+from report.pages.evidence import Evidence
+from report.pages.markdown import escape
+from tests.report.test_claim_files import copied
+
+
+@pytest.fixture(scope="module")
+def content(published: Path) -> Content:
+    return build(Evidence(read_json(published / "verdicts.json"), None))
+
+
+@pytest.fixture(scope="module")
+def anchors(content: Content) -> dict[str, str]:
+    """The anchor of each term, as the glossary's page has it."""
+    (page,) = [one for one in content.pages if one.path == "glossary"]
+    made = page_of(site.source(page, site.templates(), {}))
+    return {head.get_text(): str(head["id"]) for head in made.find_all("h3")}
+
+
+def page_of(source: str) -> BeautifulSoup:
+    """A page as pandoc makes it of its source."""
+    extra = [f"--lua-filter={site.TEMPLATES / 'pages.lua'}", "--wrap=none"]
+    return BeautifulSoup(pypandoc.convert_text(source, "html5", format="markdown", extra_args=extra), "html.parser")
+
+
+def explained(paragraphs: Sequence[str], terms: Mapping[str, str]) -> BeautifulSoup:
+    body = "\n\n".join(paragraphs)
+    return page_of(f"---\nroot: ../\nglossary-terms: {json.dumps(dict(terms))}\n---\n\n{body}\n")
+
+
+def test_a_spelling_belongs_to_one_term() -> None:
+    spellings = Counter(
+        name
+        for one in read_glossary()
+        for name in {str(name).casefold() for name in (one["term"], *one.get("also", []))}
+    )
+    assert [name for name, count in spellings.items() if count > 1] == []
+
+
+def test_each_term_has_an_anchor_of_its_own(anchors: Mapping[str, str]) -> None:
+    assert set(anchors) == {one["term"] for one in read_glossary()}
+    assert len(set(anchors.values())) == len(anchors)
+
+
+def test_every_spelling_on_a_page_leads_to_its_term(content: Content, anchors: Mapping[str, str]) -> None:
+    spelt = [[str(one["term"]), *map(str, one.get("also", []))] for one in read_glossary()]
+    lost = []
+    # A page links a term once: of each term one spelling a page.
+    for names in zip_longest(*spelt):
+        wanted = {name: f"../glossary.html#{anchors[one[0]]}" for name, one in zip(names, spelt, strict=True) if name}
+        made = explained([escape(f"About ({name}).") for name in wanted], content.terms)
+        found = {link.get_text(): link["href"] for link in made.select("a.term")}
+        lost += [(name, found.get(name)) for name, place in wanted.items() if found.get(name) != place]
+    assert lost == []
+
+
+def test_a_page_links_a_term_where_it_first_uses_it() -> None:
+    terms = {"roofline": "t-roofline", "FLOP": "t-flop"}
+    made = explained(
+        ["# The roofline", "A [roofline](x.html) and a Roofline.", "Another roofline of flop and floppy FLOP"], terms
+    )
+    assert [link.get_text() for link in made.select("a.term")] == ["Roofline", "FLOP"]
+    assert not made.h1.select("a")
+
+
+def test_no_words_are_the_articles_own() -> None:
+    assert copied([one["means"] for one in read_glossary()]) == []
