@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,14 @@ from report.pages.markdown import identifier
 from tests.golden.__main__ import judged
 from tests.report.rendering import once
 
-EMPTY = {"verdicts": [], "nodes": [], "refused": [], "published": [], "references": [], "replaced": []}
+EMPTY: dict[str, list[Any]] = {
+    "verdicts": [],
+    "nodes": [],
+    "refused": [],
+    "published": [],
+    "references": [],
+    "replaced": [],
+}
 # What no reader should meet: words of the judging (an LSTM has cells of its own), and numbers that are none.
 FORBIDDEN = re.compile(r"(?<!\d )\b[Cc]ells?\b|\bholds up to\b|\bfails\b|\bNone\b|\bnan\b|\binf\b|\bunknown\b|\{|\}")
 

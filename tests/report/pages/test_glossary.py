@@ -30,7 +30,7 @@ def anchors(content: Content) -> dict[str, str]:
     """The anchor of each term, as the glossary's page has it."""
     (page,) = [one for one in content.pages if one.path == "glossary"]
     made = page_of(site.source(page, site.templates(), {}))
-    return {head.get_text(): str(head["id"]) for head in made.find_all("h3")}
+    return {head.get_text(): str(head["id"]) for head in made.find_all(id=True)}
 
 
 def page_of(source: str) -> BeautifulSoup:

@@ -1,0 +1,80 @@
+"""The PDFs: thirty pages for a reader, an appendix with everything, both for those who listen too."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pypdfium2 as pdfium
+import pytest
+import typst
+from pypdf import PdfReader
+from pypdf.generic import IndirectObject
+
+from report.pages.packed import pack
+
+
+def text_of(path: Path) -> str:
+    return "".join(page.get_textpage().get_text_bounded() for page in pdfium.PdfDocument(path))
+
+
+def test_the_report_has_at_most_thirty_pages_and_every_claim_in_a_line(site: Path, published: Path) -> None:
+    verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
+    assert len(PdfReader(site / "report.pdf").pages) <= 30
+    text = " ".join(text_of(site / "report.pdf").split())
+    assert all(f"{one['id']} " in text for one in verdicts)
+    for heading in ("What should I do?", "How sure are we?", "Method", "Objections", "Glossary", "Machines"):
+        assert heading in text
+
+
+def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -> None:
+    verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
+    flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
+    for one in verdicts:
+        for part in one["parts"]:
+            first = re.sub(r"[\s-]", "", part["rule_text"].replace("cell", "case"))[:18]
+            assert first in flat, (one["id"], part["rule_text"])
+
+
+@pytest.mark.parametrize("name", ["report", "appendix"])
+def test_it_is_tagged_and_conforms_to_the_standard_for_those_who_listen(site: Path, name: str) -> None:
+    reader = PdfReader(site / f"{name}.pdf")
+    assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"]
+    assert reader.trailer["/Root"]["/Lang"] == "en"
+    assert "pdfuaid:part" in reader.trailer["/Root"]["/Metadata"].get_object().get_data().decode()
+    assert json.loads((site / "render.json").read_text(encoding="utf-8"))["pdf_standard"][name] == "ua-1"
+
+
+@pytest.mark.parametrize("name", ["report", "appendix"])
+def test_no_letter_leaves_its_page(site: Path, name: str) -> None:
+    for number, page in enumerate(pdfium.PdfDocument(site / f"{name}.pdf"), start=1):
+        width, height = page.get_size()
+        text = page.get_textpage()
+        for at in range(text.count_chars()):
+            left, bottom, right, top = text.get_charbox(at)
+            assert left >= -1 and bottom >= -1 and right <= width + 1 and top <= height + 1, (name, number)
+
+
+def test_packing_keeps_every_object(tmp_path: Path) -> None:
+    (tmp_path / "a.typ").write_text(
+        '#set document(title: "A")\n= One <a>\n'
+        "#table(columns: 2, table.header[x][y], ..range(400).map(n => [(#n) endobj]))"
+        '\n#lorem(3000) @b\n#set heading(numbering: "1")\n= Two <b>\n',
+        encoding="utf-8",
+    )
+    plain = typst.compile(tmp_path / "a.typ", pdf_standards=["ua-1"])
+    packed = pack(plain)
+    assert len(packed) < 0.6 * len(plain)
+    assert pack(packed) == packed
+    (tmp_path / "plain.pdf").write_bytes(plain)
+    (tmp_path / "packed.pdf").write_bytes(packed)
+    before, after = PdfReader(tmp_path / "plain.pdf", strict=True), PdfReader(tmp_path / "packed.pdf", strict=True)
+    assert [page.extract_text() for page in after.pages] == [page.extract_text() for page in before.pages]
+    for number in range(1, before.trailer["/Size"]):
+        one, other = (reader.get_object(IndirectObject(number, 0, reader)) for reader in (before, after))
+        # A reference tells, besides, in which reader it is.
+        told, again = (re.sub(r", \d{6,}\)", ")", repr(each)) for each in (one, other))
+        assert told == again, number
+        if hasattr(one, "get_data"):
+            assert one.get_data() == other.get_data()
