@@ -70,7 +70,9 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         "source": link(capital(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
         "fares": f"Of its {count(len(own), 'claim')}, {fares}." if fares else "",
-        "sections": [{"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]],
+        "sections": [
+            {"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]
+        ],
         "unplaced": [
             {"id": identifier(name), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
             for name, one in own.items()

@@ -159,7 +159,7 @@ def _sources(
 
 def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any], kind: str = "html") -> bool:
     """Whether a page or PDF that is there was made by pandoc from the same source and what all share."""
-    if kind == "html" and earlier.get("renderer") != "pandoc" or earlier.get("version") != pandoc.version():
+    if earlier.get("version") != pandoc.version() or (kind == "html" and earlier.get("renderer") != "pandoc"):
         return False
     if kind == "pdf" and earlier.get("figures") != earlier["now"]:
         return False

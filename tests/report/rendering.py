@@ -1,18 +1,14 @@
-"""What several tests read is made once, and a figure that was drawn already is not drawn again."""
+"""What several tests read is made once."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
-
-from report.pages.render import render
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -30,14 +26,3 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
             make(folder)
             made.touch()
     return folder
-
-
-def render_beside(drawn: Path, verdicts: Path, out: Path, **more: Any) -> Path:
-    """Render into `out`, with the figures of another report where they show the same. For tests of other things."""
-    shutil.copytree(drawn / "figures", out / "figures")
-    render(verdicts, out, renderer="pandoc", **more)
-    listed = set(json.loads((out / "render.json").read_text(encoding="utf-8"))["files"])
-    for path in (out / "figures").iterdir():
-        if f"figures/{path.name}" not in listed:
-            path.unlink()
-    return out
