@@ -206,4 +206,9 @@ def family_code(family):
         return ["pages/claim_figure.py", "pages/previews.py"]
     if family == "front":
         return ["pages/front.py", "pages/previews.py", "pages/families/*.py"]
-    return [f"pages/families/{family.replace('-', '_')}.py", "pages/exhibit.py", "pages/rows.py", "pages/listed.py"]
+    return [
+        f"pages/families/{family.replace('-', '_')}.py",
+        "pages/exhibit.py",
+        "pages/rows.py",
+        "pages/listed.py",
+    ]
