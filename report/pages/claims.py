@@ -229,6 +229,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
                 "number": formatting.with_unit(cell["estimate"], unit),
                 "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
                 "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
+                "behind": str(cell.get("behind") or words.NOTHING),
                 "side": {"supports": "for", "challenges": "against"}.get(str(cell.get("outcome")), "cannot tell"),
             }
             for cell in cells[:_MOST_CASES]
@@ -238,6 +239,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
             "rows": rows,
             "more": max(0, len(cells) - _MOST_CASES),
             "where": several_nodes,
+            "behind": any(row["behind"] != words.NOTHING for row in rows),
             "rounds": any(row["rounds"] != words.NOTHING for row in rows),
         }
 
