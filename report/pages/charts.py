@@ -307,16 +307,9 @@ def lines(
 
 
 def bars(
-    table: pd.DataFrame,
-    x: str,
-    y: str,
-    axis: str,
-    hue: str | None = None,
-    text: str | None = None,
-    log: bool = False,
-    stacked: bool = False,
+    table: pd.DataFrame, x: str, y: str, axis: str, hue: str | None = None, stacked: bool = False
 ) -> Callable[[float], Figure]:
-    """Bars from zero: one a row of `y`, by hue side by side or stacked; `text` at their ends."""
+    """Bars from zero: one a row of `y`, by hue side by side or stacked."""
 
     def draw(width: float) -> Figure:
         room = 30 if width > NARROW + 1 else 17
@@ -340,20 +333,14 @@ def bars(
         else:
             sns.barplot(shown, x=x, y=y, hue=hue, palette=palette or None, color=None if hue else BLUE, ax=axes,
                         saturation=1, errorbar=None, legend=False, order=list(labels.values()))  # fmt: skip
-        if text and not hue:
-            for place, value in enumerate(shown[text]):
-                axes.text(1.02, place, str(value), transform=axes.get_yaxis_transform(), va="center")
         axes.set_ylabel("")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         total = shown.groupby(y)[x].sum() if stacked else shown[x]
-        if log:
-            scale(axes, "x", list(total[total > 0]), True, width)
-        else:
-            axes.set_xlim(0, float(total.max()) * 1.05 or 1)
-            axes.xaxis.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
-        axes.set_xlabel(_axis_name(axis, log, width))
+        axes.set_xlim(0, float(total.max()) * 1.05 or 1)
+        axes.xaxis.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
+        axes.set_xlabel(_axis_name(axis, False, width))
         axes.spines["left"].set_visible(False)
         if hue:
             handles = [matplotlib.patches.Patch(color=palette[one], label=str(one)) for one in hues]

@@ -19,6 +19,7 @@ from report.pages import front as front_page
 from report.pages import words
 from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
+from report.pages.claim_figure import claim_chart
 from report.pages.claims import claim_context
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family
@@ -68,19 +69,13 @@ def families() -> tuple[Family, ...]:
 def family_charts(evidence: Evidence, key: str) -> list[Chart]:
     """The figures of one family, of the claims or of the front page. Raises StudyError for a key that is none."""
     if key == "claims":
-        return [chart for one in evidence.document["verdicts"] if (chart := _claim_chart(one, evidence))]
+        return [chart for one in evidence.document["verdicts"] if (chart := claim_chart(one, evidence.names))]
     if key == "front":
         return front_page.charts(evidence)
     known = {family.key: family for family in families()}
     if key not in known:
         raise StudyError(f"figures: there is no family {key!r}. Families: claims, front, {', '.join(known)}")
     return [exhibit.chart for exhibit in known[key].show(evidence)]
-
-
-def _claim_chart(verdict: Mapping[str, Any], evidence: Evidence) -> Chart | None:
-    from report.pages.claim_figure import claim_chart
-
-    return claim_chart(verdict, evidence.names)
 
 
 def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None = None) -> Content:

@@ -10,10 +10,10 @@ from report.formatting import count, two_digits
 from report.pages import words
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
+from report.pages.families.checks import read as second_measurements
 from report.pages.families.published import replaced_chart
 from report.pages.families.training import ladders, tuned
 from report.pages.markdown import Markdown, identifier
-from report.pages.second import measured_again
 from report.pages.statements import Fact, Statements, read_front
 
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
@@ -45,10 +45,10 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     varied = [str(one["robust"]) for one in document["verdicts"] if one.get("robust") not in (None, "not varied")]
     found["robust"] = Fact(str(sum(one != "sensitive" for one in varied)))
     found["sensitive"] = Fact(str(varied.count("sensitive")))
-    again = measured_again(document)
-    if again:
-        found["again"] = Fact(str(again["count"]), "", "measurements/checks")
-        found["again agree"] = Fact(str(again["agree"]))
+    again = second_measurements("second")
+    if again and again["node"] in evidence.names:
+        found["again"] = Fact(str(len(again["rows"])), "", "measurements/checks")
+        found["again agree"] = Fact(str(sum(one["agrees"] for one in again["rows"])))
     return found
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """asks: the rule in our words; met: where this study meets it; checks: names of `report.commands.lint.CHECKS`."""
+    """asks: the rule in our words; met: where this study meets it."""
 
     asks: str
     met: str
-    checks: tuple[str, ...] = ()
 
 
 RULES = (
@@ -19,29 +18,24 @@ RULES = (
         "A speed-up names its base case and gives the absolute performance of one side.",
         "Each quantity that is a multiple says of what; a claim's number names the rows it is made from with their "
         "values; a section that tells ratios tells rates or times beside them.",
-        ("ratio-base",),
     ),
     Rule(
         "If a part of the cases is shown, say why.",
         "What was left out is listed with its reason, point by point; figures and tables that show the cases nearest "
         "to the threshold say so.",
-        (),
     ),
     Rule(
         "Costs are averaged arithmetically, rates harmonically.",
         "Nothing is averaged over cases: each stands for itself. Rounds are summarised by the mean of logarithms of "
         "times, which is the same for a time and for its rate.",
-        ("reading",),
     ),
     Rule(
         "Ratios are not averaged.",
         "A ratio is the difference of two estimates on the log scale, never a mean of ratios over cases.",
-        (),
     ),
     Rule(
         "Say whether a value is exact; give intervals for what varies.",
         "Counted and published figures are exact; all else has an interval, or the reason why none is known.",
-        ("interval",),
     ),
     Rule(
         "Do not take values for normal without a look.",
@@ -51,33 +45,27 @@ RULES = (
     Rule(
         "Compare what varies by intervals or tests.",
         "An interval on one side of the threshold decides, else the case is undecided.",
-        ("interval", "rule-version"),
     ),
     Rule(
         "Choose centres and percentiles that fit the question.",
         "Medians for the time of work; the 99th percentile, from rounds with enough samples, where a claim is about "
         "waiting.",
-        ("reading",),
     ),
     Rule(
         "Document what was varied, and all of the set-up.",
         "Each node's fingerprint, versions and options are in its record; the points' parameters are in the data.",
-        ("rows", "entries"),
     ),
     Rule(
         "In parallel work, say how it was timed, synchronised and summarised.",
         "Devices are synchronised before a host clock is read; the number of rounds and of samples is told with each "
         "case, and for all points together.",
-        ("counts",),
     ),
     Rule(
         "Show bounds beside the results.",
         "Measured peaks, bandwidths and the roofline are drawn as ceilings in the figures of rates.",
-        (),
     ),
     Rule(
         "Join points only where values between them mean something.",
         "Lines run along sizes, numbers of threads, loads and time, never from one category to the next.",
-        (),
     ),
 )

@@ -91,16 +91,11 @@ def basis(one: Mapping[str, Any]) -> str:
     }.get(str(one.get("evidence_tier")), "")
 
 
-def decided(one: Mapping[str, Any]) -> bool:
-    """Whether a claim has a verdict that says something of its truth."""
-    return one["verdict"] in DECIDED
-
-
 def rests(one: Mapping[str, Any]) -> str:
     """Where a claim was decided: 'here', 'others' or 'open'; 'opinion' for what nothing can decide."""
     if one["verdict"] == "not testable":
         return "opinion"
-    if not decided(one):
+    if one["verdict"] not in DECIDED:
         return "open"
     return "others" if one.get("decided_on") == OTHERS else HERE
 

@@ -25,14 +25,14 @@ Record = dict[str, Any]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """What was repeated, measured again, predicted, simulated and disturbed."""
-    yield from _repeated(evidence, _read("repeat"))
-    yield from _again(evidence, _read("second"))
+    yield from _repeated(evidence, read("repeat"))
+    yield from _again(evidence, read("second"))
     yield from _derived(evidence)
-    yield from _simulated(_read("calibration"))
+    yield from _simulated(read("calibration"))
     yield from _disturbed(evidence)
 
 
-def _read(name: str) -> Any:
+def read(name: str) -> Any:
     """A table of the study; None if it was never made. Raises StudyError."""
     return read_table(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
