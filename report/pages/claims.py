@@ -76,7 +76,7 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     rounds = [int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")]
     if nodes:
         where = several([machines.get(node, node) for node in nodes])
-        spread = "" if not rounds else f", each in {_from_to(rounds)} rounds"
+        spread = "" if not rounds else f", each in {_rounds(rounds)}"
         yield f"{count(len(cells), 'case')} on {where}{spread}."
     sources = {str(cell["source"]) for cell in cells if cell.get("source")}
     if sources:
@@ -96,9 +96,9 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
         yield from (words.cases(str(one["reason"])) for one in verdict.get("when_written") or [])
 
 
-def _from_to(values: Sequence[int]) -> str:
+def _rounds(values: Sequence[int]) -> str:
     least, most = min(values), max(values)
-    return f"{least}" if least == most else f"{least} to {most}"
+    return count(most, "round") if least == most else f"{least} to {most} rounds"
 
 
 def _checked(part: Mapping[str, Any]) -> str:
