@@ -36,7 +36,7 @@ PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
 SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
 # What differs from run to run, or with every commit.
-PASSING = ("generated_utc", "commit")
+PASSING = ("generated_utc", "commit", "study_version")
 # Another processor adds in another order, and a fit stops at another step.
 TOLERANCE = 1e-6
 # By which a number in words may then be rounded the other way: 18.75, told in three digits.
