@@ -284,7 +284,7 @@ def _sources(document: Mapping[str, Any]) -> Page:
         row["title"], row["plain"] = Markdown(f"[@{key_of(str(source['url']))}]"), str(source["title"])
         value = "could not be verified" if one["value"] is None else str(one["value"])
         if isinstance(one["value"], int | float):
-            value = formatting.with_unit(one["value"], str(one["unit"]))
+            value = formatting.threshold_text(one["value"], str(one["unit"]))
         row["what"].append(f"{one['subject']}, {one['what']}: {value}")
         row["claims"] += [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))]
     rows = [
@@ -372,4 +372,4 @@ def _editions(document: Mapping[str, Any], changes: Mapping[str, Any] | None) ->
     machines = several([str(node.get("label") or node["id"]) for node in document["nodes"]]) or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",
-                {"edition": told, "changes": changes, "earlier": (changes or {}).get("earlier", [])})  # fmt: skip
+                {"edition": told, "changes": changes})  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,7 +70,7 @@ class Evidence:
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
         self.document, self.folder = document, data
-        self.names = short_names(document["nodes"])
+        self.names = {str(node["id"]): str(node.get("label") or node["id"]) for node in document["nodes"]}
 
     @cached_property
     def data(self) -> Dataset | None:
@@ -100,11 +100,6 @@ class Evidence:
             return Estimates.empty()
         cells = known.estimates(self.data)
         return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
-
-
-def short_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The nodes' names by id, as their records tell them."""
-    return {str(node["id"]): str(node.get("label") or node["id"]) for node in nodes}
 
 
 def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:

@@ -79,6 +79,8 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     }
     if page.path == "index":
         front["front"] = True
+        # Its own heading is the title; Quarto would set both.
+        del front["title"]
     if page.key:
         front[f"menu-{page.key}"] = True
     if page.image:
@@ -91,7 +93,8 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     if cited:
         front["nocite"] = ", ".join(f"@{key}" for key in cited)
     if page.script:
-        front["header-includes"] = f"```{{=html}}\n{page.script}```\n"
+        # No fence of raw HTML: Quarto copies this as it is.
+        front["header-includes"] = page.script
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     body = made.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
     return "\n".join(["---", *lines, "---", "", body])
@@ -145,7 +148,7 @@ def _html(text: str) -> str:
 
 
 def project(pages: Sequence[Page], url: str, imprint: str) -> str:
-    """`_quarto.yml` of the same site: a website with menu, sidebars and search."""
+    """`_quarto.yml` of the same site, in JSON, which is YAML: a website with menu, sidebars and search."""
     script = (TEMPLATES / "site" / "page.js").read_text(encoding="utf-8")
     families = [page.path for page in pages if page.template == "family"]
     articles: dict[str, list[str]] = {}
@@ -165,7 +168,12 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
             **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
             "search": {"location": "navbar", "type": "overlay"},
             "page-navigation": True,
-            "navbar": {"left": [{"href": f"{path}.qmd", "text": text} for _, path, text in MENU], "collapse": False},
+            # A claim's page says itself which article it is of.
+            "bread-crumbs": False,
+            "navbar": {
+                "left": [{"href": f"{path}.qmd", "text": text} for _, path, text in MENU],
+                "collapse-below": "md",
+            },
             "sidebar": [
                 {
                     "id": "claims",
@@ -195,7 +203,8 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
         "execute": {"enabled": False},
         "format": {
             "html": {
-                "theme": {"light": "cosmo", "dark": "darkly"},
+                "theme": {"light": ["cosmo", "site/quarto.scss"], "dark": ["darkly", "site/quarto.scss"]},
+                "respect-user-color-scheme": True,
                 "css": "site/study.css",
                 # Within the page: a file would be looked for beside each page.
                 "include-after-body": {"text": f"<script>\n{script}</script>\n"},
@@ -204,12 +213,8 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
             }
         },
     }  # fmt: skip
-    return "# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n" + _yaml(settings)
-
-
-def _yaml(settings: Any) -> str:
-    """JSON is YAML; one setting a line reads better."""
-    return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
+    told = json.dumps(settings, ensure_ascii=False, indent=2)
+    return f"# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n{told}\n"
 
 
 def copy_site(folder: Path) -> None:

@@ -118,6 +118,6 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
 
 
 def test_a_table_of_other_intervals_than_verdicts_rest_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_read", lambda name: {**published(), "level": 0.5} if name == "calibration" else None)
+    monkeypatch.setattr(checks, "read", lambda name: {**published(), "level": 0.5} if name == "calibration" else None)
     with pytest.raises(StudyError, match=r"calibration\.json.*make it again"):
         list(checks.show(Evidence({"nodes": [], "verdicts": []}, None)))
