@@ -31,7 +31,7 @@ def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | Non
     return {
         "since": day(found["old"]),
         "headline": headline(found),
-        "machines": machines(found),
+        "machines": " ".join(machines(found)),
         "rows": [_row(one) for one in (*found["changed"], *found["revised"])],
         "earlier": [f"{day(one)}: version {one['study_version']}" for one in earlier],
     }

@@ -101,7 +101,7 @@ def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None =
         _sources(document),
         _objections(evidence),
         _glossary(),
-        _editions(document, changes),
+        editions_page(document, changes),
     ]
     made.charts += fronts
     return made
@@ -366,7 +366,8 @@ def _glossary() -> Page:
     )
 
 
-def _editions(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
+def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
+    """What changed from edition to edition. changes: as `since_last` gives it."""
     day = str(document["generated_utc"])[:10]
     commit = str(document["commit"] or "not recorded")[:12]
     machines = several([str(node.get("label") or node["id"]) for node in document["nodes"]]) or "no machine"

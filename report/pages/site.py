@@ -164,7 +164,6 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
         },
         "website": {
             "title": TITLE,
-            "description": imprint,
             **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
             "search": {"location": "navbar", "type": "overlay"},
             "page-navigation": True,
