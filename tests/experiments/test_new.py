@@ -37,7 +37,7 @@ def state(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "name", ["gemm", "memory", "base", "rounds", "Foo", "1a", "class", "a b", "../a", "", f"{NAME}s"]
+    "name", ["gemm", "memory", "checks", "rounds", "Foo", "1a", "class", "a b", "../a", "", f"{NAME}s"]
 )
 def test_a_name_that_is_none_or_is_taken_writes_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(scaffold, "ROOT", copy)
