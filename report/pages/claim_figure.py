@@ -62,8 +62,8 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         for label, cell in zip(labels, shown, strict=True)
     ]
     axis = _axis(parts[0], unit_name)
-    line = f"threshold: {_threshold(parts[0]['threshold'], unit)}" if declared else ""
-    title = title_of(cells, declared, _threshold(parts[0].get("threshold"), unit) if declared else "")
+    line = f"threshold: {formatting.threshold_text(parts[0]['threshold'], unit)}" if declared else ""
+    title = title_of(cells, declared, formatting.threshold_text(parts[0].get("threshold"), unit) if declared else "")
     told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
     return charts.Chart(
         str(verdict["id"]),
@@ -241,10 +241,6 @@ def quantity_name(quantity: str) -> str:
     }
     name = re.sub(r"_(s|per_s|h|usd)$", "", quantity.split(".")[-1])
     return " ".join(spelt.get(word, word) for word in name.split("_"))
-
-
-def _threshold(value: Any, unit: str) -> str:
-    return formatting.threshold_text(value, unit)
 
 
 def title_of(cells: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:

@@ -87,13 +87,13 @@ def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None =
     fronts = front_page.charts(evidence)
     made.charts += [page.context["c"]["figure"] for page in claims if page.context["c"]["figure"]]
     made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
-    declared = read_front()
+    declared, says = read_front(), Statements(document, front_page.facts(evidence))
     made.pages += [
-        _front(evidence, declared, [*made.charts, *fronts]),
+        _front(document, says, declared, [*made.charts, *fronts]),
         _table(document),
         *claims,
         *(_article(one, document) for one in read_articles()),
-        _jobs(evidence, declared, fronts),
+        _jobs(document, says, declared, fronts),
         _measurements(evidence, exhibits),
         *(_family(family, exhibits[family.key], document) for family in families() if exhibits.get(family.key)),
         _machines(evidence),
@@ -107,8 +107,8 @@ def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None =
     return made
 
 
-def _front(evidence: Evidence, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> Page:
-    told = front_page.front(evidence, declared, drawn)
+def _front(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> Page:
+    told = front_page.front(document, says, declared, drawn)
     description = "Three popular articles say why AI needs GPUs. Each of their claims, checked by experiment."
     return Page("index", "index", "Does AI need a GPU?", description,
                 {"f": told}, image="previews/index.png")  # fmt: skip
@@ -177,19 +177,18 @@ def _article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
                 plain(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
 
 
-def _jobs(evidence: Evidence, declared: Mapping[str, Any], fronts: Sequence[Chart]) -> Page:
-    says = Statements(evidence.document, front_page.facts(evidence))
+def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]) -> Page:
     rows = [
         {
             "job": capital(str(row["job"])), "server": str(row["server"]),
             **{end: formatting.two_digits(row[end]["estimate"]) for end in ("least", "most")},
             **{f"{end}_gpu": str(row[end]["gpu"]) for end in ("least", "most")},
         }
-        for row in evidence.document.get("replaced") or []
+        for row in document.get("replaced") or []
     ]  # fmt: skip
     advice = [
         {"id": identifier(str(one["id"])), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
-        for one in evidence.document["verdicts"]
+        for one in document["verdicts"]
         if one["id"] in _BUYING and one["verdict"] in DECIDED
     ]
     chart = next((one for one in fronts if one.name == "front-replaced"), None)

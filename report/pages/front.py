@@ -18,7 +18,6 @@ from report.pages.statements import Fact, Statements, read_front
 
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
 _WEIGHTS = 7e9 / 2
-_MEMORY = "bandwidth"
 
 
 def facts(evidence: Evidence) -> dict[str, Fact]:
@@ -96,10 +95,10 @@ def charts(evidence: Evidence) -> list[Chart]:
     return found
 
 
-def front(evidence: Evidence, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> dict[str, Any]:
+def front(
+    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
+) -> dict[str, Any]:
     """What the front page's template prints. drawn: the figures of claims and those of `charts`."""
-    document = evidence.document
-    says = Statements(document, facts(evidence))
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
     found = []

@@ -23,7 +23,6 @@ _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_product
 
 def documents(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> dict[str, str]:
     """Sources of `report` and `appendix`, which pandoc turns to typst."""
-    environment.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(one)) for one in parts))
     pages = {page.path: page for page in made.pages}
     front, method = pages["index"].context, pages["method"]
     claims = [page.context["c"] for page in made.pages if page.template == "claim"]

@@ -19,7 +19,6 @@ from report.pages.changes import since_last
 from report.pages.charts import Chart, save
 from report.pages.content import build, family_charts, read_verdicts
 from report.pages.evidence import Evidence
-from report.pages.markdown import environment
 from report.pages.pdf import documents
 from report.pages.site import Page
 from report.pages.sources import bibliography
@@ -100,7 +99,7 @@ def render(
         again = [name for name in names if not _unchanged(scratch, out, name, earlier)]
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
-        for name, source in documents(made, document, environment(site.TEMPLATES)).items():
+        for name, source in documents(made, document, site.templates()).items():
             (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
         drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
         pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, {**earlier, "now": drawings}, "pdf")]

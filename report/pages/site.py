@@ -14,7 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 import jinja2
 
 from contract.errors import StudyError
-from report.pages.markdown import Markdown, clean, environment, escape
+from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
+from report.pages.words import Word
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 TITLE = "Does AI need a GPU?"
@@ -61,7 +62,19 @@ def templates() -> jinja2.Environment:
     """The environment of the pages' templates."""
     made = environment(TEMPLATES)
     made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(one)) for one in parts))
+    made.filters |= {"badge": badge, "sign": sign}
     return made
+
+
+def badge(word: Word, small: bool = True) -> Markdown:
+    """A verdict's sign and name on its colour."""
+    size = " .small" if small else ""
+    return Markdown(f"[{escape(word.sign)} {escape(word.name)}]{{.badge{size} .v-{identifier(word.css)}}}")
+
+
+def sign(word: Word) -> Markdown:
+    """A verdict's sign alone, its name told on it."""
+    return Markdown(f'[{escape(word.sign)}]{{.sign .v-{identifier(word.css)} title="{attribute(word.name)}"}}')
 
 
 def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:

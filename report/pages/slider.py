@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from report import formatting
 from report.pages import words
 from report.pages.markdown import Markdown, clean
-
-# Signs that could end the script element, or a line of it, before its text does.
-_ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+from report.publish.claimreview import in_script
 
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -50,9 +47,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
 def as_json(verdict: Mapping[str, Any]) -> Markdown:
     """The same as text for a script element; '' where a claim has none."""
     found = sliders(verdict)
-    if not found:
-        return Markdown("")
-    return Markdown(json.dumps(found, ensure_ascii=False, allow_nan=False).translate(_ESCAPED))
+    return Markdown(in_script(found) if found else "")
 
 
 def _word(verdict: str) -> str:

@@ -47,8 +47,12 @@ def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[
 
 def as_script(document: Any) -> str:
     """JSON-LD as an HTML script element; no text in it can end the element."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return f'<script type="application/ld+json">{text.translate(_ESCAPED)}</script>\n'
+    return f'<script type="application/ld+json">{in_script(document, separators=(",", ":"))}</script>\n'
+
+
+def in_script(document: Any, separators: tuple[str, str] | None = None) -> str:
+    """JSON as the content of a script element, which no text in it can end."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=separators).translate(_ESCAPED)
 
 
 def _review(

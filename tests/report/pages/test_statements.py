@@ -213,7 +213,9 @@ def test_the_answer_is_short_and_has_no_brackets(evidence: Evidence) -> None:
 
 def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) -> None:
     declared = read_front()
-    told = front.front(evidence, declared, [*front.charts(evidence)])
+    told = front.front(
+        evidence.document, Statements(evidence.document, front.facts(evidence)), declared, [*front.charts(evidence)]
+    )
     for part in ("answer", "sure", "limits", "jobs"):
         assert told[part], part
     assert all(article["says"] and article["best"] and article["worst"] for article in told["articles"])
