@@ -62,12 +62,12 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         for label, cell in zip(labels, shown, strict=True)
     ]
     axis = _axis(parts[0], unit_name)
-    line = f"threshold: {formatting.threshold_text(parts[0]['threshold'], unit)}" if declared else ""
-    title = title_of(cells, declared, formatting.threshold_text(parts[0].get("threshold"), unit) if declared else "")
+    limit = formatting.threshold_text(parts[0]["threshold"], unit) if declared else ""
+    line = f"threshold: {limit}" if declared else ""
     told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
     return charts.Chart(
         str(verdict["id"]),
-        title,
+        title_of(cells, declared, limit),
         charts.estimates(rows, axis, [one / scale for one in declared], line),
         _note(rows, 1 if alike else len(cells)),
         f"{axis}. {told}. {formatting.capital(line)}.",
