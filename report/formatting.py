@@ -44,7 +44,9 @@ def prefix(value: float, unit: str) -> tuple[float, str]:
 
 
 def _joined(shown: str, name: str) -> str:
-    """A number as it is shown and its unit, which is singular for one: '2 hours', '1 hour', '1 request/s'."""
+    """A number as it is shown and its unit, which is singular for one: '2 hours', '1 hour', '1 request/s', '3%'."""
+    if name == "%":
+        return f"{shown}%"
     return f"{shown} {_PLURAL.sub(lambda found: found[1], name) if shown == '1' else name}".strip()
 
 

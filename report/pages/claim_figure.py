@@ -14,6 +14,7 @@ from report.formatting import YES_NO
 from report.judging.findings import number as plain
 from report.model import Threshold
 from report.pages import charts, words
+from report.pages.rows import alt_text
 
 MOST_ROWS = 8
 # What tells one case from another, in the order in which a reader would ask.
@@ -64,7 +65,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     axis = _axis(parts[0], unit_name)
     limit = formatting.threshold_text(parts[0]["threshold"], unit) if declared else ""
     line = f"threshold: {limit}" if declared else ""
-    told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+    told = alt_text(rows)
     return charts.Chart(
         str(verdict["id"]),
         title_of(cells, declared, limit),
@@ -279,7 +280,7 @@ def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
         ("undecided", "grey", "cannot tell")) if side in sides]  # fmt: skip
     text = f"{formatting.capital(formatting.several(told))}; {', '.join(colours)}." if colours else ""
     if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
-        text += f" Bars: {words.LEVEL} intervals." if tiers == ["measured"] else " Bars: how sure each number is."
+        text += f" {words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
     if of > len(rows):
         text += f" {len(rows)} of {of} cases, from the greatest to the least; all are listed below."
     return text.strip()

@@ -10,6 +10,7 @@ from report import formatting
 from report.estimates import Estimates
 from report.pages.charts import Chart
 from report.pages.evidence import Evidence
+from report.pages.rows import dicts
 from report.pages.words import NOTHING, between
 
 
@@ -54,7 +55,7 @@ class Family:
 
 def records(cells: Estimates) -> list[dict[str, Any]]:
     """Estimates as dicts: their labels, estimate, low, high, n_rounds, detail."""
-    return [{str(name): value for name, value in one.items()} for one in cells.frame.to_dict("records")]
+    return dicts(cells.frame)
 
 
 def stated(cell: Mapping[str, Any], unit: str) -> str:

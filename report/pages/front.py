@@ -13,7 +13,9 @@ from report.pages.evidence import Evidence
 from report.pages.families.checks import read as second_measurements
 from report.pages.families.published import replaced_chart
 from report.pages.families.training import ladders, tuned
+from report.pages.listed import span
 from report.pages.markdown import Markdown, identifier
+from report.pages.rows import alt_text
 from report.pages.statements import Fact, Statements, read_front
 
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
@@ -27,8 +29,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
         best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
         if best:
-            text = " to ".join(two_digits(end) for end in (min(best), max(best)))
-            found[name] = Fact(text, "published", "measurements/published")
+            found[name] = Fact(span(best, two_digits), "published", "measurements/published")
     gain = tuned(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
@@ -87,7 +88,7 @@ def charts(evidence: Evidence) -> list[Chart]:
              "text": f"{two_digits(rung['estimate'])}/s"}
             for name, rung in rungs.items()
         ]  # fmt: skip
-        told = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+        told = alt_text(rows)
         found.append(
             Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),
                   f"● measured on {gain['view'].name}.", told)

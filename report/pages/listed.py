@@ -8,8 +8,8 @@ from typing import Any
 from report.estimates import device_kind
 from report.pages.charts import Chart, estimates
 from report.pages.exhibit import Exhibit, Table, stated
-from report.pages.rows import row, scaled, told
-from report.pages.words import LEVEL
+from report.pages.rows import alt_text, row, scaled
+from report.pages.words import BARS
 
 # A row's label, its cell, and what else the table says of it.
 Case = tuple[str, Mapping[str, Any], Sequence[str]]
@@ -33,18 +33,12 @@ def listed(
 ) -> Exhibit:
     """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`."""
     rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
-    rows = [{**one, "text": one["text"].replace(" %", "%")} for one in rows]
-    bars = f" Bars: {LEVEL} intervals." if tier == "measured" else ""
-    table = [[label, *more, stated(scaled(cell, 1.0), unit).replace(" %", "%")] for label, cell, more in cases]
+    bars = f" {BARS}." if tier == "measured" else ""
+    table = [[label, *more, stated(scaled(cell, 1.0), unit)] for label, cell, more in cases]
     return Exhibit(
-        Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, told(rows)),
+        Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", title), claims,
     )  # fmt: skip
-
-
-def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """A share as a cell whose unit is %."""
-    return {**cell, **scaled(cell, 0.01)}
 
 
 def span(values: Sequence[float], words: Any) -> str:

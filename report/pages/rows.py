@@ -22,6 +22,11 @@ def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:
     return {name: None if math.isnan(float(cell[name])) else float(cell[name]) / by for name in _ENDS}
 
 
+def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A share as a cell whose unit is %."""
+    return {**cell, **scaled(cell, 0.01)}
+
+
 def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, **more: Any) -> dict[str, Any]:
     """A row of `charts.estimates`: in units of `by` along the axis, in words at its end."""
     return {"label": label, **scaled(cell, by), "text": with_unit(float(cell["estimate"]), unit), **more}
@@ -38,14 +43,29 @@ def dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in one.items()} for one in table.to_dict("records")]
 
 
-def told(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as a sentence has them."""
+def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The rows of a chart in a sentence, for readers who cannot see it."""
     return "; ".join(f"{' '.join(str(one['label']).split())}: {one['text']}" for one in rows)
 
 
+def name_of(place: int, device: str) -> str:
+    """What tells the figures of several devices apart: '1' for the first node's processor, '1-cuda0' for its GPU."""
+    return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
+
+
+def job(cell: Mapping[str, Any]) -> str:
+    """A model and its batch: 'resnet18, batch 1,024'."""
+    return f"{cell['model']}, batch {int(cell['batch']):,}"
+
+
+def as_percent(share: float) -> str:
+    """Two digits of a share: '4.1%'."""
+    return f"{two_digits(100 * share)}%"
+
+
 def rough(value: float) -> str:
-    """Two digits of a number of any size: '24,000', '4.1'."""
-    return two_digits(float(f"{value:.1e}"))
+    """Two digits of a number of any size: '24,000', '4.1', '3 million'."""
+    return two_digits(float(f"{value:.1e}")).replace(".0 ", " ")
 
 
 def library(name: str) -> str:

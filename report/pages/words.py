@@ -12,6 +12,7 @@ from report.model import DECIDED, HERE, OTHERS
 
 # The level of the intervals that are shown, as captions say it.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
+BARS = f"Bars: {LEVEL} intervals"
 # What a table says where there is nothing.
 NOTHING = "–"
 

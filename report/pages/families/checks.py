@@ -16,6 +16,8 @@ from report.formatting import capital, number, several, threshold_text, two_digi
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.rows import alt_text, as_percent
+from report.pages.words import BARS
 from report.quantities.whole_runs import CHECK, over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.
@@ -37,10 +39,6 @@ def read(name: str) -> Any:
     return read_table(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
 
-def _percent(share: float) -> str:
-    return f"{two_digits(100 * share)}%"
-
-
 def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     """How far a second run of everything lies from the first, by experiment."""
     if table is None or table["node"] not in evidence.names:
@@ -53,11 +51,11 @@ def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "checks-repeated",
-            f"Measured a second time, half of {every['points']:,} results lie within {_percent(every['median_apart'])} "
-            f"of the first; {_percent(every['agree'] / every['points'])} agree",
+            f"Measured a second time, half of {every['points']:,} results lie within "
+            f"{as_percent(every['median_apart'])} of the first; {as_percent(every['agree'] / every['points'])} agree",
             estimates(rows, "median distance of the second measurement from the first (%)", log=False),
             f"● measured twice on {evidence.names[table['node']]}, on {days} (UTC).",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1. Chance alone lets "
          f"{1 - table['level']:.0%} of them disagree."],
@@ -91,7 +89,7 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
             "their threshold",
             estimates(rows, "other program over the study's", [1.0], "equal", log=False),
             f"● measured on {evidence.names[table['node']]}. Bars: 95% intervals of the second measurement.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         [],
         Table(["Claim", "The study", "The other program", "Threshold", "Other means"], told, "lrrrl",
@@ -117,12 +115,12 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
             f"Whole jobs take {two_digits(cells[0]['estimate'])} to {times(cells[-1]['estimate'])} as long as derived "
             f"from the others; {inside} of {len(cells)} lie within the interval",
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
-            "◑ derived times from all other jobs, over what was measured. Bars: 99% intervals of the derivation.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
+            alt_text(rows),
         ),
         ["So are times of published trainings derived: operations over the best rate, corrected by whole jobs.",
          *([f"The sum of a job's parts, each timed alone before, misses its time by "
-            f"{_percent(float(np.median(parts)))} in the median and {_percent(float(parts.max()))} at most."]
+            f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most."]
            if len(parts) else [])],
         Table(["Job", "Measured over derived", "Before correction"],
               [[row["label"], stated(cell, "1"), str(cell["detail"]).partition(" times")[0]]
@@ -157,7 +155,7 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
                       log=False),
             f"Simulated: {trials:,} verdicts in {len(settings)} settings of noise, rounds and results, each with "
             "the truth right at the threshold. Bars: intervals of the simulation.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         ["At the threshold itself every verdict but 'too close to call' counts as an error."],
         Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
@@ -191,7 +189,7 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "checks-disturbed",
-            f"The most frequent disturbance is that {worst[1]}: in {_percent(worst[0])} of the results on {worst[2]}",
+            f"The most frequent disturbance is that {worst[1]}: in {as_percent(worst[0])} of the results on {worst[2]}",
             bars(table, "share", "what", "share of a machine's results (%)",
                  hue="machine" if table["machine"].nunique() > 1 else None),
             "● seen beside the measurements. Disturbed results are kept and marked in the data.",

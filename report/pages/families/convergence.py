@@ -12,6 +12,8 @@ from report.formatting import capital, count, number, several, two_digits, with_
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.rows import alt_text, dicts, name_of, percent
+from report.pages.words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
@@ -27,7 +29,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the test error, its spread and the time to the target by the batch; and the losses' agreement."""
     for place, view in enumerate(evidence.views):
         for device in view.devices():
-            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            name = name_of(place + 1, device)
             yield from _accuracy(view, device, name)
             yield from _spread(view, device, name)
             yield from _time(view, device, name)
@@ -52,13 +54,9 @@ def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], l
     return found[0], found[1]
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
-
-
 def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
     rows = [[f"{cell['data']}, {cell['model']}", held, str(cell["detail"]),
-             stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "points")]
+             stated(percent(cell), "points")]
             for held, cells in (("passes over the images", passes), ("updates", updates))
             for cell in cells]  # fmt: skip
     return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
@@ -77,7 +75,7 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     # Every panel in the order of the rules, for the legend.
     shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     shown = shown.rename(columns={"learning_rate": "learning rate"})
-    ends = {str(net): (_rows(mine)[0], _rows(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
+    ends = {str(net): (dicts(mine)[0], dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
     worse = sum(cell["high"] < 0 for cell in passes)
     told = str(tuned["net"].mode()[0])
     first, last = ends[told]
@@ -92,7 +90,7 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"with {last['batch']:,} ({told})",
             lines(shown, "batch", "estimate", "learning rate", "net",
                   ("images in a batch", "test images told wrongly (%)")),
-            f"● measured on {view.device_name(device)}, after equal passes over the images. Bars: 99% intervals over "
+            f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
             "seeds.",
             _alt(tuned, "%"),
         ),
@@ -110,8 +108,7 @@ def _of(many: int, total: int) -> str:
 
 def _alt(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
-        f"{net}: "
-        + several([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in mine.to_dict("records")])
+        f"{net}: " + several([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in dicts(mine)])
         for net, mine in table.groupby("net", sort=False)
     )
 
@@ -134,7 +131,7 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
             lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. "
-            "Bars: 99% intervals.",
+            f"{BARS}.",
             _alt(points, " points"),
         ),
         ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
@@ -150,7 +147,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not len(table):
         return
     best = table.loc[table.groupby("net")["estimate"].idxmin()]
-    told = [f"{row['batch']:,} ({row['net']})" for row in best.to_dict("records")]
+    told = [f"{row['batch']:,} ({row['net']})" for row in dicts(best)]
     told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
     yield Exhibit(
         Chart(
@@ -164,7 +161,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["Batches are left out with which some seed never got there."],
         Table(["Data, model", "Batch", "Time to the target"],
-              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in _rows(table)], "lrr",
+              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in dicts(table)], "lrr",
               "Time to the target accuracy"),
     )  # fmt: skip
 
@@ -182,7 +179,7 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     beyond = int((both["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
              "low": None, "high": None, "text": f"{number(row['share'], 2)}%"}
-            for row in both.to_dict("records")]  # fmt: skip
+            for row in dicts(both)]  # fmt: skip
     gpu = device_kind(device) == "gpu"
     where = "The GPU" if gpu else "Other libraries and number formats"
     yield Exhibit(
@@ -195,12 +192,12 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
                       log=True),
             f"● measured on {view.device_name(device)} over {apart['steps'].astype(int).max()} steps from equal "
             "weights with equal batches, against float32 and PyTorch as it comes.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         [],
         Table(["Model", "Format", "Library", "Difference", "Allowed"],
               [[row["model"], row["dtype"], row["backend"], with_unit(row["estimate"], "1", 2),
-                with_unit(row["allowed"], "1", 2)] for row in both.to_dict("records")], "lllrr",
+                with_unit(row["allowed"], "1", 2)] for row in dicts(both)], "lllrr",
               "Largest difference of the losses, over the first loss"),
         ["G23"] if gpu else [],
     )  # fmt: skip

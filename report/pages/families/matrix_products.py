@@ -12,12 +12,11 @@ from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.rows import dicts, library, of_device, points, rough, row, told
-from report.pages.words import LEVEL
+from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
+from report.pages.words import BARS
 from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 
 _LOOP = RUNGS[0][0]
-_BARS = f"Bars: {LEVEL} intervals."
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
 # One core from the slowest to the fastest way: its name, the quantity and which of it.
@@ -70,8 +69,8 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
             name,
             f"The fastest way to multiply matrices on this machine is {several(gains)}",
             estimates(rows, "GFLOP/s", log=True),
-            f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {_BARS}",
-            told(rows),
+            f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {BARS}.",
+            alt_text(rows),
         ),
         says,
         Table(
@@ -101,8 +100,8 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
             f"One core finishes {two_digits(best['estimate'])} multiply-adds in a clock cycle, {one}",
             estimates(rows, "multiply-adds that one core finishes in a clock cycle", [1.0],
                       "one operation at a time", log=True),
-            f"● measured on one core of {view.name}. {_BARS}",
-            told(rows),
+            f"● measured on one core of {view.name}. {BARS}.",
+            alt_text(rows),
         ),
         ["A core is parallel within itself: it starts several instructions in a cycle, and each works on a whole "
          "vector of numbers. \"In registers\" is the most that the core can do, with no memory in the way."],
@@ -152,7 +151,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             _title(view, device, most, bests),
             lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
                   log=(True, wide)),
-            f"● measured on {on}. {_BARS} Measured peak: multiply-adds of numbers in registers.",
+            f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
             "; ".join(f"{dtype}: {with_unit(cell['estimate'], 'FLOP/s')} with {cell['detail']}"
                       for dtype, cell in bests.items()),
         ),
@@ -216,8 +215,8 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
             name,
             f"A library for neural networks makes layers {least} to {most} times as fast as PyTorch's own code",
             estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
-            f"● measured on {view.name}, in float32. {_BARS}",
-            told(rows),
+            f"● measured on {view.name}, in float32. {BARS}.",
+            alt_text(rows),
         ),
         claims=["G07"] if any(device_kind(cell["device"]) == "gpu" for cell in cells) else [],
     )

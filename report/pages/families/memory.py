@@ -13,10 +13,9 @@ from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.rows import dicts, library, of_device, points, rough, row, told
-from report.pages.words import LEVEL, NOTHING
+from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
+from report.pages.words import BARS, NOTHING
 
-_BARS = f"Bars: {LEVEL} intervals."
 # The study's own kernel, and the same with stores that go past the caches.
 _PLAIN, _PAST = "llvm", "llvm-nt"
 _OWN = {_PLAIN: "", _PAST: "stores past the caches", "cupy": ""}
@@ -62,7 +61,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"{first} {gain} of {memory}",
             lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                   axis=("size of all three arrays, MiB", "GB/s")),
-            f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {_BARS}",
+            f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
             "; ".join(f"{count(int(one['threads']), 'thread')}, {_size(one['footprint'])}: "
                       f"{with_unit(one['estimate'], 'B/s')}" for one in records(cells)),
         ),
@@ -110,7 +109,7 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name, f"{'Main memory' if len(tops) == 1 else 'Memory'} moves {several(moved)}{_shared(view)}",
             estimates(rows, "GB/s, counted as triad's loads and stores"),
-            f"● measured on {view.name} with arrays too large for every cache. {_BARS}", told(rows),
+            f"● measured on {view.name} with arrays too large for every cache. {BARS}.", alt_text(rows),
         ),
         [*_past(largest.frame)],
         Table(
@@ -175,16 +174,15 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
     walk = [one for one in rows if one["device"] == rows[0]["device"]]
     near, far = (f"{two_digits(walk[at]['y'])} ns" for at in (0, -1))
     hidden = sum(one["high"] is not None for one in rows) > sum(one["high"] is not None for one in drawn)
-    bars = (
-        f"{_BARS} Points without one vary too widely between rounds to draw it; the table has it." if hidden else _BARS
-    )
+    wide = " Points without one vary too widely between rounds to draw it; the table has it." if hidden else ""
     several_devices = len({one["device"] for one in rows}) > 1
     yield Exhibit(
         Chart(
             name, f"A load takes {near} from the first cache and {far} from main memory",
             lines(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
                   axis=("size of the array that is walked through, MiB", "ns for a load")),
-            f"● measured on {view.name}, in random order, each load at the address that the last one read. {bars}",
+            f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
+            + wide,
             "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
         ),
         [

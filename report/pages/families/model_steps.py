@@ -11,6 +11,8 @@ from report.formatting import label_value, number
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.rows import alt_text, job, name_of, percent, scaled
+from report.pages.words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
 # Calculations that count as many.
@@ -25,7 +27,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     counted = False
     for place, view in enumerate(evidence.views):
         for device in view.devices():
-            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            name = name_of(place + 1, device)
             yield from _training(view, device, name)
             yield from _inference(view, device, name)
         widths = [] if counted else records(view.quantity("sequential.parallel_width", level="median"))
@@ -33,7 +35,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
             counted = True
             yield _widths(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
         for device in view.devices():
-            yield from _content(view, device, f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}")
+            yield from _content(view, device, name_of(place + 1, device))
 
 
 def _usual(cells: list[Cell]) -> list[Cell]:
@@ -48,24 +50,13 @@ def _percent(share: float) -> str:
     return f"{number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0')}%"
 
 
-def _stated(cell: Cell) -> str:
-    """A share with its interval: '59.7% (53.5 to 100)'."""
-    return stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "%").replace(" %", "%")
-
-
-def _batch(cell: Cell) -> str:
-    return f"{cell['model']}, batch {int(cell['batch']):,}"
-
-
 def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Both shares of each model at its largest batch; those of all batches in the table."""
-    counts = {
-        _batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))
-    }
-    took = {_batch(cell): cell for cell in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
+    counts = {job(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
+    took = {job(cell): cell for cell in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
     both = sorted((cell for at, cell in took.items() if at in counts), key=lambda cell: -float(cell["estimate"]))
-    largest = {str(cell["model"]): _batch(cell) for cell in sorted(both, key=lambda cell: int(cell["batch"]))}
-    shown = [_batch(cell) for cell in both if largest[str(cell["model"])] == _batch(cell)]
+    largest = {str(cell["model"]): job(cell) for cell in sorted(both, key=lambda cell: int(cell["batch"]))}
+    shown = [job(cell) for cell in both if largest[str(cell["model"])] == job(cell)]
     # One run of a few models is not the picture.
     if len(shown) < 3:
         return
@@ -86,7 +77,8 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
         Table(["Training step", "Of the operations", "Of the time"],
-              [[_batch(cell), _percent(counts[_batch(cell)]["estimate"]), _stated(cell)] for cell in both], "lrr",
+              [[job(cell), _percent(counts[job(cell)]["estimate"]), stated(percent(cell), "%")] for cell in both],
+              "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
         ["N01", "W11"],
     )  # fmt: skip
@@ -97,20 +89,21 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cells.sort(key=lambda cell: -float(cell["estimate"]))
     if not cells:
         return
-    rows = [{"label": f"{_PHASES[cell['phase']]}: {_batch(cell)}",
-             **{end: 100 * cell[end] for end in ("estimate", "low", "high")}, "text": _percent(cell["estimate"])}
+    rows = [{"label": f"{_PHASES[cell['phase']]}: {job(cell)}",
+             **scaled(cell, 0.01), "text": _percent(cell["estimate"])}
             for cell in _usual(cells)]  # fmt: skip
     yield Exhibit(
         Chart(
             f"model-steps-inference-{name}",
             f"Without training, matrix products take {rows[-1]['text']} to {rows[0]['text']} of the time",
             estimates(rows, "share of the time (%)", log=False),
-            f"● measured on {view.device_name(device)}, in {_usual(cells)[0]['dtype']}. Bars: 99% intervals.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            f"● measured on {view.device_name(device)}, in {_usual(cells)[0]['dtype']}. {BARS}.",
+            alt_text(rows),
         ),
         [],
         Table(["Work", "Format", "Of the time"],
-              [[f"{_PHASES[cell['phase']]}: {_batch(cell)}", cell["dtype"], _stated(cell)] for cell in cells], "llr",
+              [[f"{_PHASES[cell['phase']]}: {job(cell)}", cell["dtype"], stated(percent(cell), "%")] for cell in cells],
+              "llr",
               f"Matrix products in inference on {view.device_name(device)}"),
         ["W11"],
     )  # fmt: skip
@@ -132,7 +125,7 @@ def _widths(widths: list[Cell], levels: list[Cell]) -> Exhibit:
             estimates(rows, "calculations at once in the median layer, for one sample", [float(MANY)],
                       f"{MANY:,} calculations", log=True),
             "● counted from the models' graphs, for one forward pass of one sample; the same on every machine.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         ["A batch multiplies them. Operators, however, wait for one another: the longest chain has "
          f"{min(deep.values()):,.0f} ({min(deep, key=lambda one: deep[one])}) to {max(deep.values()):,.0f} of them "
@@ -151,7 +144,7 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not cells:
         return
     rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}",
-             "text": f"{100 * cell['estimate']:.0f}%", **{end: 100 * cell[end] for end in ("estimate", "low", "high")}}
+             "text": f"{100 * cell['estimate']:.0f}%", **scaled(cell, 0.01)}
             for cell in cells]  # fmt: skip
     apart = [cell for cell in cells if cell["low"] > 1 or cell["high"] < 1]
     ends = " to ".join(f"{100 * end(cell['estimate'] for cell in cells):.0f}%" for end in (min, max))
@@ -165,8 +158,8 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
             estimates(rows, "rate (%), that on random normal numbers is 100%", [100.0], "as on random normal numbers",
                       log=False),
             f"● measured on {view.device_name(device)}: products of {cells[0]['shape'].replace('x', ' × ')}, "
-            f"{label_value('threads', cells[0]['threads'])}. Bars: 99% intervals.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            f"{label_value('threads', cells[0]['threads'])}. {BARS}.",
+            alt_text(rows),
         ),
     )  # fmt: skip
 

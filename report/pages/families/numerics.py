@@ -10,7 +10,7 @@ from report.formatting import capital, count, number
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records
-from report.pages.rows import dicts, library, of_device, rough, told
+from report.pages.rows import alt_text, dicts, library, of_device, rough
 from report.quantities.ladder import LOOPS
 
 # What is changed between two results, from what must not matter to what must.
@@ -57,7 +57,7 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
             _title(ends["max"]),
             estimates(rows, "largest difference in an entry, units in the last place", log=False),
             f"● measured on {view.name}: the least and the most over all libraries, number formats and shapes.",
-            told(rows),
+            alt_text(rows),
         ),
         [
             "A unit in the last place is the step between two neighbouring numbers of a format, here at the root mean "
@@ -137,7 +137,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
             estimates(rows, "error, millionths of the result", log=True),
             f"● measured on {view.name}: the library and shape that err most in each format; a product times a "
             "random vector, checked in float64.",
-            told(rows),
+            alt_text(rows),
         ),
         [
             "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step "

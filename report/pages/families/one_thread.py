@@ -9,10 +9,9 @@ from report.formatting import two_digits, with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.rows import dicts, of_device, rough, row, told
-from report.pages.words import LEVEL
+from report.pages.rows import alt_text, dicts, of_device, rough, row
+from report.pages.words import BARS
 
-_BARS = f"Bars: {LEVEL} intervals."
 _KERNELS = {
     ("branches", "predictable"): "branch that follows a pattern",
     ("chain", "random"): "round of a hash, arithmetic alone",
@@ -60,8 +59,8 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
             name,
             title,
             estimates(rows, "ns for a step", log=True),
-            f"● measured on one core of {view.name}. {_BARS}",
-            told(rows),
+            f"● measured on one core of {view.name}. {BARS}.",
+            alt_text(rows),
         ),
         says,
         Table(
@@ -103,8 +102,8 @@ def _devices(view: View, name: str) -> Iterable[Exhibit]:
             name,
             f"One core of the CPU runs a chain of steps {least} to {most} times as fast as one thread of the GPU",
             estimates(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
-            f"● measured on {view.name} and its GPU. {_BARS}",
-            told(rows),
+            f"● measured on {view.name} and its GPU. {BARS}.",
+            alt_text(rows),
         ),
         claims=["W09", "W34"],
     )

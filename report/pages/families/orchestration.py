@@ -11,7 +11,8 @@ from report.formatting import count, number, several, two_digits, with_unit
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.listed import Case, listed, on_gpu, percent, span
+from report.pages.listed import Case, listed, on_gpu, span
+from report.pages.rows import alt_text, job, percent
 from report.quantities.orchestration import PRELOADED
 from report.quantities.several_devices import BATCH
 
@@ -23,10 +24,6 @@ WAIT, STEP = "waiting for the next batch", "training step"
 
 def _percent(share: float) -> str:
     return f"{number(100 * share, 2) if share >= 5e-4 else '0'}%"
-
-
-def _job(cell: Mapping[str, Any]) -> str:
-    return f"{cell['model']}, batch {int(cell['batch']):,}"
 
 
 def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -83,7 +80,7 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
         case = f"{SOURCES[str(one['source'])]}{workers}"
         drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
         table.append([case, stated(turns[_turn(one)], "s"), stated(one, "1")])
-    title = f"A turn of {_job(longest)}, waits up to {_percent(longest['estimate'])} of its time for its data"
+    title = f"A turn of {job(longest)}, waits up to {_percent(longest['estimate'])} of its time for its data"
     worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
     ready = [one for one in mine if one["source"] == PRELOADED]
     if worked and ready:
@@ -97,13 +94,13 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, title, bars(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
-            f"● measured on {view.name}, {_job(longest)}{on_gpu(str(longest['device']))}: medians.",
+            f"● measured on {view.name}, {job(longest)}{on_gpu(str(longest['device']))}: medians.",
             "; ".join(f"{one['case']}, {one['of']}: {two_digits(one['ms'])} ms" for one in drawn),
         ),
         ["A turn of the loop prepares one batch and trains on it.",
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
         Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
-              f"{_job(longest)} on {view.name}, one of {count(len(loops), 'loop')}"),
+              f"{job(longest)} on {view.name}, one of {count(len(loops), 'loop')}"),
     )  # fmt: skip
 
 
@@ -122,7 +119,7 @@ def _idle(view: View, name: str) -> Iterable[Exhibit]:
     shares = [float(one["estimate"]) for one in largest.values()]
     yield listed(
         name, f"With its batch in place, a GPU has nothing to do for {span(shares, _percent)} of a training step",
-        [(f"{_job(one)}, {one['dtype']}{on_gpu(str(one['device']))}", percent(one), []) for one in largest.values()],
+        [(f"{job(one)}, {one['dtype']}{on_gpu(str(one['device']))}", percent(one), []) for one in largest.values()],
         "%", "percent of a step in which no kernel runs",
         f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
         ["Step", "Idle"], log=False, says=["Between two kernels a GPU waits until its host has started the next."],
@@ -139,7 +136,7 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     cases: list[Case] = []
     for one in cells:
         talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
-        label = f"{_job(one)}, {count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
+        label = f"{job(one)}, {count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
         cases.append((label, percent(one), [stated(talk, "1") if talk else ""]))
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
@@ -183,7 +180,7 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
             estimates(rows, "GPUs that hold a model in training", log=True),
             "◑ derived: 16 bytes of memory for each weight, over the memory of a GPU. Left mark: the GPU with the most "
             "memory; right mark: that with the least.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         [f"What a batch keeps for the backward pass is counted for this study's own models only: {BATCH} samples."],
         Table(["Model", "Fewest", "Of", "Most", "Of"], table, "lrlrl", "GPUs whose memory holds a model in training"),

@@ -12,11 +12,10 @@ from report.formatting import count, several, two_digits
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.rows import of_device, points, rough, row, told
-from report.pages.words import LEVEL
+from report.pages.rows import alt_text, of_device, percent, points, rough, row
+from report.pages.words import BARS
 from report.quantities.sustained import MINUTES_S
 
-_BARS = f"Bars: {LEVEL} intervals."
 _LOADS = {"products": "matrix products", "triad": "triad from main memory", "one_block": "products in one block"}
 _LINEAR = "as many times as long as paths"
 
@@ -65,8 +64,8 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
             f"Over one core, {count(most, 'core')} gain {_gained(cells[-1])}, and {_gained(cells[0])}",
             estimates(rows, f"rate of {count(most, 'core')} over that of one", [1.0, float(most)],
                       "from no gain to as many times as cores", log=most > 8),
-            f"● measured on {view.name}. {_BARS}",
-            told(rows),
+            f"● measured on {view.name}. {BARS}.",
+            alt_text(rows),
         ),
         ["Triad reads two arrays and writes a third; training is that of PyTorch in float32."],
         Table(
@@ -100,7 +99,7 @@ def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
             name,
             title,
             lines(pd.DataFrame(line), "x", "y", axis=("threads in flight", "GFLOP/s")),
-            f"● measured on {view.device_name(device)}: each thread does multiply-adds, one after the other. {_BARS}",
+            f"● measured on {view.device_name(device)}: each thread does multiply-adds, one after the other. {BARS}.",
             "; ".join(f"{one['x']:,.0f} threads: {two_digits(one['y'])} GFLOP/s" for one in line),
         ),
         claims=["N05"],
@@ -135,7 +134,7 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
             lines(pd.DataFrame(rows), "x", "y", "device",
                   axis=("different paths in a group of 32", "time over that of one")),
             f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
-            f"after the other. {_BARS}",
+            f"after the other. {BARS}.",
             "; ".join(f"{cell['paths']} paths{of_device(view, str(cell['device']))}: {two_digits(cell['estimate'])}"
                       for cell in cells),
         ),
@@ -152,7 +151,7 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
     rows = [
         row(
             f"{_LOADS.get(cell['load'], cell['load'])}, {cell['dtype']}{of_device(view, str(cell['device']))}",
-            {end: 100 * float(cell[end]) for end in ("estimate", "low", "high")},
+            percent(cell),
             "%",
         )
         for cell in cells
@@ -164,8 +163,8 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
             name,
             f"Load without a pause {lost}",
             estimates(rows, "% of the rate lost from a run's first to its last tenth", [0.0], "none", log=False),
-            f"● measured on {view.name} in runs of at least {MINUTES_S / 60:.0f} minutes. {_BARS}",
-            told(rows),
+            f"● measured on {view.name} in runs of at least {MINUTES_S / 60:.0f} minutes. {BARS}.",
+            alt_text(rows),
         )
     )
 

@@ -9,7 +9,9 @@ from report.formatting import capital, several, threshold_text, two_digits, with
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table, records, times
-from report.pages.words import LEVEL, between
+from report.pages.listed import span
+from report.pages.rows import alt_text
+from report.pages.words import BARS, between
 from report.quantities.published import machine_of
 
 # The claims whose published evidence is drawn; the first one's factor is the band.
@@ -42,21 +44,11 @@ def _band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
     return limits, f"an article's {threshold_text(limits, '1')} times, for training" if limits else ""
 
 
-def _span(values: Iterable[Any]) -> str:
-    """'26 to 48', or one number where both ends look alike."""
-    known = [float(one) for one in values]
-    return " to ".join(dict.fromkeys(two_digits(end) for end in (min(known), max(known))))
-
-
 def _ends(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Two marks on a row with a line between them, and both numbers in words."""
     least, most = float(low["estimate"]), float(high["estimate"])
-    return {"estimate": most, "other": least, "low": least, "high": most, "text": _span((least, most)),
+    return {"estimate": most, "other": least, "low": least, "high": most, "text": span((least, most), two_digits),
             "tier": "published"}  # fmt: skip
-
-
-def _told(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{row['label']}: {row['text']}" for row in rows)
 
 
 def _ranged(cell: Mapping[str, Any]) -> str:
@@ -69,8 +61,8 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     """Server processors that the slowest and the fastest GPU of a round replace, a row for each job."""
     jobs = sorted(document["replaced"], key=lambda one: (not one["training"], -one["most"]["estimate"]))
     best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
-    kinds = [f"{_span(best[True])} server processors in training"] if best[True] else []
-    kinds += [f"{_span(best[False])} in answering"] if best[False] else []
+    kinds = [f"{span(best[True], two_digits)} server processors in training"] if best[True] else []
+    kinds += [f"{span(best[False], two_digits)} in answering"] if best[False] else []
     slow, fast = (several(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = several(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
     rows = [{"label": capital(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
@@ -79,7 +71,7 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
         estimates(rows, "server processors that one GPU replaces", *_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
         f"the fastest ({fast}).",
-        _told(rows),
+        alt_text(rows),
     )  # fmt: skip
 
 
@@ -119,8 +111,8 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
         return
     title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server"
     if weak:
-        span = _span(one[end] for one in weak for end in ("other", "estimate"))
-        title += f"; against weak CPU software, older GPUs reach {span} times"
+        reached = span([one[end] for one in weak for end in ("other", "estimate")], two_digits)
+        title += f"; against weak CPU software, older GPUs reach {reached} times"
     limits, called = _band(evidence.document)
     below = sum(one["estimate"] < limits[0] for one in tuned)
     yield Exhibit(
@@ -129,7 +121,7 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
             estimates([*tuned, *weak], "training speed over a server", limits, called, log=True),
             "○ published; a line joins the benchmarks with the smallest and the largest lead. Blue: MLPerf, trained to "
             "the same quality, in the newest round with that GPU. Grey: image networks with Torch of 2016.",
-            _told([*tuned, *weak]),
+            alt_text([*tuned, *weak]),
         ),
         ["The server has two processors. Results of several GPUs or servers are divided by their number.",
          f"{below} of the {len(tuned)} kinds of GPU in MLPerf stay below {two_digits(limits[0])} times a server in "
@@ -145,7 +137,7 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
     found = {claim: _published(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(found.values()):
         return
-    spans = [_span(cell["estimate"] for cell in cells) for cells in found.values()]
+    spans = [span([cell["estimate"] for cell in cells], two_digits) for cells in found.values()]
     rows, table = [], []
     for claim, cells in found.items():
         for cell in sorted(cells, key=lambda one: -float(one["estimate"])):
@@ -164,7 +156,7 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
             estimates(rows, "memory bandwidth of the GPU over that of the CPU", [1.0], "equal", log=True),
             "○ published. Orange: over a desktop with two channels of DDR5, by different programs. Blue: over the "
             "fastest server processor of the source, by the same program.",
-            _told(rows),
+            alt_text(rows),
         ), says,
         Table(["GPU", "Its memory", "CPU", "Its memory", "Times as fast", "Pass", "Source"], table, "lrlrrll",
               "Measured memory bandwidth, beyond all caches"),
@@ -191,7 +183,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
         return
     slow = [row for row in speeds if (row["high"] or row["estimate"]) < 1]
     how = f"slower in {len(slow)} of {len(speeds)} figures" if slow else "about as fast or faster"
-    title = f"Beside published CPUs, ours is {how}: {_span(row['estimate'] for row in speeds)} times"
+    title = f"Beside published CPUs, ours is {how}: {span([row['estimate'] for row in speeds], two_digits)} times"
     says = ["A slow CPU would make every GPU look good, so ours is held against others' figures. The processors are "
             "not the same; the table says what differs and whom it favours."]  # fmt: skip
     if len(speeds) < len(rows):
@@ -200,8 +192,8 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "published-beside", title,
             estimates(rows, "measured here over published by others", [1.0], "equal", log=True),
-            f"◑ derived: measured here over published. Bars: {LEVEL} intervals of what was measured here.",
-            _told(rows),
+            f"◑ derived: measured here over published. {BARS} of what was measured here.",
+            alt_text(rows),
         ), says,
         Table(["What", "Here", "Published", "Ratio", "Why they may differ"], table, "lllrl",
               "Our CPU figures beside published ones"))  # fmt: skip

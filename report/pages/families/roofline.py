@@ -13,7 +13,8 @@ from report.formatting import several, two_digits, with_unit
 from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.words import NOTHING
+from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, scaled
+from report.pages.words import BARS, NOTHING
 from report.quantities.prediction import foretold
 from report.quantities.roofline import arithmetic, bandwidth
 
@@ -32,7 +33,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the roofline with its steps, what memory limits, and what few numbers predict."""
     for place, view in enumerate(evidence.views):
         for device in view.devices():
-            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            name = name_of(place + 1, device)
             steps = view.of("roofline", "time", device)
             steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
             if len(steps):
@@ -68,15 +69,17 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
     ]
     table["share"] = table["rate"] / table["ceiling"]
     balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
-    rows = [[_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _percent(row["share"])]
-            for row in table.to_dict("records")]  # fmt: skip
+    rows = [
+        [_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), as_percent(row["share"])]
+        for row in dicts(table)
+    ]
     return Exhibit(
         Chart(
             f"roofline-{name}",
-            f"Whole steps reach {_percent(table['share'].min())} to {_percent(table['share'].max())} of the rate that "
-            "memory and arithmetic allow",
+            f"Whole steps reach {as_percent(table['share'].min())} to {as_percent(table['share'].max())} of the rate "
+            "that memory and arithmetic allow",
             _under_roof(table, ceilings),
-            f"● measured on {view.device_name(device)}. Bars: 99% intervals. The black line is the highest rate that "
+            f"● measured on {view.device_name(device)}. {BARS}. The black line is the highest rate that "
             "the measured bandwidth of memory (slope) and the measured peak of arithmetic (level) allow; what caches "
             "hold may lie above the slope.",
             "; ".join(f"{row[0]}: {row[2]} at {row[1]}, {row[3]} of the limit" for row in rows),
@@ -115,15 +118,6 @@ def _named(row: dict[Any, Any], dtype: bool = True) -> str:
     return f"{PHASES[row['phase']]}: {row['model']}{batch}{', ' + row['dtype'] if dtype else ''}"
 
 
-def _percent(share: float) -> str:
-    return f"{two_digits(100 * share)}%"
-
-
-def _stated(cell: dict[str, Any]) -> str:
-    """A share with its interval: '59.7% (53.5 to 100)'."""
-    return stated({end: 100 * cell[end] for end in ("estimate", "low", "high")}, "%").replace(" %", "%")
-
-
 def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
     """The share of each step's time in operators that memory limits; in the chart those of the usual format."""
     cells = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
@@ -134,25 +128,25 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
     shown = [cell for cell in cells if cell["dtype"] == usual]
     told = []
     for phase, words in (("decode", "writing text"), ("training", "training steps")):
-        ends = [_percent(end(mine)) for end in (min, max)
+        ends = [as_percent(end(mine)) for end in (min, max)
                 if (mine := [cell["estimate"] for cell in shown if cell["phase"] == phase])]  # fmt: skip
         if ends:
             share = " to ".join(dict.fromkeys(ends)).removeprefix("100%") or "all"
             told.append(f"{share} of the time of {words}")
-    rows = [{"label": _named(cell, dtype=False), **{end: 100 * cell[end] for end in ("estimate", "low", "high")},
-             "text": _percent(cell["estimate"])} for cell in shown]  # fmt: skip
+    rows = [{"label": _named(cell, dtype=False), **scaled(cell, 0.01),
+             "text": as_percent(cell["estimate"])} for cell in shown]  # fmt: skip
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",
-            f"Memory limits {several(told or [_percent(shown[0]['estimate']) + ' of the time'])}",
+            f"Memory limits {several(told or [as_percent(shown[0]['estimate']) + ' of the time'])}",
             estimates(rows, "share of the operators' time (%)", log=False),
-            f"● measured on {view.device_name(device)}, in {usual}. Bars: 99% intervals. Counted is the time in "
+            f"● measured on {view.device_name(device)}, in {usual}. {BARS}. Counted is the time in "
             "operators for which memory is the lower of the two limits, whether they reach it or not.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            alt_text(rows),
         ),
         [],
         Table(["Step", "Time that memory limits"],
-              [[_named(cell), _stated(cell)] for cell in cells], "lr",
+              [[_named(cell), stated(percent(cell), "%")] for cell in cells], "lr",
               f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
     )  # fmt: skip
@@ -175,7 +169,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         kinds = {f"all {total}": errors[numbers]["estimate"]}
         kinds |= {f"{words} ({(one.work == work).sum()})": float(np.median(each[one.work == work]))
                   for work, words in WORKS.items() if (one.work == work).any()}  # fmt: skip
-        rows += [{"work": kind, "by": numbers, "error": float(error), "text": _percent(float(error))}
+        rows += [{"work": kind, "by": numbers, "error": float(error), "text": as_percent(float(error))}
                  for kind, error in kinds.items()]  # fmt: skip
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
@@ -186,7 +180,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"roofline-predicted-{name}",
             f"Two numbers of a machine predict half of {total} kernels and steps to within "
-            f"{_percent(errors[2]['estimate'])}, four to within {_percent(errors[4]['estimate'])}",
+            f"{as_percent(errors[2]['estimate'])}, four to within {as_percent(errors[4]['estimate'])}",
             heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
             f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
             "its median error; the numbers were fitted on other kernels.",
@@ -198,7 +192,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
          *(f"From one number alone, bandwidth errs {times(cell['estimate'])} as much as arithmetic."
            for cell in alone)],
         Table(["Numbers", "Median error", "Which"],
-              [[_NUMBERS[n], _stated(errors[n]),
+              [[_NUMBERS[n], stated(percent(errors[n]), "%"),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",
               "Errors over all kernels, and the numbers as fitted"),
         ["W35", "G18"],

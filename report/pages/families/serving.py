@@ -12,8 +12,8 @@ from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated
 from report.pages.listed import listed, on_gpu, span
-from report.pages.rows import points, scaled
-from report.pages.words import LEVEL, NOTHING
+from report.pages.rows import dicts, points, scaled
+from report.pages.words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
 
 Server = tuple[Any, ...]
@@ -69,9 +69,9 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
             name, title,
             lines(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
                   levels={"0.1 s": 1e3 * LIMIT_S}),
-            f"● measured on {view.name}, a server on {_held(cells)}. Bars: {LEVEL} intervals.",
+            f"● measured on {view.name}, a server on {_held(cells)}. {BARS}.",
             "; ".join(f"{one['service']}, {exactly(one['x'])} requests/s: {two_digits(one['y'])} ms"
-                      for one in table.to_dict("records")),
+                      for one in dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],

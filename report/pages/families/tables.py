@@ -12,8 +12,8 @@ from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated
 from report.pages.listed import Case, listed, on_gpu, span
-from report.pages.rows import points, scaled
-from report.pages.words import LEVEL
+from report.pages.rows import dicts, points, scaled
+from report.pages.words import BARS
 from report.quantities.tabular import DEFAULT
 
 OPS = {"filter": "filtering", "group_by": "grouping", "join": "joining", "sort": "sorting", "parse_csv": "parsing CSV",
@@ -52,9 +52,9 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
             capital(f"{_op(fast)} goes through {number(float(fast['estimate']), 2)} rows a second, {_op(slow)} through "
                     f"{number(float(slow['estimate']), 2)}"),
             lines(table, "x", "y", "op", "on" if several_devices else None, ("rows of the table", "million rows/s")),
-            f"● measured on {view.name}, by the fastest library at each size. Bars: {LEVEL} intervals.",
+            f"● measured on {view.name}, by the fastest library at each size. {BARS}.",
             "; ".join(f"{one['op']}, {one['on']}, {exactly(one['x'])} rows: {two_digits(one['y'])} million rows/s"
-                      for one in table.to_dict("records")),
+                      for one in dicts(table)),
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from report.estimates import device_kind
-from report.formatting import several, two_digits
+from report.formatting import several
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, times
-from report.pages.words import NOTHING
+from report.pages.rows import alt_text, name_of, rough
+from report.pages.words import BARS, NOTHING
 from report.quantities.time_to_train import fastest
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage
@@ -25,7 +26,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the published trainings, and the jobs that were run whole."""
     for place, view in enumerate(evidence.views):
         for device in view.devices():
-            name = f"{place + 1}{'' if device == 'cpu' else '-' + device.replace(':', '')}"
+            name = name_of(place + 1, device)
             yield from _published(view, device, name)
             yield from _whole(view, device, name)
 
@@ -36,14 +37,9 @@ def spoken(hours: float) -> str:
         (1 / 60, 1 / 3600, "s"), (1.0, 1 / 60, "min"), (2 * _DAY, 1.0, "hours"), (2 * _YEAR, _DAY, "days"),
     ):  # fmt: skip
         if hours < most:
-            told = _short(hours / size)
+            told = rough(hours / size)
             return f"{told} {unit if told != '1' or unit in ('s', 'min') else unit[:-1]}"
-    return f"{_short(hours / _YEAR)} years"
-
-
-def _short(value: float) -> str:
-    """Two digits and no more: 3.1, 81,000."""
-    return two_digits(float(f"{value:.2g}")).replace(".0 ", " ")
+    return f"{rough(hours / _YEAR)} years"
 
 
 def _range(cell: Cell, scale: float = 1.0) -> str:
@@ -63,7 +59,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
     long = sum(cell["estimate"] > _DAY for cell in cells)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
-    each = several([f"{_short(one['estimate'])} ({one['run']})" for one in nodes])
+    each = several([f"{rough(one['estimate'])} ({one['run']})" for one in nodes])
     known = coverage(view.data, device_kind(device))
     laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
     yield Exhibit(
@@ -72,8 +68,8 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"{long} of {len(cells)} published trainings would take more than a day on {view.device_name(device)}; "
             f"{cells[-1]['run']} would take {spoken(cells[-1]['estimate'])}",
             estimates(rows, "days", [1.0], "one day", log=True),
-            f"◑ derived for {view.device_name(device)}. Bars: 99% intervals.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            f"◑ derived for {view.device_name(device)}. {BARS}.",
+            alt_text(rows),
         ),
         [
             "Each time is the training's number of operations over the best rate at which a small model of its kind "
@@ -112,8 +108,8 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"time-to-train-whole-{name}",
             f"Small jobs run whole take {rows[0]['text']} to {rows[-1]['text']} on {view.device_name(device)}",
             estimates(rows, "seconds from data on disk to the declared accuracy", log=True),
-            f"● measured on {view.device_name(device)}, in the fastest number format. Bars: 99% intervals.",
-            "; ".join(f"{row['label']}: {row['text']}" for row in rows),
+            f"● measured on {view.device_name(device)}, in the fastest number format. {BARS}.",
+            alt_text(rows),
         ),
         ["A job's name is that of its data and of its model. It ends at its accuracy on held-out samples."],
         Table(["Job", "Format", "Time", "Between", "By its parts"], told, "llrrr",

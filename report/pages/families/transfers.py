@@ -13,8 +13,8 @@ from report.pages.charts import Chart, bars, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.pages.listed import span
-from report.pages.rows import points
-from report.pages.words import LEVEL
+from report.pages.rows import dicts, points
+from report.pages.words import BARS
 from report.quantities.offload import REST, host_rates, per_second
 
 WAYS = {"host_to_device": "to the GPU", "device_to_host": "from the GPU", "both": "both ways at once",
@@ -58,9 +58,9 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, title, lines(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
-            f"● measured on {view.name}, copies one after the other. Bars: {LEVEL} intervals.",
+            f"● measured on {view.name}, copies one after the other. {BARS}.",
             "; ".join(f"{one['way']}, {one['memory']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} GB/s"
-                      for one in table.to_dict("records")),
+                      for one in dicts(table)),
         ),
         says,
         Table(["Copy", "Memory", "Size", "Rate"],
@@ -149,9 +149,9 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
             name, title,
             lines(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
             f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
-            f"back. Bars: {LEVEL} intervals.",
+            f"back. {BARS}.",
             "; ".join(f"{one['op']}, {one['who']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} µs"
-                      for one in table.to_dict("records")),
+                      for one in dicts(table)),
         ),
         _over_100_cores(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
         Table(["Request", "By", "Data", "Time"],

@@ -8,8 +8,8 @@ from typing import Any
 from report.formatting import count, exactly, number, several, two_digits, with_unit
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, records, times
-from report.pages.listed import Case, has_gpu, listed, on_gpu, percent, span
-from report.pages.rows import scaled
+from report.pages.listed import Case, has_gpu, listed, on_gpu, span
+from report.pages.rows import percent, scaled
 from report.pages.words import NOTHING
 from report.quantities.without_cuda import CUDA
 
