@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from report.formatting import capital, count
 from report.pages import words
-from report.pages.markdown import Markdown, escape, identifier, link
+from report.pages.markdown import Markdown, escape, link
 
 _REPORT = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((_REPORT / "schemas" / "articles.schema.json").read_text(encoding="utf-8"))
@@ -73,11 +73,7 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         "sections": [
             {"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]
         ],
-        "unplaced": [
-            {"id": identifier(name), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
-            for name, one in own.items()
-            if name not in placed
-        ],
+        "unplaced": [words.claim(one, "finding") for name, one in own.items() if name not in placed],
     }
 
 

@@ -6,6 +6,7 @@ measured here, half filled for derived, hollow for published by others. Colours 
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -142,9 +143,9 @@ def estimates(
     """
 
     def draw(width: float) -> Figure:
-        room = 30 if width > NARROW + 1 else 17
+        room = 17 if _phone(width) else 30
         table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
-        labels = ["\n".join(textwrap.wrap(visible(str(row["label"])), room)) or " " for row in rows]
+        labels = [_wrapped(visible(str(row["label"])), room) or " " for row in rows]
         height = sum(_ROW + 0.16 * label.count("\n") for label in labels)
         figure = Figure(figsize=(width, height + 0.85))
         axes = figure.add_subplot()
@@ -179,6 +180,20 @@ def estimates(
     return draw
 
 
+def _phone(width: float) -> bool:
+    """Whether a figure is drawn for a phone."""
+    return width <= NARROW + 1
+
+
+def _wrapped(text: str, room: int) -> str:
+    return "\n".join(textwrap.wrap(text, room))
+
+
+def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
+    """A legend above the axes, below each other on a phone."""
+    figure.legend(handles=handles, loc="outside upper left", ncols=1 if _phone(width) else min(3, len(handles)))
+
+
 def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
     """All numbers that an axis has to hold."""
     known = [float(one) for name in table for one in table[name].dropna()]
@@ -191,8 +206,8 @@ def _spans(values: Sequence[float]) -> bool:
 
 
 def _axis_name(axis: str, logarithmic: bool, width: float) -> str:
-    named = f"{axis} (logarithmic)" if logarithmic and width > NARROW + 1 else axis
-    return "\n".join(textwrap.wrap(named, 62 if width > NARROW + 1 else 34))
+    named = f"{axis} (logarithmic)" if logarithmic and not _phone(width) else axis
+    return _wrapped(named, 34 if _phone(width) else 62)
 
 
 def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
@@ -203,9 +218,7 @@ def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) ->
         axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
     for one in lines:
         axes.axvline(one, color=INK, linewidth=1.3, zorder=1)
-    axes.set_title(
-        "\n".join(textwrap.wrap(called, 60 if width > NARROW + 1 else 32)), fontsize=9.5, color=MUTED, weight="normal"
-    )
+    axes.set_title(_wrapped(called, 32 if _phone(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
 
 
 def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
@@ -219,16 +232,16 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
         # Numbers beside each other need more room than numbers below each other.
-        room = 1.2 if which == "x" and width <= NARROW + 1 else 2
+        room = 1.2 if which == "x" and _phone(width) else 2
         # Labels of many decades are long.
-        few = 5 if decades < (7 if room == 2 else 3) else 4 if width > NARROW + 1 else 3
+        few = 5 if decades < (7 if room == 2 else 3) else 3 if _phone(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:
         pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
-        line.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
+        line.set_major_locator(MaxNLocator(3 if _phone(width) else 5))
     line.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
 
 
@@ -255,21 +268,31 @@ def lines(
 
     def draw(width: float) -> Figure:
         panels = list(dict.fromkeys(table[panel])) if panel else [""]
-        across = 1 if width <= NARROW + 1 else min(len(panels), 2)
+        across = 1 if _phone(width) else min(len(panels), 2)
         down = -(-len(panels) // across)
         figure = Figure(figsize=(width, (2.6 if across == 1 else 2.3) * down + 0.7))
         grid = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
         hues = list(dict.fromkeys(table[hue])) if hue else [""]
-        colours = dict(zip(hues, SERIES * (len(hues) // len(SERIES) + 1), strict=False))
-        marks = dict(zip(hues, MARKERS * (len(hues) // len(MARKERS) + 1), strict=False))
+        colours = dict(zip(hues, itertools.cycle(SERIES), strict=False))
+        marks = dict(zip(hues, itertools.cycle(MARKERS), strict=False))
         for axes, name in zip(grid, panels, strict=False):
             shown = table[table[panel] == name] if panel else table
-            sns.lineplot(
-                shown, x=x, y=y, hue=hue, style=hue, palette=colours if hue else None, color=BLUE, dashes=False,
-                markers=marks if hue else ["o"], hue_order=hues if hue else None, style_order=hues if hue else None,
-                linestyle="-" if joined else "none", estimator=None, ax=axes, legend=False, markeredgecolor=PAPER,
-            ) if hue else sns.lineplot(shown, x=x, y=y, color=BLUE, marker="o", estimator=None, ax=axes,
-                                       linestyle="-" if joined else "none", markeredgecolor=PAPER)  # fmt: skip
+            grouped = (
+                {
+                    "hue": hue,
+                    "style": hue,
+                    "palette": colours,
+                    "hue_order": hues,
+                    "style_order": hues,
+                    "markers": marks,
+                    "dashes": False,
+                    "legend": False,
+                }
+                if hue
+                else {"color": BLUE, "marker": "o"}
+            )
+            sns.lineplot(shown, x=x, y=y, estimator=None, ax=axes, markeredgecolor=PAPER,
+                         linestyle="-" if joined else "none", **grouped)  # fmt: skip
             if {"low", "high"} <= set(shown):
                 for key, part in shown.groupby(hue, sort=False) if hue else [("", shown)]:
                     axes.vlines(part[x], part["low"], part["high"], color=colours[key], alpha=0.5, linewidth=2)
@@ -287,9 +310,7 @@ def lines(
         scale(first, "x", list(table[x].dropna()), log[0], width)
         high = [*table[y].dropna(), *(levels or {}).values()]
         scale(first, "y", high, log[1] and min(high) > 0, width)
-        figure.supxlabel(
-            "\n".join(textwrap.wrap(axis[0], 34 if width <= NARROW + 1 else 70)), fontsize=9.5, color=MUTED
-        )
+        figure.supxlabel(_wrapped(axis[0], 34 if _phone(width) else 70), fontsize=9.5, color=MUTED)
         figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
         if hue and len(hues) > 1:
             handles = [
@@ -298,9 +319,7 @@ def lines(
                 )
                 for one in hues
             ]
-            figure.legend(
-                handles=handles, loc="outside upper left", ncols=1 if width <= NARROW + 1 else min(3, len(hues))
-            )
+            _legend(figure, handles, width)
         return figure
 
     return draw
@@ -312,17 +331,17 @@ def bars(
     """Bars from zero: one a row of `y`, by hue side by side or stacked."""
 
     def draw(width: float) -> Figure:
-        room = 30 if width > NARROW + 1 else 17
+        room = 17 if _phone(width) else 30
         names = list(dict.fromkeys(map(str, table[y])))
-        labels = {name: "\n".join(textwrap.wrap(name, room)) or " " for name in names}
+        labels = {name: _wrapped(name, room) or " " for name in names}
         hues = list(dict.fromkeys(table[hue])) if hue else []
         each = _ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
         height = sum(max(each, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
-        legend = 0.22 * len(hues) if width <= NARROW + 1 else 0.3
+        legend = 0.22 * len(hues) if _phone(width) else 0.3
         figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
         axes = figure.add_subplot()
         shown = table.assign(**{y: [labels[str(one)] for one in table[y]]})
-        palette = dict(zip(hues, SERIES * (len(hues) // len(SERIES) + 1), strict=False))
+        palette = dict(zip(hues, itertools.cycle(SERIES), strict=False))
         if stacked and hue:
             left = np.zeros(len(names))
             for one in hues:
@@ -338,15 +357,13 @@ def bars(
         axes.grid(visible=False, axis="y")
         total = shown.groupby(y)[x].sum() if stacked else shown[x]
         axes.set_xlim(0, float(total.max()) * 1.05 or 1)
-        axes.xaxis.set_major_locator(MaxNLocator(5 if width > NARROW + 1 else 3))
+        axes.xaxis.set_major_locator(MaxNLocator(3 if _phone(width) else 5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
         axes.set_xlabel(_axis_name(axis, False, width))
         axes.spines["left"].set_visible(False)
         if hue:
             handles = [matplotlib.patches.Patch(color=palette[one], label=str(one)) for one in hues]
-            figure.legend(
-                handles=handles, loc="outside upper left", ncols=1 if width <= NARROW + 1 else min(3, len(hues))
-            )
+            _legend(figure, handles, width)
         return figure
 
     return draw

@@ -49,7 +49,7 @@ def claim_context(
         "slider": as_json(verdict),
         "conflicts": list(_conflicts(verdict, document)),
         "see": [
-            {"id": identifier(one), "word": words.verdict(str(known[one]["verdict"])), "says": str(known[one]["says"])}
+            words.claim(known[one], "says")
             for one in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
             if one in known and one != verdict["id"]
         ],
@@ -82,9 +82,9 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
         yield f"{count(len(cells), 'case')} from {count(len(named), 'published source')}."
-    alike = {str(part["outcome"]) for part in one_axis(verdict)}
-    if len(one_axis(verdict)) > 1 and len(alike) == 1:
-        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in one_axis(verdict)]
+    ways = one_axis(verdict)
+    if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
+        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
         yield f"{count(len(numbers), 'independent way')} of working it out agree: {several(numbers)}."
     if verdict.get("robust") in words.ROBUST:
         yield words.ROBUST[verdict["robust"]]
@@ -144,7 +144,7 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
                 yield (
                     f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
                 )
-        missing = part.get("waits") or (part.get("reason") if str(part["outcome"]).startswith("awaiting") else "")
+        missing = part.get("waits") or part.get("reason")
         if missing and str(part["outcome"]).startswith("awaiting"):
             yield f"{capital(str(part['name'])) + ': ' if part['name'] else ''}{capital(words.cases(str(missing)))}."
     if verdict.get("decided_on") == "others":
@@ -160,18 +160,15 @@ def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
         if len(own) != 1 or one["conflict"] != "real":
             continue
         against = [
-            {"id": identifier(str(claim["id"])), "word": words.verdict(str(known[claim["id"]]["verdict"]))}
+            words.claim(known[claim["id"]])
             for side in sides
             if side is not own[0]
             for claim in side["claims"]
             if claim["id"] in known
         ]
         says = several([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
-        own_stands, others = (
-            _STANDS[own[0]["standing"]],
-            {_STANDS[side["standing"]] for side in sides if side is not own[0]},
-        )
-        answer = f"What this claim says {own_stands}; the other {several(sorted(others))}."
+        others = {_STANDS[side["standing"]] for side in sides if side is not own[0]}
+        answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {several(sorted(others))}."
         yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
 
 

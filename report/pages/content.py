@@ -187,7 +187,7 @@ def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, 
         for row in document.get("replaced") or []
     ]  # fmt: skip
     advice = [
-        {"id": identifier(str(one["id"])), "word": words.verdict(str(one["verdict"])), "finding": str(one["finding"])}
+        words.claim(one, "finding")
         for one in document["verdicts"]
         if one["id"] in _BUYING and one["verdict"] in DECIDED
     ]
@@ -216,15 +216,13 @@ def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]])
 
 
 def _family(family: Family, exhibits: Sequence[Exhibit], document: Mapping[str, Any]) -> Page:
-    known = {str(one["id"]): str(one["verdict"]) for one in document["verdicts"]}
+    known = {str(one["id"]): one for one in document["verdicts"]}
     shown = [
         {
             "chart": one.chart,
             "says": list(one.says),
             "table": one.table.filled() if one.table and one.table.rows else None,
-            "claims": [
-                {"id": identifier(name), "word": words.verdict(known[name])} for name in one.claims if name in known
-            ],
+            "claims": [words.claim(known[name]) for name in one.claims if name in known],
         }
         for one in exhibits
     ]
@@ -311,7 +309,7 @@ _CLAIM = re.compile(r"[A-Z]\d\d")
 
 def _objections(evidence: Evidence) -> Page:
     document = evidence.document
-    verdicts = {str(one["id"]): str(one["verdict"]) for one in document["verdicts"]}
+    known = {str(one["id"]): one for one in document["verdicts"]}
     gpu = any(device["kind"] != "cpu" for node in document["nodes"] for device in node.get("devices") or [])
     schema = read_json(REPORT / "schemas" / "objections.schema.json")
     rows = [
@@ -319,11 +317,7 @@ def _objections(evidence: Evidence) -> Page:
             "says": str(one["says"]),
             "done": capital(str(one["done"])),
             "answer": str(one["answer"]),
-            "claims": [
-                {"id": identifier(name), "word": words.verdict(verdicts[name])}
-                for name in one.get("claims", [])
-                if name in verdicts
-            ],
+            "claims": [words.claim(known[name]) for name in one.get("claims", []) if name in known],
         }
         for one in read_yaml(REPORT / "objections.yaml", schema)
         if one.get("when", {}).get("gpu", gpu) == gpu

@@ -44,17 +44,11 @@ class View:
 
     def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
         """The same as estimates, which carry their intervals through arithmetic; labels as wanted."""
-        return self._pick(self.data.summary(experiment, metric, value), wanted)
+        return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """The estimates of a quantity on this node with these labels; none if it is not known or was not measured."""
-        known = quantities().get(name)
-        return self._pick(known.estimates(self.data), wanted) if known else Estimates.empty()
-
-    def _pick(self, cells: Estimates, wanted: Mapping[str, Any]) -> Estimates:
-        if not len(cells) or not {"node", *wanted} <= set(cells.labels):
-            return Estimates.empty()
-        return cells.only(node=self.node, **wanted)
+        return _quantity(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
         """A device as pages call it: the processor by the node's name, a GPU by its own."""
@@ -95,11 +89,17 @@ class Evidence:
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """The estimates of a quantity on all nodes with these labels."""
-        known = quantities().get(name)
-        if known is None or self.data is None:
-            return Estimates.empty()
-        cells = known.estimates(self.data)
-        return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
+        return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
+
+
+def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
+    known = quantities().get(name)
+    return _only(known.estimates(data), wanted) if known else Estimates.empty()
+
+
+def _only(cells: Estimates, wanted: Mapping[str, Any]) -> Estimates:
+    """Those with these labels; none where not all of the labels are known."""
+    return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
 
 
 def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:

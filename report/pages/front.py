@@ -142,11 +142,7 @@ def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
                 "rate": rate,
                 "price": says.first(one.get("price", [])) or words.NOTHING,
                 "sure": f"{tier.sign} {tier.name}" if tier else words.NOTHING,
-                "claims": [
-                    {"id": identifier(name), "word": words.verdict(str(says.verdicts[name]["verdict"]))}
-                    for name in one["claims"]
-                    if name in says.verdicts
-                ],
+                "claims": [words.claim(says.verdicts[name]) for name in one["claims"] if name in says.verdicts],
             }
         )
     return rows

@@ -96,15 +96,19 @@ def render(
     try:
         names = _sources(scratch, made.pages, made.terms, document, url)
         earlier = _earlier(out)
-        again = [name for name in names if not _unchanged(scratch, out, name, earlier)]
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
         for name, source in documents(made, document, site.templates()).items():
             (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
-        drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
-        pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, {**earlier, "now": drawings}, "pdf")]
-        standards, chosen = _rendered(scratch, names, again, pdfs, chosen, renderer)
         shared = _fingerprint(scratch, _SHARED)
+        drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
+        again, pdfs = list(names), list(PDFS)
+        if earlier.get("version") == pandoc.version() and earlier.get("shared") == shared:
+            if earlier.get("renderer") == "pandoc":
+                again = [name for name in names if not _unchanged(scratch, out, name, "html")]
+            if earlier.get("figures") == drawings:
+                pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, "pdf")]
+        standards, chosen = _rendered(scratch, names, again, pdfs, chosen, renderer)
         files = _move(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -156,18 +160,13 @@ def _sources(
     return [page.path for page in pages]
 
 
-def _unchanged(scratch: Path, out: Path, name: str, earlier: Mapping[str, Any], kind: str = "html") -> bool:
-    """Whether a page or PDF that is there was made by pandoc from the same source and what all share."""
-    if earlier.get("version") != pandoc.version() or (kind == "html" and earlier.get("renderer") != "pandoc"):
-        return False
-    if kind == "pdf" and earlier.get("figures") != earlier["now"]:
-        return False
-    if not (out / f"{name}.{kind}").is_file() or earlier.get("shared") != _fingerprint(scratch, _SHARED):
-        return False
+def _unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
+    """Whether a page or PDF is there, and its source the same."""
     try:
-        return (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
+        same = (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
     except OSError:
         return False
+    return same and (out / f"{name}.{kind}").is_file()
 
 
 def _fingerprint(folder: Path, names: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def address(url: str) -> str:
 
 
 def alone_template(imprint: str) -> str:
-    """The same for a page that stands alone, without menu."""
+    """pandoc's template of a page that stands alone, without menu."""
     return _template({"title": TITLE, "url": "", "menu": [], "footer": [], "imprint": imprint})
 
 

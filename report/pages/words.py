@@ -9,6 +9,7 @@ from typing import Any
 
 from report import formatting, statistics
 from report.model import DECIDED, HERE, OTHERS
+from report.pages.markdown import identifier
 
 # The level of the intervals that are shown, as captions say it.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
@@ -73,6 +74,15 @@ def verdict(name: str) -> Word:
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])
 
 
+def claim(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """What a page says of another claim: its id and its verdict, and what else of verdicts.json is asked for."""
+    return {
+        "id": identifier(str(one["id"])),
+        "word": verdict(str(one["verdict"])),
+        **{key: str(one[key]) for key in more},
+    }
+
+
 def tier(name: str) -> Tier | None:
     """Whose numbers a claim rests on; None where there is no evidence."""
     return TIERS.get(name)
@@ -105,11 +115,11 @@ def between(low: float | None, high: float | None, unit: str, digits: int = 3) -
     """An interval in words: '27.1 to 28.7 GB/s'; '' where none is known, or where both ends look alike."""
     if low is None or high is None or low == high:
         return ""
-    scale, _ = formatting.prefix(high, unit)
+    scale, name = formatting.prefix(high, unit)
     texts = [formatting.number(one / scale, digits) for one in (low, high)]
     if texts[0] == texts[1]:
         texts = [formatting.number(one / scale, digits + 1) for one in (low, high)]
-    return f"{' to '.join(texts)} {formatting.prefix(high, unit)[1]}".strip()
+    return f"{' to '.join(texts)} {name}".strip()
 
 
 def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
