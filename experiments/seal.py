@@ -87,7 +87,7 @@ def pace(record: dict[str, Any]) -> dict[str, float]:
     found = {}
     for name, job in record.get("jobs", {}).items():
         taken = job.get("wall_s", [])
-        foretold = sum(job["predicted_s"][: len(taken)])
-        if taken and foretold:
-            found[name] = sum(taken) / foretold
+        predicted = sum(job["predicted_s"][: len(taken)])
+        if taken and predicted:
+            found[name] = sum(taken) / predicted
     return found

@@ -48,7 +48,7 @@ def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Predictions:
     """The kernels that are judged on one node, device and number of threads, as so many numbers predict them.
 
     labels: node, device, threads, numbers, ceilings. fits: the numbers of each round. measured, predicted:
@@ -69,7 +69,7 @@ class Foretold:
         return missed
 
 
-def foretold(data: Dataset, node: str | None = None) -> list[Foretold]:
+def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
     """Predictions of every kernel that is judged (on one node, or on all), by place and how many numbers they take.
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
@@ -84,19 +84,19 @@ def foretold(data: Dataset, node: str | None = None) -> list[Foretold]:
             known = [fit(one, numbers, ceilings) for one in fitted]
             predicted = np.array([one.predicted(by) for one, by in zip(judged, known, strict=True)])
             labels = {**dict(zip(PLACE, place, strict=True)), "numbers": numbers, "ceilings": ceilings}
-            found.append(Foretold(labels, known, judged[0].work, judged[0].what, measured, predicted))
+            found.append(Predictions(labels, known, judged[0].work, judged[0].what, measured, predicted))
     return found
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)
-@says("On {node}, the time of half of all kernels and steps is foretold to within {value} of it ({labels})")
+@says("On {node}, the time of half of all kernels and steps is predicted to within {value} of it ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
-    shares of both that foretell the other half of the kernels best). One value a round; interval by Student's t.
+    shares of both that predict the other half of the kernels best). One value a round; interval by Student's t.
     """
-    found = foretold(data)
+    found = predictions(data)
     rows = [
         {
             **one.labels,
@@ -126,7 +126,7 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 
-    Each with the one number that foretells the other half best: the median of measured over predicted.
+    Each with the one number that predicts the other half best: the median of measured over predicted.
     Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
     """
     rows, values = [], []

@@ -15,7 +15,7 @@ from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, scaled
 from report.pages.words import BARS, NOTHING
-from report.quantities.prediction import foretold
+from report.quantities.prediction import predictions
 from report.quantities.roofline import arithmetic, bandwidth
 
 PHASES = {
@@ -154,7 +154,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
 
 def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """The median error of predictions by kind of work and by how many numbers they start from."""
-    found = [one for one in foretold(view.data, view.node)
+    found = [one for one in predictions(view.data, view.node)
              if one.labels["device"] == device and one.labels["ceilings"] == "fitted"]  # fmt: skip
     if not found:
         return

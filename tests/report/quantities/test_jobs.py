@@ -231,7 +231,7 @@ def test_what_jobs_scatter_by_widens_what_is_derived() -> None:
         assert se == pytest.approx(math.sqrt(left * (1 + 1 / 5))) and df == 3
 
 
-def test_a_further_job_is_foretold_as_often_as_the_level_says() -> None:
+def test_a_further_job_is_predicted_as_often_as_the_level_says() -> None:
     """Jobs about a line: the interval of one that is held out holds it, but for one in a hundred."""
     draw = np.random.default_rng(7)
     flop, held = np.logspace(10, 14, 9), []

@@ -183,7 +183,7 @@ def square(node: SyntheticNode, m: int, n: int, reached: float = 1.0, launch: fl
     node.point("gemm", seconds, params={"m": m, "n": n, "k": n}, flop=flop, bytes=moved, spread=spread)
 
 
-def foretellable(
+def predictable_kernels(
     synthetic: Factory, launch: float = 0.0, cache: float = 1.0, reached: float = 1.0, spread: float = 0.0
 ) -> SyntheticNode:
     """A machine on which every kernel takes exactly what the given numbers say.
@@ -219,10 +219,10 @@ def foretellable(
         ({"launch": 2e-4, "cache": 8.0, "reached": 0.8}, 4),
     ],
 )  # fmt: skip
-def test_as_many_numbers_as_the_machine_has_foretell_it(
+def test_as_many_numbers_as_the_machine_has_predict_it(
     synthetic: Factory, about: dict[str, float], enough: int
 ) -> None:
-    data = evidence(synthetic, foretellable(synthetic, **about))
+    data = evidence(synthetic, predictable_kernels(synthetic, **about))
     found = cells("roofline.prediction_error", data)
     errors = {(numbers, by): error for numbers, by, error in found.rows("numbers", "ceilings", "estimate")}
     for numbers in (2, 3, 4):
@@ -231,12 +231,12 @@ def test_as_many_numbers_as_the_machine_has_foretell_it(
     # A measured ceiling is what kernels reach only if they reach it.
     assert (errors[2, "measured"] < 0.01) == (about == {})
     if enough == 4:
-        fits = {one.labels["numbers"]: one.fits for one in prediction.foretold(data)}
+        fits = {one.labels["numbers"]: one.fits for one in prediction.predictions(data)}
         assert fits[4][0] == pytest.approx({"peak": 0.8, "bandwidth": 0.8, "launch": 2e-4, "cache": 8.0}, rel=0.03)
 
 
 def test_rounds_give_the_interval_and_kernels_are_no_sample(synthetic: Factory) -> None:
-    found = evidence(synthetic, foretellable(synthetic, reached=0.7, spread=0.03))
+    found = evidence(synthetic, predictable_kernels(synthetic, reached=0.7, spread=0.03))
     row = only("roofline.prediction_error", found, numbers=2, ceilings="measured")
     assert row["low"] < 0.3 < row["high"] < row["low"] + 0.3 and row["n_rounds"] == 3
 

@@ -1,4 +1,4 @@
-"""What each experiment gives on the machine that is played: its own metrics, of times that a model foretells."""
+"""What each experiment gives on the machine that is played: its own metrics, of times that a model predicts."""
 
 from __future__ import annotations
 
