@@ -94,7 +94,7 @@ def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
-    shares of both that predict the other half of the kernels best). One value a round; interval by Student's t.
+    shares of both that foretell the other half of the kernels best). One value a round; interval by Student's t.
     """
     found = predictions(data)
     rows = [
@@ -126,7 +126,7 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 
-    Each with the one number that predicts the other half best: the median of measured over predicted.
+    Each with the one number that foretells the other half best: the median of measured over predicted.
     Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
     """
     rows, values = [], []
