@@ -1,6 +1,6 @@
 # `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv. (`make test` fetches a browser
 # where there is none, into Playwright's own cache.)
-# `make study CONFIG='preset=full budget_min=30'` changes settings of workflow/config/study.yaml.
+# `make study CONFIG='preset=full budget_min=30'` changes settings of config/config.yaml.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: study test check bench edition clean
 
 study: .venv/study.stamp
-	@STUDY_MAKE_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
+	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts results/verdicts.json
 
 # Whole studies after the rest. Those that measure this machine do so one at a time: they are one file.

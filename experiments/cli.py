@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
-    check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset")
+    check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset, minutes")
     check.set_defaults(run=_check)
 
     made = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
@@ -264,7 +264,8 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
     if arguments.json:
-        print(json.dumps({"digest": hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]}))
+        digest = hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
+        print(json.dumps({"digest": digest, "budget_min": max(preset.get("budget_min", {}).values(), default=0)}))
         return 0
     print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` tells its points")
     return 0

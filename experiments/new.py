@@ -20,7 +20,7 @@ MADE = {
     "section": "report/pages/families/{}.py",
     "test": "tests/experiments/test_{}.py",
 }
-PRESETS = ("workflow/config/presets/quick.yaml", "workflow/config/presets/full.yaml", "tests/workflow/tiny.yaml")
+PRESETS = ("workflow/presets/quick.yaml", "workflow/presets/full.yaml", "tests/workflow/tiny.yaml")
 
 
 def new(name: str) -> list[str]:

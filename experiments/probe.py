@@ -148,7 +148,7 @@ def _study_version() -> str:
 
 
 def commit() -> str:
-    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout."""
+    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout and what `git archive` made."""
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
@@ -161,5 +161,12 @@ def commit() -> str:
         head = git("rev-parse", "--short=12", "HEAD")
         changed = git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return head + ("+" if changed else "") if head else "unknown"
+        head = changed = ""
+    return head + ("+" if changed else "") if head else _archived(root)
+
+
+def _archived(root: Path) -> str:
+    """The commit that `git archive` wrote into a copy of the project."""
+    place = root / ".commit"
+    written = place.read_text(encoding="utf-8").strip() if place.exists() else ""
+    return written[:12] if re.fullmatch("[0-9a-f]{40}", written) else "unknown"

@@ -16,7 +16,7 @@ from experiments import backends, hardware
 from experiments.jobs import Point
 from experiments.registry import Experiment, experiments, get
 
-PRESETS = Path(__file__).parents[1] / "workflow" / "config" / "presets"
+PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 
 # A point takes a second at least: nobody waits for more.
 MOST_POINTS = 100_000

@@ -1,13 +1,11 @@
 # Settings, and what has to be true before anything is measured.
 
-WORKFLOW = Path(str(workflow.current_basedir)).parent
-
 from functools import cache
 
 from snakemake.logging import logger
 
 from contract.errors import StudyError
-from contract.ending import COORDINATOR, pass_on
+from contract.ending import COORDINATOR, available_cpus, pass_on
 from contract.files import bounded, held_lock, read_json
 from contract.schema import check
 from experiments.jobs import read_plan
@@ -15,11 +13,15 @@ from report.pages import families
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
-    PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
+    PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]),
+    # And its packages are these, wherever they are called from.
+    PYTHONPATH=os.pathsep.join(
+        filter(None, [str(HOME.resolve()), os.environ.get("PYTHONPATH")])
+    ),
 )
 # What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
 # Not inherited further: on another computer it is another process.
-pass_on(int(os.environ.pop("STUDY_MAKE_PID", 0)))
+pass_on(int(os.environ.pop("STUDY_CALLER_PID", 0)))
 os.environ[COORDINATOR] = str(os.getpid())
 
 # Raise this when rounds measured before must not be mixed with those measured after.
@@ -53,7 +55,7 @@ def checked_config():
         bounded(config, "configuration")
         check(
             dict(config),
-            read_json(WORKFLOW / "schemas" / "study.schema.json"),
+            read_json(HOME / "workflow" / "schemas" / "study.schema.json"),
             "configuration",
         )
     except StudyError as mistake:
@@ -72,23 +74,35 @@ def writable(folder):
 
 
 checked_config()
-if workflow.cores is not None and workflow.cores < 1:
-    stop(f"--cores {workflow.cores}: measuring needs at least 1, or all")
+# A scheduler's profile says how many jobs there may be, and not how many cores this machine has.
+CORES = workflow.global_resources["_cores"]
+CORES = available_cpus() if CORES is None else CORES
+if CORES < 1:
+    stop(f"--cores {CORES}: measuring needs at least 1, or all")
 RESULTS = config["results"].rstrip("/")
+OWN_NODES = [
+    f"{RESULTS}/{folder}nodes"
+    for folder in [f"machines/{machine}/results/" for machine in config["machines"]]
+    or [""]
+]
+PUBLISHED = config["published"] or str(HOME / "data" / "nodes")
+if not any(Path(PUBLISHED).glob("*/node*.json")):
+    stop(
+        f"{PUBLISHED}: holds no node: name a folder of nodes as `published`, or nothing for those of the study"
+    )
 # Snakemake keeps its own notes in the working directory.
 for folder in (RESULTS, "."):
     writable(folder)
-PRESET = json.loads(
-    tell_or_stop(
-        "experiments",
-        "check",
-        "--json",
-        "--preset",
-        config["preset"],
-        "--node",
-        f"{RESULTS}/node.json",
-    )
-)
+
+
+@cache
+def checked_preset(preset):
+    """What is to be known of a preset, once it has been found to be one."""
+    words = ["--json", "--preset", preset, "--node", f"{RESULTS}/node.json"]
+    return json.loads(tell_or_stop("experiments", "check", *words))
+
+
+PRESET = checked_preset(config["preset"])
 # What `experiments plan` is asked; without a record it looks at this machine.
 PLAN_WORDS = ["--preset", config["preset"]]
 if config["budget_min"]:
@@ -105,21 +119,29 @@ if config["previous"]:
     tell_or_stop("report", "compare", config["previous"], config["previous"])
 
 
+RUN_LOCK = None
+
+
 def hold_run_lock():
-    """Refuse a second run in the same results, and a place without room, before any work.
+    """Refuse a second run in the same results, or wait for the first, and a place without room, before any work.
 
     A kernel lock, in place of Snakemake's: it vanishes with this process, however that ends.
     """
     global RUN_LOCK
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
-    try:
-        RUN_LOCK = held_lock(f"{RESULTS}/.run.lock")
-    except OSError as refusal:
-        stop(f"{RESULTS}/.run.lock: cannot be opened ({refusal.strerror}): remove it")
-    if RUN_LOCK is None:
-        stop(
-            f"another run is at work in {RESULTS}: wait for it, or stop it, and give the same command again"
-        )
+    while RUN_LOCK is None:
+        try:
+            RUN_LOCK = held_lock(f"{RESULTS}/.run.lock")
+        except OSError as refusal:
+            stop(
+                f"{RESULTS}/.run.lock: cannot be opened ({refusal.strerror}): remove it"
+            )
+        if RUN_LOCK is None and not config["wait"]:
+            stop(
+                f"another run is at work in {RESULTS}: wait for it, or stop it, and give the same command again"
+            )
+        if RUN_LOCK is None:
+            time.sleep(1)
     free = shutil.disk_usage(RESULTS).free
     if free < ROOM:
         stop(
@@ -174,30 +196,36 @@ def jobs(round):
     ]
 
 
+def sealed(wildcards):
+    """The record of this machine, with all its rounds; or that each of several machines has come to an end."""
+    if MACHINES:
+        return [ended(machine) for machine in MACHINES]
+    return f"{RESULTS}/nodes/{this_node()['id']}/node.json"
+
+
 def first_page(wildcards):
     """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
+    if MACHINES:
+        return []
     if all(Path(file).exists() for number in rounds()[1:2] for file in jobs(number)):
         return []
     return f"{RESULTS}/nodes/{this_node()['id']}/.preliminary"
 
 
-def published():
-    """Files of published nodes: inputs only, whatever their checkout's dates say."""
-    return [
-        str(path)
-        for path in sorted(Path(config["published"]).glob("*/*"))
-        if path.suffix in (".json", ".parquet")
-    ]
+def files(folder, *patterns):
+    """The files in a folder that match these patterns, in order. Each must match some: an empty answer hides a mistake."""
+    found = set()
+    for pattern in patterns:
+        these = [str(path) for path in Path(folder).glob(pattern) if path.is_file()]
+        if not these:
+            stop(f"{Path(folder) / pattern}: there is no such file")
+        found.update(these)
+    return sorted(found)
 
 
 def code(*patterns):
     """Program files whose change is a reason to judge or render again, but never to measure."""
-    return sorted(
-        str(path)
-        for pattern in patterns
-        for path in Path("report").glob(pattern)
-        if path.is_file()
-    )
+    return files(HOME / "report", *patterns)
 
 
 def family_code(family):

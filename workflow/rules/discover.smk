@@ -11,8 +11,6 @@ checkpoint discover:
     log:
         probe=f"{RESULTS}/logs/discover.log",
         plan=f"{RESULTS}/logs/plan.log",
-    conda:
-        "../envs/study.yaml"
     params:
         preset=config["preset"],
         seed=config["seed"],

@@ -3,8 +3,8 @@
 
 rule gather:
     input:
-        this=lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
-        published=published(),
+        measured=sealed,
+        published=files(PUBLISHED, "*/*.json", "*/*.parquet"),
         code=code("*.py", "data/*.py", "publish/*.py"),
     output:
         samples=f"{RESULTS}/data/samples.parquet",
@@ -17,11 +17,9 @@ rule gather:
         package=f"{RESULTS}/data/datapackage.json",
     log:
         f"{RESULTS}/logs/gather.log",
-    conda:
-        "../envs/study.yaml"
     params:
         # The first of two nodes of one name keeps it.
-        nodes=[config["published"], f"{RESULTS}/nodes"],
+        nodes=[PUBLISHED, *OWN_NODES],
         out=subpath(output.samples, parent=True),
     shell:
         "python -m report gather --nodes {params.nodes:q} --out {params.out:q} 2> {log:q}"

@@ -7,13 +7,9 @@ rule judge:
         summary=f"{RESULTS}/data/summary.parquet",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",
-        claims=sorted(str(path) for path in Path("report/claims").glob("*.yaml")),
-        reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
-        published=sorted(
-            str(path)
-            for pattern in ("*.csv", "*.yaml")
-            for path in Path("data/published").glob(pattern)
-        ),
+        claims=code("claims/*.yaml"),
+        reference=files(HOME / "data/reference", "*.yaml"),
+        published=files(HOME / "data/published", "*.csv", "*.yaml"),
         code=code(
             "*.py",
             "data/*.py",
@@ -29,8 +25,6 @@ rule judge:
         cells=f"{RESULTS}/verdict_cells.parquet",
     log:
         f"{RESULTS}/logs/judge.log",
-    conda:
-        "../envs/study.yaml"
     params:
         data=subpath(input.summary, parent=True),
     shell:

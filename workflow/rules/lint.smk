@@ -6,14 +6,12 @@ rule lint:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
-        reference=sorted(str(path) for path in Path("data/reference").glob("*.yaml")),
+        reference=files(HOME / "data/reference", "*.yaml"),
         code=code("commands/lint.py"),
     output:
         f"{RESULTS}/lint.txt",
     log:
         f"{RESULTS}/logs/lint.log",
-    conda:
-        "../envs/study.yaml"
     params:
         data=subpath(input.summary, parent=True),
     shell:

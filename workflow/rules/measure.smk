@@ -20,9 +20,7 @@ rule measure:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
     # Round 1 of every experiment comes before round 2 of any, which one that fails does not hold up.
     priority: turn
-    conda:
-        "../envs/study.yaml"
-    threads: workflow.cores
+    threads: CORES
     resources:
         quiet=100,
     params:
@@ -45,8 +43,6 @@ rule seal:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:
         f"{RESULTS}/logs/{{node}}/seal.log",
-    conda:
-        "../envs/study.yaml"
     shell:
         "python -m experiments seal --probe {input.node:q} --plan {input.plan:q} "
         "--rounds {input.rounds:q} --out {output:q} 2> {log:q}"
@@ -55,4 +51,4 @@ rule seal:
 # All that a machine has to do which others make the report of.
 rule measured:
     input:
-        lambda wildcards: f"{RESULTS}/nodes/{this_node()['id']}/node.json",
+        sealed,

@@ -14,15 +14,13 @@ rule preliminary:
         f"{RESULTS}/logs/{{node}}/preliminary.log",
     # Before any job of round 2, and never beside one.
     priority: 1000000
-    conda:
-        "../envs/study.yaml"
-    threads: workflow.cores
+    threads: CORES
     resources:
         quiet=100,
     params:
         out=f"{RESULTS}/preliminary",
         nodes=lambda wildcards: f"{RESULTS}/preliminary/nodes/{wildcards.node}",
-        published=config["published"],
+        published=PUBLISHED,
         total=lambda wildcards: rounds()[-1],
     shell:
         "( rm -rf {params.out:q} && mkdir -p {params.nodes:q} && cp {input.rounds:q} {params.nodes:q} && "

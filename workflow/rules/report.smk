@@ -22,8 +22,6 @@ rule figures:
         f"{RESULTS}/logs/figures-{{family}}.log",
     wildcard_constraints:
         family="|".join(FAMILIES),
-    conda:
-        "../envs/study.yaml"
     params:
         data=subpath(input.summary, parent=True),
         out=subpath(output[0], parent=True),
@@ -37,7 +35,7 @@ rule report:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
         figures=expand(f"{RESULTS}/report/figures/{{family}}.json", family=FAMILIES),
-        calibration="data/calibration.json",
+        calibration=str(HOME / "data/calibration.json"),
         code=code(
             "pages/**/*.py",
             "pages/templates/**/*",
@@ -45,7 +43,7 @@ rule report:
             "formatting.py",
             "*.yaml",
         ),
-        citation="CITATION.cff",
+        citation=str(HOME / "CITATION.cff"),
         previous=config["previous"] or [],
     output:
         html=f"{RESULTS}/report/index.html",
@@ -54,9 +52,7 @@ rule report:
         source=f"{RESULTS}/report/index.qmd",
     log:
         f"{RESULTS}/logs/report.log",
-    conda:
-        "../envs/study.yaml"
-    threads: workflow.cores
+    threads: CORES
     params:
         renderer=config["renderer"],
         published=PUBLISHED_WORDS,

@@ -18,8 +18,6 @@ rule site:
         editions=f"{RESULTS}/report/editions.json",
     log:
         f"{RESULTS}/logs/site.log",
-    conda:
-        "../envs/study.yaml"
     params:
         data=subpath(input.summary, parent=True),
         report=subpath(input.html, parent=True),

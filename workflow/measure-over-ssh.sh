@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Measure a machine that ssh reaches. What is committed of the project is copied there, with the wheels that its Python
+# lacks; workflow/measure-offline.sh measures there, with the words that follow; what it measured is copied back:
+#     bash workflow/measure-over-ssh.sh me@there results/machines/there --config preset=quick
+# Cut off, the same command goes on, there or on another host of the kind. PYTHON is the one there, PRESET a file of here
+# that is preset.yaml there, and SSH the command that reaches it ("ssh -p 2222").
+set -euo pipefail
+host=$1 here=$2
+shift 2
+home=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-python3}
+there=does-ai-need-a-gpu
+read -ra ssh <<< "${SSH:-ssh} -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
+on_host() { "${ssh[@]}" -- "$host" "cd $there 2>/dev/null || { mkdir -p $there && cd $there; }; $1"; }
+quoted() { printf ' %q' "$@"; }
+
+commit=$(git -C "$home" rev-parse HEAD)
+[ -z "$(git -C "$home" status --porcelain --untracked-files=no)" ] || echo "note: what is not committed here is not copied there"
+if [ "$(on_host 'cat .commit 2>/dev/null || true')" != "$commit" ]; then
+    echo "copying the project to the machine"
+    # What an earlier commit had, and this one has not, would be measured too.
+    git -C "$home" archive HEAD -- . ':!data/editions' ':!docs' ':!tests' |
+        on_host "rm -rf contract experiments report workflow && tar -xf -"
+fi
+[ -z "${PRESET:-}" ] || on_host "cat > preset.yaml" < "$PRESET"
+if ! on_host "$(quoted "$python") -c 'import snakemake, pandera, mlxtend' 2>/dev/null || test -d build/bundle"; then
+    kind=$(on_host "$(quoted "$python") -c 'import platform as p; print(*p.python_version_tuple()[:2], sep=\".\"); print(p.machine())'")
+    echo "collecting the wheels for its Python ${kind/$'\n'/ on }"
+    # shellcheck disable=SC2086  # two words
+    (cd "$home" && bash workflow/bundle.sh $kind)
+    tar -cC "$home/build" bundle | on_host "mkdir -p build && tar -xC build -f -"
+fi
+# On a host that has not measured yet, or no longer has what it measured, the same rounds go on.
+if [ -e "$here/results/node.json" ] && ! on_host "test -e results/node.json"; then
+    tar -cC "$here" results | on_host "tar -xf -"
+fi
+status=0
+on_host "PYTHON=$(quoted "$python") bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
+mkdir -p "$here"
+on_host "test ! -d results || tar -cf - --exclude=.run.lock results" | tar -xC "$here" -f - || echo "nothing could be copied back"
+exit "$status"
