@@ -112,6 +112,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(node_id(*hardware.identity(arguments.out)))
         return 0
 
+    hardware.refuse_part_of_job()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
     for name in environment.inherited():
         del os.environ[name]

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from contract.ending import available_cpus
 from contract.errors import StudyError
 from contract.node import read_node
 from experiments import counters
@@ -63,6 +64,19 @@ def usable_cores() -> int:
     per_core = max(1, (psutil.cpu_count(logical=True) or 1) // (psutil.cpu_count(logical=False) or 1))
     granted = counters.quota()
     return max(1, min(logical // per_core or 1, int(granted) if granted else logical))
+
+
+def refuse_part_of_job() -> None:
+    """Raise StudyError where Slurm gave this job more processors of the machine than this process may use.
+
+    A step of an exclusive job has the whole machine to itself, and is still bound to the cores that it was said to need.
+    """
+    given = re.match(r"\d+", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    if given and int(given[0]) > (bound := available_cpus()):
+        raise StudyError(
+            f"of {given[0]} processors that Slurm gave this job, it may use {bound}: say `cores: {given[0]}` where the "
+            "machine is named, or `--cpus-per-task` to Slurm"
+        )
 
 
 def last_level_cache_bytes() -> int:

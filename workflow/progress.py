@@ -21,6 +21,8 @@ from tqdm import tqdm
 # Seconds that a stage takes on two cores, until one of its kind has been timed; of measuring, the plan knows them.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
+    "machine": ("measuring {}", 1200),
+    "machine_by_ssh": ("measuring {}, by ssh", 1200),
     "preliminary": ("a first page, from round 1", 30),
     "gather": ("gathering the samples, with those of the published machines", 6),
     "judge": ("judging the claims", 15),
@@ -140,7 +142,7 @@ class Progress(logging.Handler):
                 self._round = number
                 self._say(f"measuring, round {number} of {self._planned().get('rounds', number)}")
         elif rule in STAGES:
-            self._say(STAGES[rule][0])
+            self._say(STAGES[rule][0].format(job["wildcards"].get("machine")))
         self._draw(_name(job))
 
     def _end(self, number: int) -> None:
@@ -158,8 +160,11 @@ class Progress(logging.Handler):
         if rule in TOLD:
             for log in job["log"]:
                 self._relay(_lines(log))
+        if rule.startswith("machine"):
+            # Measured, or why not.
+            self._say(f"  {job['wildcards']['machine']}: {' '.join(_lines(job['output'][0]))}")
         if rule == "measured":
-            self._say(f"samples: {Path(job['input'][0]).parent}")
+            self._say(f"samples: {', '.join(str(Path(file).parent) for file in job['input'])}")
         if rule in ("study", "all"):
             self._say_where()
 
@@ -178,9 +183,10 @@ class Progress(logging.Handler):
         if self._interrupted:
             return
         self._say(f"failed: {_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
-        for log in error["log"]:
-            for line in _lines(log)[-ERROR_LINES:] or ["(it is empty)"]:
-                self._say(f"  {line}")
+        # A scheduler's own logs are named above. What Snakemake says is of use where the job could say nothing.
+        told = [line for log in job.get("log") or error["log"] for line in _lines(log)[-ERROR_LINES:]]
+        for line in told or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
+            self._say(f"  {line[:200]}")
         # Then the log could not say it either.
         if shutil.disk_usage(self._results).free < FULL:
             self._say(f"  {self._results}: the disk is full: free some space")
@@ -198,7 +204,9 @@ class Progress(logging.Handler):
                 self._say(f"stopped: {GO_ON}. Logs: {self._results}/logs{own}")
             # A failed command and the end of the run are told by now, in the job's own words.
             elif getattr(record, "exception", "") != "RuleException" and "job execution failed" not in message:
-                self._say(message.strip())
+                if message not in self._known:
+                    self._say(message.strip())
+                self._known.add(message)
 
     def _say_where(self) -> None:
         page, pdf = self._results / "report" / "index.html", self._results / "report" / "report.pdf"
@@ -225,15 +233,18 @@ class Progress(logging.Handler):
     def _estimate(self) -> None:
         """Seconds that the rest should take: as predicted, times how far off predictions were so far."""
         off = {kind: real / predicted if predicted else 1.0 for kind, (predicted, real) in self._spent.items()}
-        now, left = self._clock(), 0.0
+        now, left, beside = self._clock(), 0.0, 0.0
         for job in self._unfinished():
             if job.jobid in self._ended:
                 continue
             rule = job.rule.name
             seconds = self._predicted(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
             begun = self._jobs.get(job.jobid, {}).get("since", now)
-            left += max(0.0, seconds - (now - begun))
-        self._left_s = left
+            seconds = max(0.0, seconds - (now - begun))
+            # Other machines measure beside each other.
+            beside = max(beside, seconds if rule.startswith("machine") else 0.0)
+            left += 0.0 if rule.startswith("machine") else seconds
+        self._left_s = left + beside
 
     def _share(self) -> float:
         assert self._began is not None and self._left_s is not None
@@ -263,7 +274,7 @@ def _name(job: dict[str, Any]) -> str:
     """'measure gemm on cpu, round 2', 'judge'."""
     labels = job.get("wildcards") or {}
     if "experiment" not in labels:
-        return str(job["rule_name"])
+        return f"{job['rule_name']} {labels.get('machine', '')}".strip()
     return f"{job['rule_name']} {labels['experiment']} on {labels['device']}, round {labels['round']}"
 
 

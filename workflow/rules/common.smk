@@ -75,7 +75,7 @@ def writable(folder):
 
 checked_config()
 # A scheduler's profile says how many jobs there may be, and not how many cores this machine has.
-CORES = workflow.global_resources["_cores"]
+CORES = workflow.resource_settings.cores
 CORES = available_cpus() if CORES is None else CORES
 if CORES < 1:
     stop(f"--cores {CORES}: measuring needs at least 1, or all")

@@ -26,7 +26,7 @@ def machine_words(wildcards, preset=None):
         words["preset"] = preset or str(Path(own[0]).resolve())
     words |= {"seed": config["seed"], "results": "results", "published": "", "previous": ""}
     # What a head that was killed has left at work there comes to its end first.
-    words |= {"machines": "{}", "wait": "true"}
+    words |= {"machines": "{}", "wait": True}
     return [f"{name}={value}" for name, value in words.items()]
 
 
@@ -85,7 +85,7 @@ if workflow.is_main_process:
         Path(ended(machine)).unlink()
 
 
-# `ended` says measured, or why not. The log is appended to: a scheduler may start a job anew.
+# `ended` says measured, or why not. Snakemake begins its log anew with each try: that beside the results has all of them.
 rule machine:
     input:
         preset=own_preset,
@@ -107,9 +107,10 @@ rule machine:
         words=machine_words,
         tries=TRIES,
     shell:
-        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {log:q}) > {output:q}; exit; fi; "
+        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {params.folder:q}/log) > {output:q}; "
+        "exit; fi; "
         "STUDY_CALLER_PID=$STUDY_COORDINATOR_PID snakemake --snakefile {params.snakefile:q} --directory {params.folder:q} --cores all --config {params.words:q} "
-        "-- measured >> {log:q} 2>&1 && echo measured > {output:q}"
+        "-- measured 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
 
 
 rule machine_by_ssh:
@@ -133,6 +134,7 @@ rule machine_by_ssh:
         words=lambda wildcards: machine_words(wildcards, "preset.yaml"),
         tries=TRIES,
     shell:
-        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {log:q}) > {output:q}; exit; fi; "
+        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {params.folder:q}/log) > {output:q}; "
+        "exit; fi; "
         "PRESET={input.preset:q} PYTHON={params.python:q} bash {params.script:q} {params.host:q} {params.folder:q} "
-        "--config {params.words:q} >> {log:q} 2>&1 && echo measured > {output:q}"
+        "--config {params.words:q} 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
