@@ -71,7 +71,9 @@ def refuse_part_of_job() -> None:
 
     A step of an exclusive job has the whole machine to itself, and is still bound to the cores that it was said to need.
     """
-    given = re.match(r"\d+", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    # Snakemake takes the first of them away from what it starts.
+    name = "SLURM_JOB_CPUS_PER_NODE"
+    given = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
     if given and int(given[0]) > (bound := available_cpus()):
         raise StudyError(
             f"of {given[0]} processors that Slurm gave this job, it may use {bound}: say `cores: {given[0]}` where the "

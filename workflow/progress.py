@@ -164,7 +164,8 @@ class Progress(logging.Handler):
             # Measured, or why not.
             self._say(f"  {job['wildcards']['machine']}: {' '.join(_lines(job['output'][0]))}")
         if rule == "measured":
-            self._say(f"samples: {', '.join(str(Path(file).parent) for file in job['input'])}")
+            there = [str(Path(file).parent) for file in job["input"] if not Path(file).read_text().startswith("failed")]
+            self._say(f"samples: {', '.join(there) or 'none'}")
         if rule in ("study", "all"):
             self._say_where()
 

@@ -24,7 +24,12 @@ def machine_words(wildcards, preset=None):
     words = {name: about[name] for name in ("preset", "budget_min", "require")}
     if own := own_preset(wildcards):
         words["preset"] = preset or str(Path(own[0]).resolve())
-    words |= {"seed": config["seed"], "results": "results", "published": "", "previous": ""}
+    words |= {
+        "seed": config["seed"],
+        "results": "results",
+        "published": "",
+        "previous": "",
+    }
     # What a head that was killed has left at work there comes to its end first.
     words |= {"machines": "{}", "wait": True}
     return [f"{name}={value}" for name, value in words.items()]
@@ -38,9 +43,7 @@ def own_preset(wildcards):
 
 def cores(wildcards, attempt):
     """Those that a scheduler is asked for; a job that only gives up needs no more than one."""
-    return (
-        MACHINES[wildcards.machine].get("cores", CORES) if attempt <= TRIES else 1
-    )
+    return MACHINES[wildcards.machine].get("cores", CORES) if attempt <= TRIES else 1
 
 
 def minutes(wildcards):
@@ -80,6 +83,13 @@ def not_measured():
     }
 
 
+# What a job says after its tries: its last error, or last words.
+GIVE_UP = (
+    "if [ {resources.attempt} -gt {params.tries} ]; then "
+    "echo failed: $({{ grep -o 'error: .*' {params.folder:q}/log || cat {params.folder:q}/log; }} | tail -n 1) > {output:q}; "
+    "exit; fi; "
+)
+
 if workflow.is_main_process:
     for machine in not_measured():
         Path(ended(machine)).unlink()
@@ -98,19 +108,19 @@ rule machine:
     retries: TRIES
     threads: cores
     resources:
+        **RESOURCES,
         attempt=lambda wildcards, attempt: attempt,
         runtime=minutes,
-        **RESOURCES,
     params:
         folder=subpath(output[0], parent=True),
         snakefile=str(HOME.resolve() / "Snakefile"),
         words=machine_words,
         tries=TRIES,
     shell:
-        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {params.folder:q}/log) > {output:q}; "
-        "exit; fi; "
-        "STUDY_CALLER_PID=$STUDY_COORDINATOR_PID snakemake --snakefile {params.snakefile:q} --directory {params.folder:q} --cores all --config {params.words:q} "
-        "-- measured 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
+        GIVE_UP
+        + "STUDY_CALLER_PID=$STUDY_COORDINATOR_PID snakemake --snakefile {params.snakefile:q} "
+        "--directory {params.folder:q} --cores all --config {params.words:q} -- measured "
+        "2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
 
 
 rule machine_by_ssh:
@@ -122,8 +132,8 @@ rule machine_by_ssh:
         f"{RESULTS}/logs/machines/{{machine}}.log",
     wildcard_constraints:
         machine="|".join(BY_SSH) or "(?!)",
-    localrule: True
     retries: TRIES
+    localrule: True
     resources:
         attempt=lambda wildcards, attempt: attempt,
     params:
@@ -134,7 +144,6 @@ rule machine_by_ssh:
         words=lambda wildcards: machine_words(wildcards, "preset.yaml"),
         tries=TRIES,
     shell:
-        "if [ {resources.attempt} -gt {params.tries} ]; then echo failed: $(tail -n 1 {params.folder:q}/log) > {output:q}; "
-        "exit; fi; "
-        "PRESET={input.preset:q} PYTHON={params.python:q} bash {params.script:q} {params.host:q} {params.folder:q} "
-        "--config {params.words:q} 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
+        GIVE_UP
+        + "PRESET={input.preset:q} PYTHON={params.python:q} bash {params.script:q} {params.host:q} "
+        "{params.folder:q} --config {params.words:q} 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
