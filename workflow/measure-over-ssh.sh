@@ -2,14 +2,15 @@
 # Measure a machine that ssh reaches. What is committed of the project is copied there, with the wheels that its Python
 # lacks; workflow/measure-offline.sh measures there, with the words that follow; what it measured is copied back:
 #     bash workflow/measure-over-ssh.sh me@there results/machines/there --config preset=quick
-# Cut off, the same command goes on, there or on another host of the kind. PYTHON is the one there, PRESET a file of here
-# that is preset.yaml there, and SSH the command that reaches it ("ssh -p 2222").
+# Cut off, it measures on, and the same command goes on from there, also on another host of the kind. PYTHON is the one
+# there, FOLDER the project's place there, PRESET a file of here that is preset.yaml there, SSH what reaches it
+# ("ssh -p 2222").
 set -euo pipefail
 host=$1 here=$2
 shift 2
 home=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
-there=does-ai-need-a-gpu
+there=$(printf %q "${FOLDER:-does-ai-need-a-gpu}")
 read -ra ssh <<< "${SSH:-ssh} -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
 on_host() { "${ssh[@]}" -- "$host" "cd $there 2>/dev/null || { mkdir -p $there && cd $there; }; $1"; }
 quoted() { printf ' %q' "$@"; }

@@ -139,6 +139,7 @@ rule machine_by_ssh:
     params:
         host=lambda wildcards: MACHINES[wildcards.machine]["ssh"],
         python=lambda wildcards: MACHINES[wildcards.machine].get("python", "python3"),
+        there=lambda wildcards: MACHINES[wildcards.machine].get("folder", ""),
         folder=subpath(output[0], parent=True),
         script=str(HOME / "workflow" / "measure-over-ssh.sh"),
         words=lambda wildcards: machine_words(wildcards, "preset.yaml"),
