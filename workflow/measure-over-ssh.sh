@@ -9,7 +9,7 @@ set -euo pipefail
 host=$1 here=$2
 shift 2
 home=$(cd "$(dirname "$0")/.." && pwd)
-python=${PYTHON:-python3}
+python=$(printf %q "${PYTHON:-python3}")
 there=$(printf %q "${FOLDER:-does-ai-need-a-gpu}")
 read -ra ssh <<< "${SSH:-ssh} -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
 on_host() { "${ssh[@]}" -- "$host" "cd $there 2>/dev/null || { mkdir -p $there && cd $there; }; $1"; }
@@ -19,24 +19,24 @@ commit=$(git -C "$home" rev-parse HEAD)
 [ -z "$(git -C "$home" status --porcelain --untracked-files=no)" ] || echo "note: what is not committed here is not copied there"
 if [ "$(on_host 'cat .commit 2>/dev/null || true')" != "$commit" ]; then
     echo "copying the project to the machine"
-    # What an earlier commit had, and this one has not, would be measured too.
-    git -C "$home" archive HEAD -- . ':!data/editions' ':!docs' ':!tests' |
-        on_host "rm -rf contract experiments report workflow && tar -xf -"
+    # What an earlier commit had, and this one has not, would be measured too. Its name comes last: all of it is there.
+    git -C "$home" archive HEAD -- . ':!.commit' ':!data/editions' ':!docs' ':!tests' |
+        on_host "rm -rf .commit contract experiments report workflow && tar -xf - && echo $commit > .commit"
 fi
 [ -z "${PRESET:-}" ] || on_host "cat > preset.yaml" < "$PRESET"
-if ! on_host "$(quoted "$python") -c 'import snakemake, pandera, mlxtend' 2>/dev/null || test -d build/bundle"; then
-    kind=$(on_host "$(quoted "$python") -c 'import platform as p; print(*p.python_version_tuple()[:2], sep=\".\"); print(p.machine())'")
+if ! on_host "$python -c 'import snakemake, pandera, mlxtend' 2>/dev/null || test -d build/bundle"; then
+    kind=$(on_host "$python -c 'import platform as p; print(*p.python_version_tuple()[:2], sep=\".\"); print(p.machine())'")
     echo "collecting the wheels for its Python ${kind/$'\n'/ on }"
     # shellcheck disable=SC2086  # two words
     (cd "$home" && bash workflow/bundle.sh $kind)
-    tar -cC "$home/build" bundle | on_host "mkdir -p build && tar -xC build -f -"
+    tar -cC "$home/build" bundle | on_host "rm -rf build && mkdir -p build/part && tar -xC build/part -f - && mv build/part/bundle build"
 fi
 # On a host that has not measured yet, or no longer has what it measured, the same rounds go on.
 if [ -e "$here/results/node.json" ] && ! on_host "test -e results/node.json"; then
     tar -cC "$here" results | on_host "tar -xf -"
 fi
 status=0
-on_host "PYTHON=$(quoted "$python") bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
+on_host "PYTHON=$python bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
 mkdir -p "$here"
-on_host "test ! -d results || tar -cf - --exclude=.run.lock results" | tar -xC "$here" -f - || echo "nothing could be copied back"
+on_host "tar -cf - --exclude=.run.lock results" | tar -xC "$here" -f - || status=1
 exit "$status"

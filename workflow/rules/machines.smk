@@ -146,5 +146,6 @@ rule machine_by_ssh:
         tries=TRIES,
     shell:
         GIVE_UP
-        + "PRESET={input.preset:q} PYTHON={params.python:q} bash {params.script:q} {params.host:q} "
-        "{params.folder:q} --config {params.words:q} 2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
+        + "PRESET={input.preset:q} FOLDER={params.there:q} PYTHON={params.python:q} bash {params.script:q} "
+        "{params.host:q} {params.folder:q} --config {params.words:q} "
+        "2>&1 | tee -a {params.folder:q}/log > {log:q} && echo measured > {output:q}"
