@@ -36,7 +36,8 @@ if [ -e "$here/results/node.json" ] && ! on_host "test -e results/node.json"; th
     tar -cC "$here" results | on_host "tar -xf -"
 fi
 status=0
-on_host "PYTHON=$python bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
+# A shell that sshd seems to have started reads .bashrc, which may put another Python first.
+on_host "unset SSH_CLIENT SSH2_CLIENT; PYTHON=$python bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
 mkdir -p "$here"
 on_host "tar -cf - --exclude=.run.lock results" | tar -xC "$here" -f - || status=1
 exit "$status"
