@@ -82,7 +82,9 @@ if CORES < 1:
 RESULTS = config["results"].rstrip("/")
 OWN_NODES = [
     f"{RESULTS}/{folder}nodes"
-    for folder in [f"machines/{machine}/results/" for machine in config["machines"]]
+    for folder in [
+        f"machines/{machine}/results/" for machine in config["machines"] or []
+    ]
     or [""]
 ]
 PUBLISHED = config["published"] or str(HOME / "data" / "nodes")

@@ -10,7 +10,12 @@ rule gather:
         samples=f"{RESULTS}/data/samples.parquet",
         samples_csv=f"{RESULTS}/data/samples.csv",
         summary=f"{RESULTS}/data/summary.parquet",
-        summary_csv=f"{RESULTS}/data/summary.csv",
+        summary_csv=report(
+            f"{RESULTS}/data/summary.csv",
+            caption="../report/summary.rst",
+            category="Measurements",
+            labels={"file": "summary, one row a point"},
+        ),
         dictionary=f"{RESULTS}/data/dictionary.csv",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",

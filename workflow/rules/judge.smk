@@ -20,7 +20,12 @@ rule judge:
         ),
     output:
         json=f"{RESULTS}/verdicts.json",
-        csv=f"{RESULTS}/verdicts.csv",
+        csv=report(
+            f"{RESULTS}/verdicts.csv",
+            caption="../report/verdicts.rst",
+            category="Verdicts",
+            labels={"file": "verdicts, one row a claim"},
+        ),
         parquet=f"{RESULTS}/verdicts.parquet",
         cells=f"{RESULTS}/verdict_cells.parquet",
     log:

@@ -9,7 +9,12 @@ rule lint:
         reference=files(HOME / "data/reference", "*.yaml"),
         code=code("commands/lint.py"),
     output:
-        f"{RESULTS}/lint.txt",
+        report(
+            f"{RESULTS}/lint.txt",
+            caption="../report/lint.rst",
+            category="Verdicts",
+            labels={"file": "faults that were looked for"},
+        ),
     log:
         f"{RESULTS}/logs/lint.log",
     params:

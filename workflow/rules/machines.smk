@@ -1,7 +1,9 @@
 # The machines that `machines:` names. Each is one job, which runs this workflow there and stops before the report:
 # on this machine, on another computer by Snakemake's executor, or by ssh. What gathers and judges runs here.
 
-MACHINES = {machine: about or {} for machine, about in config["machines"].items()}
+MACHINES = {
+    machine: about or {} for machine, about in (config["machines"] or {}).items()
+}
 BY_SSH = [machine for machine, about in MACHINES.items() if "ssh" in about]
 # A job that ended by whatever cause is tried again, and goes on; after these it gives up, so that the others' report is
 # made. The same command tries it again.
@@ -31,7 +33,7 @@ def machine_words(wildcards, preset=None):
         "previous": "",
     }
     # What a head that was killed has left at work there comes to its end first.
-    words |= {"machines": "{}", "wait": True}
+    words |= {"machines": "", "wait": True}
     return [f"{name}={value}" for name, value in words.items()]
 
 

@@ -47,8 +47,18 @@ rule report:
         previous=config["previous"] or [],
     output:
         html=f"{RESULTS}/report/index.html",
-        pdf=f"{RESULTS}/report/report.pdf",
-        appendix=f"{RESULTS}/report/appendix.pdf",
+        pdf=report(
+            f"{RESULTS}/report/report.pdf",
+            caption="../report/report.rst",
+            category="Report",
+            labels={"file": "report"},
+        ),
+        appendix=report(
+            f"{RESULTS}/report/appendix.pdf",
+            caption="../report/appendix.rst",
+            category="Report",
+            labels={"file": "appendix"},
+        ),
         source=f"{RESULTS}/report/index.qmd",
     log:
         f"{RESULTS}/logs/report.log",
