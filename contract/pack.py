@@ -1,8 +1,8 @@
 """A node in one file that can be sent: its record, its rounds, and a manifest with the digest of each.
 
 A zip archive whose members are stored as they are, since Parquet is compressed already: nothing in it expands. The same
-node always gives the same bytes, and only those are read back, so that a pack has one meaning: what lies between, behind
-or over its members is refused whatever it is. Source of the format: PKWARE's APPNOTE.TXT, 4.3.6.
+node always gives the same bytes, and only those are read back, so that a pack has one meaning: what lies between,
+behind or over its members is refused, whatever it is. Source of the format: PKWARE's APPNOTE.TXT, 4.3.6.
 """
 
 from __future__ import annotations

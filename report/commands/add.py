@@ -22,7 +22,7 @@ from report.data.nodes import Folder, Node, find_nodes, read_folders
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import count, several, with_unit
-from report.judging.judge import judge
+from report.judging.judge import CLAIMS, judge
 from report.model import HERE, OTHERS
 from report.publish import write_published
 
@@ -34,7 +34,9 @@ Record = Mapping[str, Any]
 Judged = tuple[Dataset, Record]
 
 
-def add(path: Path, nodes: Path, dry_run: bool = False, allow_synthetic: bool = False) -> Iterator[str]:
+def add(
+    path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS, allow_synthetic: bool = False
+) -> Iterator[str]:
     """Check a pack, tell in lines what its node changes, and add it, unless `dry_run`.
 
     nodes: the folder of published nodes, whose datapackage.json beside it is written anew. Raises StudyError, in one
@@ -55,10 +57,10 @@ def add(path: Path, nodes: Path, dry_run: bool = False, allow_synthetic: bool = 
             return
         node = _checked(found, staged, where)
         print(f"judging without {node.id} and with it: a minute", file=sys.stderr)
-        after = _judged([nodes, staged], Path(scratch) / "after", allow_synthetic)
+        after = _judged([nodes, staged], Path(scratch) / "after", claims, allow_synthetic)
         _refuse_renamed(node.id, after[0], where)
         others = any(one.place != staged for one in folders)
-        before = _judged([nodes], Path(scratch) / "before", allow_synthetic) if others else None
+        before = _judged([nodes], Path(scratch) / "before", claims, allow_synthetic) if others else None
         yield from map(one_line, _told(node, pack, before, after))
     if dry_run:
         yield f"Nothing was added. Without --dry-run it goes into {nodes}."
@@ -96,13 +98,13 @@ def _places(folder: Folder) -> set[Path]:
     return {folder.place, *(file.parent for file in folder.files)}
 
 
-def _judged(directories: Sequence[Path], folder: Path, allow_synthetic: bool) -> Judged:
+def _judged(directories: Sequence[Path], folder: Path, claims: Path, allow_synthetic: bool) -> Judged:
     """Gather and judge nodes into a folder. Raises StudyError, OSError."""
     # What is left out of those that are there is told when they are gathered for a report.
     with redirect_stderr(io.StringIO()):
         gather(directories, folder, allow_synthetic)
     data = read_dataset(folder, read_reference(REFERENCE), read_published(PUBLISHED))
-    return data, judge(data, folder / "verdicts.json", allow_synthetic=allow_synthetic)
+    return data, judge(data, folder / "verdicts.json", claims, allow_synthetic)
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
@@ -130,10 +132,8 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
     if node.id in {one["id"] for one in before[1]["nodes"]}:
         yield f"{node.id} is there already, with some of these rounds: the others are read with them, as one node."
     pairs = [(was[name], one) for name, one in now.items()]
-    yield _list(
-        "Verdicts that move",
-        [f"{a['id']}: {a['verdict']} -> {b['verdict']}" for a, b in pairs if a["verdict"] != b["verdict"]],
-    )
+    turned = [f"{a['id']}: {a['verdict']} -> {b['verdict']}" for a, b in pairs if a["verdict"] != b["verdict"]]
+    yield _list("Verdicts that move", turned)
     yield _list("Verdicts that stay, with another estimate", list(_shifts(pairs)))
     yield _list(
         "Verdicts that rest on it in place of what others published",
