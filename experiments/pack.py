@@ -11,6 +11,9 @@ from contract.pack import MOST_BYTES, ROUND, archive_of, check_round, manifest_o
 from contract.tables import read_samples
 
 NODES = Path("results/nodes")
+# What to do with a pack; the project's issue form is .github/ISSUE_TEMPLATE/hand-in-a-node.yml.
+MADE = """See what it changes:  python -m report add {pack} --dry-run
+Hand it in: attach it to the project's issue form "Hand in a node", or add it to data/incoming/ in a pull request."""
 
 
 def find(folder: Path) -> Path:
@@ -65,16 +68,11 @@ def _told(target: Path, size: int, record: Path, rounds: list[str]) -> str:
     known = read_node(record)
     missing = missing_rounds(known, rounds)
     if missing:
-        state = f"cut off: {len(missing)} of its rounds are missing. The same command of the study goes on"
+        state = f"cut off, {len(missing)} round(s) missing: the study's command goes on with them"
     else:
         state = "complete" if record.name == RECORD else "not finished"
     preset = known.get("options", {}).get("preset")
-    return "\n".join(
-        [
-            f"{target}: {size / 1e6:.1f} MB, {len(rounds)} rounds of {known['id']}"
-            f"{f', preset {preset}' if preset else ''}; {state}.",
-            f"See what it changes:  python -m report add {target} --dry-run",
-            'Hand it in: attach it to the issue form "Hand in a node" of the project,',
-            "or add it as a file of the folder data/incoming in a pull request.",
-        ]
+    return (
+        f"{target}: {size / 1e6:.1f} MB, {known['id']} with {len(rounds)} round(s)"
+        f"{f', preset {preset}' if preset else ''}; {state}.\n{MADE.format(pack=target)}"
     )

@@ -7,21 +7,23 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from contract.errors import StudyError, run_command
-from contract.pack import archive_of, read_pack
+from contract.pack import Pack, archive_of, read_pack
 from experiments.cli import main as experiments
 from report.cli import main as report
-from report.commands.add import add
+from report.commands.add import _told, add
 from report.commands.explain import explain
 from report.data import contributed
 from report.data.contributed import SIDECAR, place
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.data.nodes import read_nodes
+from report.data.nodes import Node, read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import CLAIMS, hangs_on, judge
 from report.model import hanging
@@ -81,7 +83,7 @@ def test_the_journey_from_a_machine_to_the_published_nodes(
 ) -> None:
     file = packed(tmp_path / "a.zip", 1, 2, 3)
     told = capsys.readouterr().out
-    assert f"{file}: " in told and f"12 rounds of {PUBLISHED.name}, preset full; complete" in told
+    assert f"{file}: " in told and f"{PUBLISHED.name} with 12 round(s), preset full; complete" in told
     assert "Hand in a node" in told and "data/incoming" in told
     before = tree(data)
     words = ["add", str(file), "--nodes", str(data / "nodes"), "--claims", str(claims)]
@@ -142,7 +144,7 @@ def test_a_node_that_was_cut_off_is_packed_and_says_what_is_missing(
     (nodes / PUBLISHED.name / "node.partial.json").write_text(json.dumps(record))
     file = tmp_path / "part.zip"
     assert experiments(["pack", str(nodes / PUBLISHED.name), "--out", str(file)]) == 0
-    assert "cut off: 1 of its rounds are missing" in capsys.readouterr().out
+    assert "cut off, 1 round(s) missing" in capsys.readouterr().out
     told = list(add(file, data / "nodes", claims=claims))
     assert told[0].endswith("12 rounds; missing are clock.cpu.4.")
     assert (data / "nodes" / PUBLISHED.name / "node.partial.json").is_file()
@@ -198,7 +200,7 @@ def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_wri
     assert {Path(path).parts[0] for path in after} == {OTHER.name, PUBLISHED.name, f"{PUBLISHED.name}.2"}
     found = {node.id: node for node in read_nodes([nodes]).nodes}
     assert set(found) == {OTHER.name, PUBLISHED.name} and len(found[PUBLISHED.name].rounds) == 12
-    assert list(add(more, nodes, claims=claims))[0].endswith("there is nothing to add.")
+    assert next(add(more, nodes, claims=claims)).endswith("there is nothing to add.")
     # Another run of that machine is a node of its own.
     again = copied(tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later"))
     (tmp_path / "c.zip").write_bytes(archive_of(files_of(again)))
@@ -319,3 +321,37 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
 )
 def test_what_hangs_on_one_node(cells: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
     assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a"}) == hangs
+
+
+def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first() -> None:
+    def document(**verdicts: tuple[str, float | None, str]) -> dict[str, Any]:
+        names = ("verdict", "estimate", "decided_on")
+        claims = [
+            {"id": name, "unit": "s", "hangs_on": "", **dict(zip(names, one, strict=True))}
+            for name, one in verdicts.items()
+        ]
+        return {"nodes": [{"id": "first"}], "verdicts": claims}
+
+    def judged(rows: int, said: dict[str, Any]) -> Any:
+        return SimpleNamespace(table=pd.DataFrame({"status": ["ok"] * rows + ["oom"]})), said
+
+    record = {**json.loads((PUBLISHED / "node.json").read_text()), "jobs": {}}
+    pack = Pack({"a.cpu.1.parquet": b""}, record, {"preset": "", "commit": "abc"}, "")
+    was = document(
+        A01=("undecided", 1.0, ""), A02=("supported", 1.0, "here"), A03=("supported", 1.0, "here"),
+        A04=("supported", 4.0, "others"), A05=("awaiting source", None, ""), A06=("supported", 0.0, "here"),
+    )  # fmt: skip
+    now = document(
+        A01=("supported", 2.0, "here"), A02=("supported", 1.1, "here"), A03=("supported", 1.0, "here"),
+        A04=("supported", 2.0, "here"), A05=("awaiting source", None, ""), A06=("supported", 1.0, "here"),
+    )  # fmt: skip
+    now["verdicts"][0]["hangs_on"] = record["id"]
+    told = list(_told(Node(record, "", pd.DataFrame()), pack, judged(3, was), judged(7, now)))
+    assert told[1:] == [
+        "It brings 4 series, 4 of them with a result; 4 are there.",
+        "Verdicts that move: 1 (A01: undecided -> supported).",
+        "Verdicts that stay, with another estimate: 3 (A06: 0 s -> 1.00 s; A04: 4.00 s -> 2.00 s (-50%); "
+        "A02: 1.00 s -> 1.10 s (+10%)).",
+        "Verdicts that rest on it in place of what others published: 1 (A04).",
+        "Verdicts that would hang on it alone: 1 (A01).",
+    ]
