@@ -34,39 +34,45 @@ Record = Mapping[str, Any]
 Judged = tuple[Dataset, Record]
 
 
-def add(
-    path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS, allow_synthetic: bool = False
-) -> Iterator[str]:
+def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -> Iterator[str]:
     """Check a pack, tell in lines what its node changes, and add it, unless `dry_run`.
 
     nodes: the folder of published nodes, whose datapackage.json beside it is written anew. Raises StudyError, in one
-    line, for whatever is wrong with any part of the pack, and nothing is written then; OSError. allow_synthetic: tests
-    alone set it.
+    line, for whatever is wrong with any part of the pack, and nothing is written then; OSError.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
     pack, where = read_pack(path), one_line(str(path))
-    if pack.record["origin"] == "synthetic" and not allow_synthetic:
+    if pack.record["origin"] == "synthetic":
         raise StudyError(f"{where}: its data are synthetic, which are for tests only: measure the node")
     with TemporaryDirectory(prefix="add-") as scratch:
         staged = lay_out(pack, Path(scratch) / "pack" / str(pack.record["id"]))
-        folders, _ = find_nodes([nodes, staged], allow_synthetic)
+        folders, _ = find_nodes([nodes, staged])
         found = next((one for one in folders if any(file.parent == staged for file in one.files)), None)
         if found is None:
             yield f"{pack.record['id']}: all its rounds are in {nodes} already: there is nothing to add."
             return
         node = _checked(found, staged, where)
-        print(f"judging without {node.id} and with it: a minute", file=sys.stderr)
-        after = _judged([nodes, staged], Path(scratch) / "after", claims, allow_synthetic)
-        _refuse_renamed(node.id, after[0], where)
-        others = any(one.place != staged for one in folders)
-        before = _judged([nodes], Path(scratch) / "before", claims, allow_synthetic) if others else None
-        yield from map(one_line, _told(node, pack, before, after))
+        after = _gathered([nodes, staged], Path(scratch) / "after")
+        _refuse_renamed(node.id, after, where)
+        print(f"judging with {node.id} and without: a minute", file=sys.stderr)
+        later = judge(after, Path(scratch) / "after" / "verdicts.json", claims)
+        earlier = None
+        if any(one.place != staged for one in folders):
+            before = _gathered([nodes], Path(scratch) / "before")
+            earlier = before, judge(before, Path(scratch) / "before" / "verdicts.json", claims)
+        yield from map(one_line, _told(node, pack, earlier, (after, later)))
     if dry_run:
         yield f"Nothing was added. Without --dry-run it goes into {nodes}."
         return
     target = place(pack, nodes, _like(found, folders, staged))
-    yield f"Added: {target}. {write_published(nodes.parent)} lists it."
+    try:
+        listed = write_published(nodes.parent)
+    except StudyError as fault:
+        raise StudyError(
+            f"{target} was added, and is not listed: {fault}. Mend that: python -m report datapackage"
+        ) from None
+    yield f"Added: {target}. {listed} lists it."
     yield "Next: `snakemake --cores all` makes the report with it. Commit the folder and what lists it."
 
 
@@ -84,7 +90,8 @@ def _checked(found: Folder, staged: Path, where: str) -> Node:
             try:
                 check_round(file)
             except StudyError as fault:
-                raise StudyError(f"{where}: {one_line(str(fault).removeprefix(f'{staged}/'))}") from None
+                reason = one_line(str(fault).removeprefix(str(file)))
+                raise StudyError(f"{where}: {file.name}{reason}") from None
     return node
 
 
@@ -98,13 +105,12 @@ def _places(folder: Folder) -> set[Path]:
     return {folder.place, *(file.parent for file in folder.files)}
 
 
-def _judged(directories: Sequence[Path], folder: Path, claims: Path, allow_synthetic: bool) -> Judged:
-    """Gather and judge nodes into a folder. Raises StudyError, OSError."""
+def _gathered(directories: Sequence[Path], folder: Path) -> Dataset:
+    """The evidence of all nodes in these folders. Raises StudyError, OSError."""
     # What is left out of those that are there is told when they are gathered for a report.
     with redirect_stderr(io.StringIO()):
-        gather(directories, folder, allow_synthetic)
-    data = read_dataset(folder, read_reference(REFERENCE), read_published(PUBLISHED))
-    return data, judge(data, folder / "verdicts.json", claims, allow_synthetic)
+        gather(directories, folder)
+    return read_dataset(folder, read_reference(REFERENCE), read_published(PUBLISHED))
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:

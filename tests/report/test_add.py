@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -131,6 +132,12 @@ def test_the_same_node_is_packed_into_the_same_bytes_and_read_back_as_it_was(tmp
     pack.write(tmp_path / "out" / PUBLISHED.name)
     again, was = (read_nodes([folder / PUBLISHED.name]).nodes[0] for folder in (tmp_path / "out", tmp_path / "of-a"))
     assert again.samples.equals(was.samples) and again.record == was.record
+
+
+def test_a_pack_is_the_same_on_every_system_and_day(synthetic: Factory) -> None:
+    record = json.dumps(synthetic("node-a").record(), sort_keys=True).encode()
+    made = archive_of({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
+    assert hashlib.sha256(made).hexdigest() == "2d296c91bb38b58cc98a0ffd25440b719d3bb4ede34328d896d03279b12a8e57"
 
 
 def test_a_node_that_was_cut_off_is_packed_and_says_what_is_missing(

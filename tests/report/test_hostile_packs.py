@@ -140,7 +140,10 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
         "more bytes than it has",
     ),
     "a smaller size told": (lambda good, files: both(good, 18, 20, struct.pack("<2L", 9, 9)), "cannot be read"),
-    "encrypted": (lambda good, files: both(good, 6, 8, b"\1\0"), "is encrypted"),
+    "encrypted": (
+        lambda good, files: both(good, 6, 8, b"\1\0"),
+        "manifest.json: is encrypted, and nothing in a pack is",
+    ),
     "other flags": (lambda good, files: both(good, 6, 8, b"\0\x08"), "in another order or form"),
     "an unknown method": (lambda good, files: both(good, 8, 10, b"\x63\0"), "is compressed"),
     "a version to come": (lambda good, files: patched(good, CENTRAL, 6, b"\xff\0"), "cannot be read as a zip file"),
