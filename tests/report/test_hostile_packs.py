@@ -115,6 +115,20 @@ def forced64(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
+def nested(files: Mapping[str, bytes], data: bytes) -> bytes:
+    """A pack whose manifest and directory name a member that lies inside of another one."""
+    name = "clock.cpu.7.parquet"
+    inner = archive([(name, data)])
+    body, directory = inner[: inner.index(CENTRAL)], inner[inner.index(CENTRAL) : -22]
+    outer = {**files, ROUND: body}
+    whole = archive(members(outer, files=told(outer, name, data)))
+    end, place = whole[-22:], whole.index(body)
+    entry = directory[:42] + struct.pack("<L", place) + directory[46:]
+    entries, size, start = struct.unpack("<HLL", end[10:20])
+    counted = struct.pack("<2H2L", entries + 1, entries + 1, size + len(entry), start)
+    return whole[:-22] + entry + end[:8] + counted + end[20:]
+
+
 Archives = Callable[[bytes, Mapping[str, bytes]], bytes]
 STRUCTURE: dict[str, tuple[Archives, str]] = {
     "no zip": (lambda good, files: files[ROUND], "is not a pack, which is a zip file"),
@@ -153,6 +167,9 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
         lambda good, files: patched(good, CENTRAL, 42, bytes(4), which=1),
         "cannot be read as a zip file",
     ),
+    "a member inside of a member": (lambda good, files: nested(files, files[ROUND]), "they lie over each other"),
+    # Later versions of Python tell it as they read.
+    "a small one inside of a member": (lambda good, files: nested(files, b"x"), "pack the node again"),
     "a place beyond the end": (
         lambda good, files: patched(good, CENTRAL, 42, b"\xff\xff\xff\x7f", which=1),
         "cannot be read as a zip file",
