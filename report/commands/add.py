@@ -26,7 +26,7 @@ from report.judging.judge import CLAIMS, judge
 from report.model import HERE, OTHERS
 from report.publish import write_published
 
-# Of a list, so many are told.
+# Of estimates that shift, so many are told.
 _MOST = 6
 _RUN = ["run", "experiment", "device", "round"]
 Record = Mapping[str, Any]
@@ -140,7 +140,7 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
     pairs = [(was[name], one) for name, one in now.items()]
     turned = [f"{a['id']}: {a['verdict']} -> {b['verdict']}" for a, b in pairs if a["verdict"] != b["verdict"]]
     yield _list("Verdicts that move", turned)
-    yield _list("Verdicts that stay, with another estimate", list(_shifts(pairs)))
+    yield _list("Verdicts that stay, with another estimate", list(_shifts(pairs)), _MOST)
     yield _list(
         "Verdicts that rest on it in place of what others published",
         [a["id"] for a, b in pairs if (a["decided_on"], b["decided_on"]) == (OTHERS, HERE)],
@@ -176,9 +176,10 @@ def _shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
     yield from (text for _, text in sorted(found, key=lambda one: -one[0]))
 
 
-def _list(what: str, items: Sequence[str]) -> str:
-    """A line: how many, and which."""
+def _list(what: str, items: Sequence[str], most: int | None = None) -> str:
+    """A line: how many, and which. most: how many of them are told, all if None."""
     if not items:
         return f"{what}: none."
-    more = f"; and {len(items) - _MOST} more" if len(items) > _MOST else ""
-    return f"{what}: {len(items)} ({'; '.join(items[:_MOST])}{more})."
+    shown = items[:most]
+    more = f"; and {len(items) - len(shown)} more" if len(items) > len(shown) else ""
+    return f"{what}: {len(items)} ({'; '.join(shown)}{more})."

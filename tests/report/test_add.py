@@ -330,7 +330,9 @@ def test_what_hangs_on_one_node(cells: list[dict[str, Any]], decided_on: str, ha
     assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a"}) == hangs
 
 
-def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first() -> None:
+def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("report.commands.add._MOST", 2)
+
     def document(**verdicts: tuple[str, float | None, str]) -> dict[str, Any]:
         names = ("verdict", "estimate", "decided_on")
         claims = [
@@ -357,8 +359,7 @@ def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first() -> Non
     assert told[1:] == [
         "It brings 4 series, 4 of them with a result; 4 are there.",
         "Verdicts that move: 1 (A01: undecided -> supported).",
-        "Verdicts that stay, with another estimate: 3 (A06: 0 s -> 1.00 s; A04: 4.00 s -> 2.00 s (-50%); "
-        "A02: 1.00 s -> 1.10 s (+10%)).",
+        "Verdicts that stay, with another estimate: 3 (A06: 0 s -> 1.00 s; A04: 4.00 s -> 2.00 s (-50%); and 1 more).",
         "Verdicts that rest on it in place of what others published: 1 (A04).",
         "Verdicts that would hang on it alone: 1 (A01).",
     ]
