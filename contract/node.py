@@ -198,11 +198,16 @@ def read_node(path: Path) -> dict[str, Any]:
 
     Raises StudyError naming the file and the fault.
     """
-    record = parse_json(read_regular(path, MOST_BYTES), path)
-    check(record, NODE_SCHEMA, path)
+    return parse_node(read_regular(path, MOST_BYTES), path)
+
+
+def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
+    """The same of a record's bytes. Raises StudyError naming the place and the fault."""
+    record = parse_json(data, where)
+    check(record, NODE_SCHEMA, where)
     record = {"kind": record["id"], "instance": "", **record}
     if record["id"] != node_id(record["kind"], record["instance"]):
-        raise StudyError(f"{path}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
+        raise StudyError(f"{where}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
     return record
 
 

@@ -60,6 +60,18 @@ def short(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def one_line(text: str) -> str:
+    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
+    return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
+
+
+# What moves a terminal's cursor, ends a line, or turns the direction in which it is read.
+_ESCAPED = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
 def _say(fault: Any) -> tuple[str, str | None]:
     """The violation in plain words, and the unknown key if it is about one."""
     allowed: list[str]

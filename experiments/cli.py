@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, new."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, pack, check, new."""
 
 from __future__ import annotations
 
@@ -81,6 +81,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
     came.add_argument("folders", type=Path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
     came.set_defaults(run=_outcomes)
+
+    packed = commands.add_parser("pack", help="put a node into one file that can be sent")
+    packed.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path("results/nodes"),
+        metavar="NODE_FOLDER",
+        help="of a node (default: the only one in results/nodes)",
+    )
+    packed.add_argument("--out", type=Path, metavar="FILE", help="default: results/<node>.zip")
+    packed.set_defaults(run=_pack)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", default="quick")
@@ -255,6 +267,13 @@ def _outcomes(arguments: argparse.Namespace) -> int:
     from experiments.outcomes import outcomes
 
     print(outcomes(arguments.folders))
+    return 0
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    from experiments.pack import pack
+
+    print(pack(arguments.folder, arguments.out))
     return 0
 
 

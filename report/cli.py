@@ -63,6 +63,12 @@ def parser() -> argparse.ArgumentParser:
     early.add_argument("--out", required=True, type=Path, metavar="DIR")
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="how many there will be")
 
+    adding = commands.add_parser("add", help="check a node that was handed in as a pack, say what it changes, add it")
+    adding.add_argument("pack", type=Path, metavar="FILE", help="what `python -m experiments pack` made")
+    adding.add_argument("--dry-run", action="store_true", help="only say what it changes")
+    adding.add_argument("--nodes", type=Path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes")
+    adding.add_argument("--claims", type=Path, metavar="DIR", help="claim files (default: report/claims)")
+
     site = commands.add_parser("site", parents=[verdicts, previous], help="what a site needs beside the pages")
     site.add_argument("--report", required=True, type=Path, metavar="DIR", help="what render wrote; it is added to")
     site.add_argument("--data", required=True, type=Path, metavar="DIR", help="what gather wrote")
@@ -179,6 +185,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.pages.preliminary import preliminary
 
         print(f"a preliminary page: {preliminary(given.nodes, given.out, given.rounds)}", file=sys.stderr)
+    elif given.command == "add":
+        from report.commands.add import add
+        from report.judging.judge import CLAIMS
+
+        for line in add(given.pack, given.nodes, given.dry_run, given.claims or CLAIMS):
+            print(line, flush=True)
     elif given.command == "edition":
         from report.pages.editions import release
 

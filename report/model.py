@@ -202,6 +202,11 @@ def number_of(parts: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, 
     return next((part for part in known if part.get("outcome") == verdict), [*known, *parts, {}][0])
 
 
+def hanging(node: str) -> str:
+    """What is said of a verdict that hangs on one node which was handed in. node: its name."""
+    return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
+
+
 def read_verdicts(path: Path) -> dict[str, Any]:
     """Read `verdicts.json`. Raises StudyError if it is missing or something else."""
     if not path.exists():

@@ -17,6 +17,7 @@ from report.data.ranges import parse_ranges
 from report.data.rows import read_rows, rounds_of, row_lines
 from report.formatting import count, interval, label_value, number, several, threshold_text, thresholds_text, with_unit
 from report.judging.contradictions import contradicting
+from report.model import hanging
 
 WIDTH = 100
 # Rows told of a cell, and cells told of a part, where not all are asked for.
@@ -52,6 +53,8 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     lines += _wrap("why: ", one["reason"])
     if one["refuted"]:
         lines += _wrap("", f"It can no longer be supported. Refuted already: {several(one['refuted'])}.")
+    if node := one.get("hangs_on"):
+        lines += _wrap("", hanging(labels.get(node, node)))
     for then in one["when_written"]:
         lines += _wrap("when written: ", then["reason"])
     if one["boundary"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +67,14 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     warn(found)
     with atomic(out / "dictionary.csv") as path:
         whole_dictionary().to_csv(path, index=False)
-    nodes = [{**node.record, "label": node.label, "source": node.source, "rounds": node.rounds} for node in found.nodes]
+    nodes = [
+        {
+            **node.record,
+            "label": node.label,
+            **{name: getattr(node, name) for name in ("source", "rounds", "contributed")},
+        }
+        for node in found.nodes
+    ]
     write_json(out / "nodes.json", nodes)
     write_json(out / "refused.json", found.refused)
     write_datapackage(out)
@@ -114,7 +121,7 @@ def _part(folders: Sequence[Folder], place: Path) -> _Part:
     for name, table in (("samples", samples.sort_values("experiment", kind="stable")), ("summary", summary)):
         rows = arrow.Table.from_pandas(table, SCHEMAS[name], preserve_index=False)
         parquet.write_table(rows, files[name], row_group_size=8192)
-    bare = [Node(node.record, node.source, samples.iloc[:0], node.rounds) for node in nodes]
+    bare = [replace(node, samples=samples.iloc[:0]) for node in nodes]
     faults = [fault for _, some in found for fault in some]
     experiments = [str(name) for name in samples["experiment"].unique()]
     return _Part(bare, files["samples"], files["summary"], experiments, int((summary["status"] == "ok").sum()), faults)

@@ -17,7 +17,7 @@ from report.data.nodes import Node, Nodes, empty_samples
 from report.data.published import Published
 
 # What gather adds to a node's record.
-_ADDED = ("label", "source", "rounds")
+_ADDED = ("label", "source", "rounds", "contributed")
 
 
 @dataclass
@@ -48,7 +48,9 @@ def read_dataset(
     nodes = []
     for record in records:
         own = {name: value for name, value in record.items() if name not in _ADDED}
-        nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"])))
+        nodes.append(
+            Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), record.get("contributed", ""))
+        )
     gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder)
     return Dataset(gathered, reference or {}, summary, published=published or Published())
 

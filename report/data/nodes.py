@@ -16,7 +16,9 @@ import pyarrow as arrow
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
+from contract.schema import one_line
 from contract.tables import SAMPLES, frame, load_samples, validate
+from report.data.contributed import SIDECAR, pack_of
 from report.data.plausibility import faults
 from report.formatting import node_label
 
@@ -34,6 +36,7 @@ class Folder:
     record: dict[str, Any]  # its id is no other node's
     files: tuple[Path, ...]
     written: str  # the id that its files bear
+    contributed: str = ""  # digest of the pack that it, or a part of it, was handed in as
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Node:
     source: str
     samples: pd.DataFrame
     rounds: list[dict[str, Any]] = field(default_factory=list)
+    contributed: str = ""  # digest of the pack that it was handed in as; empty of what the project measured
 
     @property
     def id(self) -> str:
@@ -136,7 +140,8 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        folder = Folder(place, record, tuple(sorted(place.glob("[!.]*.parquet"))), record["id"])
+        files = tuple(sorted(place.glob("[!.]*.parquet")))
+        folder = Folder(place, record, files, record["id"], _contributed(place, refused))
         before = _before(folder, found.values())
         if before is None:
             free = (f"{folder.written}.{number}" for number in count(2))
@@ -144,13 +149,23 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             found[record["id"]] = folder
         else:
             same, more = before
-            found[same.record["id"]] = replace(same, files=(*same.files, *more))
+            pack = same.contributed or (folder.contributed if more else "")
+            found[same.record["id"]] = replace(same, files=(*same.files, *more), contributed=pack)
             rest = f"its {len(more)} other files are used with them" if more else "they count once"
             refused.append(_refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
     if not found:
         Nodes([], refused).check(directories)
     kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
     return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
+
+
+def _contributed(place: Path, refused: list[dict[str, str]]) -> str:
+    """The digest of the pack that a node was handed in as; '' where nothing that can be read says so."""
+    try:
+        return pack_of(place)
+    except StudyError as fault:
+        refused.append(_refusal(place / SIDECAR, f"{fault}: the node counts as one that was not handed in"))
+        return ""
 
 
 def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
@@ -258,7 +273,7 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
     # Where measuring was cut off, nobody has noted the end.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
-    return Node(record, _shown(str(folder.place.parent)), samples, rounds)
+    return Node(record, one_line(str(folder.place.parent)), samples, rounds, folder.contributed)
 
 
 def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
@@ -348,12 +363,4 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
 
 
 def _refusal(path: Path, reason: str) -> dict[str, str]:
-    return {"file": _shown(str(path)), "reason": _shown(reason.removeprefix(str(path)).lstrip(":, "))}
-
-
-def _shown(text: str) -> str:
-    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
-    return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
-
-
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+    return {"file": one_line(str(path)), "reason": one_line(reason.removeprefix(str(path)).lstrip(":, "))}

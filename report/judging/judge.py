@@ -6,7 +6,7 @@ import csv
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -34,7 +34,7 @@ from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
 from report.judging.replaced import replaced
 from report.judging.thresholds import of_claim as outcomes_by_threshold
-from report.model import DIFFER, HERE, OTHERS, Tier, Verdict, combined, number_of
+from report.model import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined, number_of
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
@@ -140,6 +140,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         **of_claim(parts, verdict),
         "evidence_tier": Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
         "decided_on": decided_on(found, verdict),
+        "hangs_on": "",
         "unpublished": claim.unpublished,
         "see_also": list(claim.see_also),
         "same_as": claim.same_as,
@@ -149,6 +150,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "version": claim.version,
         "changes": list(claim.changes),
     }
+    record["hangs_on"] = hangs_on(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
     declared = claim.told if record["decided_on"] == OTHERS else claim.findings
     return {**record, **dict(zip(("finding", "finding_part"), finding_and_part(record, declared), strict=True))}
 
@@ -165,6 +167,18 @@ def decided_on(found: Sequence[PartResult], verdict: Verdict) -> str:
     if not verdict.decided:
         return ""
     return OTHERS if any(one.waits for one in found) else HERE
+
+
+def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
+    """The node that was handed in and alone decides a verdict of measurements here; '' if there is none such.
+
+    record: as `verdicts.json` has it. Published figures, which are of no node, make no second one.
+    """
+    if record["decided_on"] != HERE:
+        return ""
+    measured = (cell for cell in record["cells"] if cell["node"] or cell["behind"])
+    nodes = {cell["node"] for cell in measured if cell["outcome"] != Side.UNDECIDED}
+    return str(nodes.pop()) if len(nodes) == 1 and nodes <= set(contributed) else ""
 
 
 def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from report import formatting
 from report.formatting import capital, count, several
 from report.judging.findings import number as plain
+from report.model import hanging
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
 from report.pages.claim_figure import claim_chart, one_axis, quantity_name
@@ -78,6 +79,8 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
         where = several([machines.get(node, node) for node in nodes])
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
         yield f"{count(len(cells), 'case')} on {where}{spread}."
+    if node := verdict.get("hangs_on"):
+        yield hanging(machines.get(node, node))
     sources = {str(cell["source"]) for cell in cells if cell.get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}

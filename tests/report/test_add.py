@@ -1,0 +1,365 @@
+"""A node travels as one file: packed where it was measured, looked at, added, told from those of the project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from contract.errors import StudyError, run_command
+from contract.pack import Pack, archive_of, read_pack
+from experiments.cli import main as experiments
+from report.cli import main as report
+from report.commands.add import _told, add
+from report.commands.explain import explain
+from report.data import contributed
+from report.data.contributed import SIDECAR, place
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.nodes import Node, read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import CLAIMS, hangs_on, judge
+from report.model import hanging
+from report.pages.claims import claim_context
+from tests.report.conftest import Factory
+from tests.report.liars import PUBLISHED, copied
+from tests.report.packs import files_of
+
+OTHER = PUBLISHED.parent / "amd-epyc-2c-089962.146241"
+# Enough for claims of both outcomes, and soon judged.
+EXPERIMENTS, JUDGED = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
+
+
+@pytest.fixture(scope="module")
+def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some claims, which point to no others."""
+    folder = tmp_path_factory.mktemp("few") / "claims"
+    folder.mkdir()
+    for name in JUDGED:
+        text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Published data with one node, and nothing that others measured, which no claim here asks for and all wait for."""
+    monkeypatch.setattr("report.commands.add.PUBLISHED", tmp_path / "nothing")
+    shutil.copytree(OTHER, tmp_path / "data" / "nodes" / OTHER.name)
+    return tmp_path / "data"
+
+
+def measured(folder: Path, rounds: Iterable[int] = (1, 2, 3)) -> Path:
+    """A folder of nodes as measuring leaves it: the published node, some rounds of it, and what is no part of them."""
+    node = folder / PUBLISHED.name
+    (node / "superseded").mkdir(parents=True)
+    names = [f"{name}.cpu.{number}.parquet" for name in EXPERIMENTS for number in rounds]
+    for name in ("node.json", *names):
+        shutil.copyfile(PUBLISHED / name, node / name)
+    shutil.copyfile(PUBLISHED / names[0], node / "superseded" / names[0])
+    (node / ".round.1").touch()
+    (node / "notes.txt").touch()
+    return folder
+
+
+def packed(out: Path, *rounds: int) -> Path:
+    assert experiments(["pack", str(measured(out.parent / f"of-{out.stem}", rounds)), "--out", str(out)]) == 0
+    return out
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_journey_from_a_machine_to_the_published_nodes(
+    data: Path, claims: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = packed(tmp_path / "a.zip", 1, 2, 3)
+    told = capsys.readouterr().out
+    assert f"{file}: " in told and f"{PUBLISHED.name} with 12 round(s), preset full; complete" in told
+    assert "Hand in a node" in told and "data/incoming" in told
+    before = tree(data)
+    words = ["add", str(file), "--nodes", str(data / "nodes"), "--claims", str(claims)]
+
+    assert report([*words, "--dry-run"]) == 0
+    dry = capsys.readouterr().out.splitlines()
+    assert dry[0].startswith(f"{PUBLISHED.name}: AMD EPYC, 2 cores, preset full, commit ")
+    assert dry[0].endswith("12 rounds; none is missing.")
+    assert [line.partition(": ")[0] for line in dry[2:6]] == [
+        "Verdicts that move", "Verdicts that stay, with another estimate",
+        "Verdicts that rest on it in place of what others published", "Verdicts that would hang on it alone",
+    ]  # fmt: skip
+    assert "N03: awaiting experiment -> challenged" in dry[2] and "W13: awaiting experiment -> supported" in dry[2]
+    assert dry[3].endswith(": none.") and all(name in dry[5] for name in JUDGED)
+    assert dry[-1].startswith("Nothing was added.") and tree(data) == before
+
+    assert report(words) == 0
+    added = capsys.readouterr().out.splitlines()
+    assert added[:6] == dry[:6] and f"Added: {data / 'nodes' / PUBLISHED.name}" in added[6]
+    after = tree(data)
+    name = f"nodes/{PUBLISHED.name}"
+    mine = {path.removeprefix(f"{name}/"): bytes_ for path, bytes_ in after.items() if path.startswith(name)}
+    assert json.loads(mine.pop(SIDECAR))["pack_sha256"] == read_pack(file).digest
+    assert mine == dict(read_pack(file).files)
+    assert {path: after[path] for path in before} == before
+    listed = json.loads((data / "datapackage.json").read_text())["resources"]
+    assert f"{name}/gemm.cpu.1.parquet" in next(one for one in listed if one["name"] == PUBLISHED.name)["path"]
+
+    assert report(words) == 0
+    again = capsys.readouterr().out.splitlines()
+    assert again == [f"{PUBLISHED.name}: all its rounds are in {data / 'nodes'} already: there is nothing to add."]
+    assert tree(data) == after
+
+    gather([data / "nodes"], tmp_path / "out")
+    nodes = {node.id: node.contributed for node in read_dataset(tmp_path / "out").nodes.nodes}
+    assert nodes == {OTHER.name: "", PUBLISHED.name: read_pack(file).digest}
+
+
+def test_the_same_node_is_packed_into_the_same_bytes_and_read_back_as_it_was(tmp_path: Path) -> None:
+    one, two = packed(tmp_path / "a.zip", 1), packed(tmp_path / "b.zip", 1)
+    assert one.read_bytes() == two.read_bytes()
+    pack = read_pack(one)
+    files = files_of(tmp_path / "of-a" / PUBLISHED.name)
+    assert pack.files == {name: data for name, data in files.items() if not name.startswith((".", "notes"))}
+    pack.write(tmp_path / "out" / PUBLISHED.name)
+    again, was = (read_nodes([folder / PUBLISHED.name]).nodes[0] for folder in (tmp_path / "out", tmp_path / "of-a"))
+    assert again.samples.equals(was.samples) and again.record == was.record
+
+
+def test_a_pack_is_the_same_on_every_system_and_day(synthetic: Factory) -> None:
+    record = json.dumps(synthetic("node-a").record(), sort_keys=True).encode()
+    made = archive_of({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
+    assert hashlib.sha256(made).hexdigest() == "2d296c91bb38b58cc98a0ffd25440b719d3bb4ede34328d896d03279b12a8e57"
+
+
+def test_a_node_that_was_cut_off_is_packed_and_says_what_is_missing(
+    data: Path, claims: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = measured(tmp_path / "nodes")
+    record = json.loads((nodes / PUBLISHED.name / "node.json").read_text())
+    record["jobs"] = {f"{name}.cpu": {"predicted_s": [1.0] * 4, "left_out": {}} for name in EXPERIMENTS[:1]}
+    del record["ended_utc"]
+    (nodes / PUBLISHED.name / "node.json").unlink()
+    (nodes / PUBLISHED.name / "node.partial.json").write_text(json.dumps(record))
+    file = tmp_path / "part.zip"
+    assert experiments(["pack", str(nodes / PUBLISHED.name), "--out", str(file)]) == 0
+    assert "cut off, 1 round(s) missing" in capsys.readouterr().out
+    told = list(add(file, data / "nodes", claims=claims))
+    assert told[0].endswith("12 rounds; missing are clock.cpu.4.")
+    assert (data / "nodes" / PUBLISHED.name / "node.partial.json").is_file()
+
+
+def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def said(*words: str) -> str:
+        assert run_command(experiments, ["pack", *words]) == 2
+        told = capsys.readouterr()
+        (line,) = told.err.splitlines()
+        assert not told.out and not list(tmp_path.glob("results/*.zip"))
+        return line
+
+    assert "results/nodes: holds no node" in said()
+    nodes = measured(tmp_path / "results" / "nodes")
+    copied(nodes / "other", ["clock.cpu.1"])
+    assert f"holds several nodes: name the folder of one of {PUBLISHED.name}, other" in said()
+    other = nodes / "other"
+    (other / "clock.cpu.1.parquet").rename(other / "clock.cpu.2.parquet")
+    assert "clock.cpu.2.parquet: holds clock.cpu.1.parquet, which is not what its name says" in said(
+        "results/nodes/other"
+    )
+    (other / "clock.cpu.2.parquet").rename(other / "rounds.parquet")
+    assert "rounds.parquet: is not called <experiment>.<device>.<round>.parquet" in said("results/nodes/other")
+    (other / "rounds.parquet").unlink()
+    assert "holds no round yet" in said("results/nodes/other")
+    shutil.copyfile(PUBLISHED / "clock.cpu.1.parquet", other / "clock.cpu.1.parquet")
+    assert f"is a round of {PUBLISHED.name}, not of other" in said("results/nodes/other")
+    (other / "clock.cpu.1.parquet").write_bytes(b"PAR1")
+    assert "clock.cpu.1.parquet: cannot be read as Parquet" in said("results/nodes/other")
+    shutil.rmtree(other)
+    assert experiments(["pack"]) == 0
+    assert (tmp_path / "results" / f"{PUBLISHED.name}.zip").is_file()
+
+
+def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_written_over(
+    data: Path, claims: Path, tmp_path: Path
+) -> None:
+    nodes = data / "nodes"
+    first, more = packed(tmp_path / "a.zip", 1, 2), packed(tmp_path / "b.zip", 1, 2, 3)
+    list(add(first, nodes, claims=claims))
+    before = tree(nodes)
+    told = list(add(more, nodes, claims=claims))
+    assert any("is there already, with some of these rounds" in line for line in told)
+    shifted = next(line for line in told if line.startswith("Verdicts that stay, with another estimate"))
+    assert re.search(r"N03: \S+ MAC/cycle -> \S+ MAC/cycle \([+-]", shifted)
+    after = tree(nodes)
+    assert {path: after[path] for path in before} == before
+    assert {Path(path).parts[0] for path in after} == {OTHER.name, PUBLISHED.name, f"{PUBLISHED.name}.2"}
+    found = {node.id: node for node in read_nodes([nodes]).nodes}
+    assert set(found) == {OTHER.name, PUBLISHED.name} and len(found[PUBLISHED.name].rounds) == 12
+    assert next(add(more, nodes, claims=claims)).endswith("there is nothing to add.")
+    # Another run of that machine is a node of its own.
+    again = copied(tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later"))
+    (tmp_path / "c.zip").write_bytes(archive_of(files_of(again)))
+    told = list(add(tmp_path / "c.zip", nodes, claims=claims))
+    assert told[0].startswith(f"{PUBLISHED.name}.2: ") and (nodes / f"{PUBLISHED.name}.3").is_dir()
+    assert [node.id for node in read_nodes([nodes]).nodes][1:] == [PUBLISHED.name, f"{PUBLISHED.name}.2"]
+
+
+def test_a_run_counts_once_whatever_its_machine_is_called(data: Path, claims: Path, tmp_path: Path) -> None:
+    nodes, file = data / "nodes", tmp_path / "a.zip"
+    file.write_bytes(archive_of(files_of(copied(tmp_path / "made" / "first", ["clock.cpu.1"]))))
+    list(add(file, nodes, claims=claims))
+    file.write_bytes(archive_of(files_of(copied(tmp_path / "made" / "second", ["clock.cpu.1"]))))
+    with pytest.raises(StudyError, match="round 1 of clock on cpu is that of first, which is there already"):
+        list(add(file, nodes, claims=claims))
+    assert not (nodes / "second").exists()
+
+
+def test_where_nothing_is_yet_a_first_node_is_added(data: Path, claims: Path, tmp_path: Path) -> None:
+    shutil.rmtree(data)
+    told = list(add(packed(tmp_path / "a.zip", 1), data / "nodes", claims=claims))
+    assert "No other node is there: every verdict is by this one." in told
+    assert (data / "nodes" / PUBLISHED.name / SIDECAR).is_file()
+    with pytest.raises(StudyError, match="name a folder called nodes"):
+        list(add(tmp_path / "a.zip", data, claims=claims))
+
+
+def test_a_node_that_is_half_there_is_none_and_goes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = read_pack(packed(tmp_path / "a.zip", 1))
+
+    def killed(made: Path, _target: Path) -> None:
+        # As a kill leaves it, which tidies nothing.
+        shutil.copytree(made, data / "nodes" / f"{contributed._ADDING}left" / made.name)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place(pack, data / "nodes", [])
+    assert [node.id for node in read_nodes([data / "nodes"]).nodes] == [OTHER.name]
+    assert place(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
+    assert {path.name for path in (data / "nodes").iterdir()} == {OTHER.name, PUBLISHED.name}
+    # The folder that was there first keeps the id, whatever it is called.
+    assert place(pack, data / "nodes", ["zz"]).name == "zz.2"
+    assert place(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "not JSON"),
+        ("[]", "is not of type object"),
+        ('{"schema": 1, "pack_sha256": "x", "added_utc": "2026-01-01T00:00:00Z"}', "pack_sha256"),
+        ("x" * 20_000, "are the limit"),
+    ],
+)
+def test_a_note_of_where_a_node_is_from_that_cannot_be_read_is_left_out_with_its_reason(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    copied(tmp_path / "node", ["clock.cpu.1"])
+    (tmp_path / "node" / SIDECAR).write_text(text)
+    found = read_nodes([tmp_path])
+    (node,), (refusal,) = found.nodes, found.refused
+    assert node.contributed == "" and refusal["file"] == str(tmp_path / "node" / SIDECAR)
+    assert why in refusal["reason"] and "counts as one that was not handed in" in refusal["reason"]
+
+
+def handed_in(folder: Path) -> None:
+    note = {"schema": 1, "pack_sha256": "0" * 64, "added_utc": "2026-01-01T00:00:00Z"}
+    (folder / SIDECAR).write_text(json.dumps(note))
+
+
+def test_a_verdict_that_hangs_on_a_node_that_was_handed_in_says_so(
+    synthetic: Factory, claims: Path, tmp_path: Path
+) -> None:
+    def verdict() -> tuple[dict[str, Any], dict[str, Any]]:
+        gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
+        data = read_dataset(tmp_path / "data", read_reference(REFERENCE))
+        document = judge(data, tmp_path / "verdicts.json", claims, allow_synthetic=True)
+        return document, next(one for one in document["verdicts"] if one["id"] == "N03")
+
+    first = synthetic("node-a").gemm(27.9).clock().write()
+    assert verdict()[1]["verdict"] == "challenged" and verdict()[1]["hangs_on"] == ""
+    handed_in(first)
+    document, one = verdict()
+    sentence = hanging("Synthetic, 2 cores")
+    assert one["hangs_on"] == "node-a"
+    assert sentence in " ".join(explain(document, "N03").split())
+    assert sentence in claim_context(one, document, {"node-a": "Synthetic, 2 cores"})["sure"]
+    # A second machine that says the same takes the remark away, and one that cannot tell does not.
+    second = synthetic("node-b").gemm(20).clock().write()
+    document, one = verdict()
+    assert one["verdict"] == "challenged" and one["hangs_on"] == ""
+    assert "handed in" not in explain(document, "N03")
+    handed_in(second)
+    assert verdict()[1]["hangs_on"] == ""
+
+
+CELL = {"node": "a", "behind": "1", "outcome": "supports"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "decided_on", "hangs"),
+    [
+        ([CELL], "here", "a"),
+        ([CELL, {**CELL, "outcome": "challenges"}], "here", "a"),
+        ([CELL, {**CELL, "node": "b"}], "here", ""),
+        ([CELL, {**CELL, "node": "b", "outcome": "undecided"}], "here", "a"),
+        ([CELL, {**CELL, "node": None, "behind": ""}], "here", "a"),
+        ([CELL, {**CELL, "node": None}], "here", ""),
+        ([{**CELL, "node": "b"}], "here", ""),
+        ([CELL], "others", ""),
+        ([CELL], "", ""),
+        ([], "here", ""),
+    ],
+)
+def test_what_hangs_on_one_node(cells: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
+    assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a"}) == hangs
+
+
+def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("report.commands.add._MOST", 2)
+
+    def document(**verdicts: tuple[str, float | None, str]) -> dict[str, Any]:
+        names = ("verdict", "estimate", "decided_on")
+        claims = [
+            {"id": name, "unit": "s", "hangs_on": "", **dict(zip(names, one, strict=True))}
+            for name, one in verdicts.items()
+        ]
+        return {"nodes": [{"id": "first"}], "verdicts": claims}
+
+    def judged(rows: int, said: dict[str, Any]) -> Any:
+        return SimpleNamespace(table=pd.DataFrame({"status": ["ok"] * rows + ["oom"]})), said
+
+    record = {**json.loads((PUBLISHED / "node.json").read_text()), "jobs": {}}
+    pack = Pack({"a.cpu.1.parquet": b""}, record, {"preset": "", "commit": "abc"}, "")
+    was = document(
+        A01=("undecided", 1.0, ""), A02=("supported", 1.0, "here"), A03=("supported", 1.0, "here"),
+        A04=("supported", 4.0, "others"), A05=("awaiting source", None, ""), A06=("supported", 0.0, "here"),
+    )  # fmt: skip
+    now = document(
+        A01=("supported", 2.0, "here"), A02=("supported", 1.1, "here"), A03=("supported", 1.0, "here"),
+        A04=("supported", 2.0, "here"), A05=("awaiting source", None, ""), A06=("supported", 1.0, "here"),
+    )  # fmt: skip
+    now["verdicts"][0]["hangs_on"] = record["id"]
+    told = list(_told(Node(record, "", pd.DataFrame()), pack, judged(3, was), judged(7, now)))
+    assert told[1:] == [
+        "It brings 4 series, 4 of them with a result; 4 are there.",
+        "Verdicts that move: 1 (A01: undecided -> supported).",
+        "Verdicts that stay, with another estimate: 3 (A06: 0 s -> 1.00 s; A04: 4.00 s -> 2.00 s (-50%); and 1 more).",
+        "Verdicts that rest on it in place of what others published: 1 (A04).",
+        "Verdicts that would hang on it alone: 1 (A01).",
+    ]

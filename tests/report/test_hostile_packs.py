@@ -1,0 +1,392 @@
+"""A pack may come from anybody: it is one as this project makes them, or is refused in a line, and nothing happens."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from contract import pack
+from contract.errors import StudyError, run_command
+from contract.pack import MANIFEST, archive_of, read_pack
+from contract.tables import load_samples
+from report.cli import main
+from tests.report.liars import Rows, copied, quicker
+from tests.report.packs import archive, files_of, members, told
+
+ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
+ROUND = f"{ROUNDS[0]}.parquet"
+LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Those of a good node."""
+    return files_of(copied(tmp_path_factory.mktemp("good") / "victim", ROUNDS))
+
+
+@pytest.fixture(scope="module")
+def good(files: Mapping[str, bytes]) -> bytes:
+    return archive_of(files)
+
+
+@dataclass
+class Door:
+    """Where packs arrive."""
+
+    root: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def refused(self, data: bytes | None = None, path: Path | None = None) -> str:
+        """What is said of a pack that is refused: one line, and nothing was written anywhere."""
+        path = path or self.root / "in" / "a.zip"
+        if data is not None:
+            path.write_bytes(data)
+        before = sorted(self.root.rglob("*"))
+        code = run_command(main, ["add", str(path), "--nodes", str(self.root / "data" / "nodes")])
+        said = self.capsys.readouterr()
+        assert code == 2 and said.out == ""
+        (line,) = said.err.splitlines()
+        assert line.startswith(f"error: {path}: ") and line.isprintable() and len(line) < 1500
+        assert sorted(self.root.rglob("*")) == before
+        return line.removeprefix(f"error: {path}: ")
+
+
+@pytest.fixture
+def door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Door:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "data" / "nodes").mkdir(parents=True)
+    return Door(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil.cpu.1.parquet", "/etc/passwd", "..\\evil.cpu.1.parquet", "C:evil.cpu.1.parquet", "folder/",
+        "folder/evil.cpu.1.parquet", "README.md", "contributed.json", ".clock.cpu.1.parquet", "clock.cpu.0.parquet",
+        "Clock.cpu.1.parquet", "cl\u043eck.cpu.1.parquet", "\x1b[2J.cpu.1.parquet", "a\n.cpu.1.parquet", "",
+        "\u202etekrap.1.upc.kcolc", f"{'x' * 300}.cpu.1.parquet", "clock.cpu.1.parquet\n",
+    ],
+)  # fmt: skip
+def test_only_names_of_a_nodes_files_are_let_in(door: Door, files: Mapping[str, bytes], name: str) -> None:
+    said = door.refused(archive([*members(files), (name, files[ROUND])]))
+    assert said.startswith("holds '") and "belong in a pack" in said
+
+
+def patched(data: bytes, mark: bytes, at: int, value: bytes, which: int = 0) -> bytes:
+    """The bytes with others from `at` on after the signature of the header of a member."""
+    place = -1
+    for _ in range(which + 1):
+        place = data.index(mark, place + 1)
+    place += at
+    return data[:place] + value + data[place + len(value) :]
+
+
+def both(data: bytes, local: int, central: int, value: bytes) -> bytes:
+    """The same change in both headers of the first member."""
+    return patched(patched(data, LOCAL, local, value), CENTRAL, central, value)
+
+
+def zip64(data: bytes) -> bytes:
+    """The archive with the records of the zip64 form before its end."""
+    body, end = data[:-22], data[-22:]
+    entries, size, start = struct.unpack("<HLL", end[10:20])
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, entries, entries, size, start)
+    return body + record + struct.pack("<4sLQL", b"PK\6\7", 0, len(body), 1) + end
+
+
+def forced64(files: Mapping[str, bytes]) -> bytes:
+    """A pack with sizes of the zip64 form in the headers before its members."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as target:
+        for name, data in members(files):
+            with target.open(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
+                member.write(data)
+    return made.getvalue()
+
+
+def nested(files: Mapping[str, bytes], data: bytes) -> bytes:
+    """A pack whose manifest and directory name a member that lies inside of another one."""
+    name = "clock.cpu.7.parquet"
+    inner = archive([(name, data)])
+    body, directory = inner[: inner.index(CENTRAL)], inner[inner.index(CENTRAL) : -22]
+    outer = {**files, ROUND: body}
+    whole = archive(members(outer, files=told(outer, name, data)))
+    end, place = whole[-22:], whole.index(body)
+    entry = directory[:42] + struct.pack("<L", place) + directory[46:]
+    entries, size, start = struct.unpack("<HLL", end[10:20])
+    counted = struct.pack("<2H2L", entries + 1, entries + 1, size + len(entry), start)
+    return whole[:-22] + entry + end[:8] + counted + end[20:]
+
+
+Archives = Callable[[bytes, Mapping[str, bytes]], bytes]
+STRUCTURE: dict[str, tuple[Archives, str]] = {
+    "no zip": (lambda good, files: files[ROUND], "is not a pack, which is a zip file"),
+    "nothing": (lambda good, files: b"", "is not a pack, which is a zip file"),
+    "no end": (lambda good, files: good[:-30], "was cut off"),
+    "something before": (lambda good, files: b"#!/bin/sh\n" + good, "is not a pack"),
+    "another archive before": (lambda good, files: archive([("x", b"x" * 99)]) + good, "in another order or form"),
+    "something behind": (lambda good, files: good + b"\0", "something follows it"),
+    "a comment": (lambda good, files: good[:-2] + b"\1\0x", "something follows it"),
+    "bytes between": (
+        lambda good, files: good[: good.index(CENTRAL)] + bytes(100) + good[good.index(CENTRAL) :],
+        "cannot be read as a zip file",
+    ),
+    "compressed": (
+        lambda good, files: archive(
+            [*members(files), ("bomb.cpu.1.parquet", bytes(10**7))], method=zipfile.ZIP_DEFLATED
+        ),
+        "is compressed",
+    ),
+    "a larger size told": (lambda good, files: both(good, 22, 24, struct.pack("<L", 10**6)), "is compressed"),
+    "larger sizes told": (
+        lambda good, files: both(good, 18, 20, struct.pack("<2L", 10**6, 10**6)),
+        "more bytes than it has",
+    ),
+    "a smaller size told": (lambda good, files: both(good, 18, 20, struct.pack("<2L", 9, 9)), "cannot be read"),
+    "encrypted": (
+        lambda good, files: both(good, 6, 8, b"\1\0"),
+        "manifest.json: is encrypted, and nothing in a pack is",
+    ),
+    "other flags": (lambda good, files: both(good, 6, 8, b"\0\x08"), "in another order or form"),
+    "an unknown method": (lambda good, files: both(good, 8, 10, b"\x63\0"), "is compressed"),
+    "a version to come": (lambda good, files: patched(good, CENTRAL, 6, b"\xff\0"), "cannot be read as a zip file"),
+    "another date": (lambda good, files: both(good, 10, 12, b"\1\1\1\1"), "in another order or form"),
+    "names that differ": (lambda good, files: patched(good, LOCAL, 30, b"M"), "cannot be read as a zip file"),
+    "two members in one place": (
+        lambda good, files: patched(good, CENTRAL, 42, bytes(4), which=1),
+        "cannot be read as a zip file",
+    ),
+    "a member inside of a member": (lambda good, files: nested(files, files[ROUND]), "they lie over each other"),
+    # Later versions of Python tell it as they read.
+    "a small one inside of a member": (lambda good, files: nested(files, b"x"), "pack the node again"),
+    "a place beyond the end": (
+        lambda good, files: patched(good, CENTRAL, 42, b"\xff\xff\xff\x7f", which=1),
+        "cannot be read as a zip file",
+    ),
+    "a number of files that is none": (lambda good, files: patched(good, END, 8, b"\xff\xff\xff\xff"), "65,535 files"),
+    "a directory of 4 GB": (lambda good, files: patched(good, END, 12, b"\xff\xff\xff\xff"), "a directory of 4,294"),
+    "zip64": (lambda good, files: zip64(good), "of the zip64 form"),
+    "zip64 in each header": (lambda good, files: forced64(files), "in another order or form"),
+    "links": (lambda good, files: archive(members(files), stat.S_IFLNK), "is a link or a folder"),
+    "a name that is not UTF-8": (
+        lambda good, files: archive([*members(files), ("\u00e9.cpu.1.parquet", b"")]).replace(b"\xc3\xa9", b"\xff\xff"),
+        "cannot be read as a zip file",
+    ),
+    "a name that ends early": (
+        lambda good, files: archive([*members(files), ("clock.cpu.7.parquet#", b"")]).replace(b"et#", b"et\0"),
+        "holds 'clock.cpu.7.parquet\\x00'",
+    ),
+    "a member twice": (lambda good, files: archive([*members(files), (ROUND, files[ROUND])]), f"holds '{ROUND}' twice"),
+    "members in another order": (lambda good, files: archive(reversed(members(files))), "in another order or form"),
+}
+
+
+@pytest.mark.parametrize("what", STRUCTURE)
+def test_only_an_archive_as_it_is_packed_is_let_in(
+    door: Door, good: bytes, files: Mapping[str, bytes], what: str
+) -> None:
+    make, why = STRUCTURE[what]
+    made = make(good, files)
+    assert made != good and why in door.refused(made)
+
+
+CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]]], str]] = {
+    "no manifest": (lambda files: members(files)[1:], "holds no manifest.json"),
+    "a manifest that is no JSON": (
+        lambda files: [(MANIFEST, b"{"), *members(files)[1:]],
+        "manifest.json, line 1: not JSON",
+    ),
+    "a manifest of lists in lists": (
+        lambda files: [(MANIFEST, b"[" * 9999), *members(files)[1:]],
+        "deep in each other",
+    ),
+    "a manifest that is a list": (lambda files: [(MANIFEST, b"[]"), *members(files)[1:]], "a pack of version None"),
+    "a version to come": (lambda files: members(files, pack=2), "a pack of version 2, this program reads version 1"),
+    "an unknown key": (lambda files: members(files, **{"\x1b[2J": 1}), "unknown key"),
+    "another node": (
+        lambda files: members(files, node="honest"),
+        "says node 'honest', and the node's record says 'victim'",
+    ),
+    "another kind": (lambda files: members(files, kind="honest"), "says kind 'honest'"),
+    "another commit": (lambda files: members(files, commit="0"), "says commit '0'"),
+    "another preset": (lambda files: members(files, preset="quick"), "says preset 'quick'"),
+    "another digest": (
+        lambda files: members(files, files=told(files, ROUND, sha256="0" * 64)),
+        f"{ROUND}: is not the file",
+    ),
+    "another size": (lambda files: members(files, files=told(files, ROUND, bytes=1)), f"{ROUND}: is not the file"),
+    "a digest that is none": (lambda files: members(files, files=told(files, ROUND, sha256="\x1b[2J")), "files.clock"),
+    "a file that is not there": (
+        lambda files: members(files, files=told(files, "gemm.cpu.1.parquet")),
+        "gemm.cpu.1.parquet: is in the manifest and not",
+    ),
+    "a file that is nowhere told": (
+        lambda files: [*members(files), ("gemm.cpu.1.parquet", files[ROUND])],
+        "gemm.cpu.1.parquet: is in the pack and not",
+    ),
+    "no record": (
+        lambda files: [one for one in members(files) if one[0] != "node.json"],
+        "node.json: is in the manifest",
+    ),
+    "two records": (
+        lambda files: [
+            *members(files, files=told(files, "node.partial.json", files["node.json"])),
+            ("node.partial.json", files["node.json"]),
+        ],
+        "holds node.json and node.partial.json",
+    ),
+    "no round": (lambda files: members({"node.json": files["node.json"]}), "holds no round"),
+    "a record of many bytes": (
+        lambda files: members({**files, "node.json": files["node.json"] + b" " * 2**20}),
+        "1,048,576 are the limit",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CONTENTS)
+def test_only_what_the_manifest_and_the_record_say_is_let_in(door: Door, files: Mapping[str, bytes], what: str) -> None:
+    make, why = CONTENTS[what]
+    assert why in door.refused(archive(make(files)))
+
+
+@pytest.mark.parametrize("key", ["id", "kind", "origin"])
+def test_a_record_that_is_none_is_refused(door: Door, files: Mapping[str, bytes], key: str) -> None:
+    record = json.loads(files["node.json"])
+    spoilt = {**files, "node.json": json.dumps({**record, key: "\x1b[2J"}).encode()}
+    listed = [(MANIFEST, members(files, files=told(files, "node.json", spoilt["node.json"]))[0][1])]
+    assert f"node.json: {key}: " in door.refused(archive([*listed, *sorted(spoilt.items())]))
+
+
+def test_limits_hold_before_anything_is_read(
+    door: Door, good: bytes, files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = door.root / "in" / "large.zip"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in door.refused(path=path)
+    monkeypatch.setattr(pack, "MOST_FILES", 1)
+    assert "says that it holds 4 files" in door.refused(good)
+    # A directory that tells fewer entries than it has.
+    assert "holds 4 files, and 1 are the limit" in door.refused(patched(good, END, 8, b"\1\0\1\0"))
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "is not a plain file"),
+    "a link": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
+    "a folder": (lambda path: path.mkdir(), "is not a plain file"),
+    "nothing": (lambda path: None, "no such file"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_only_a_plain_file_is_a_pack(door: Door, what: str) -> None:
+    make, why = SPOILT[what]
+    make(door.root / "in" / "a.zip")
+    assert why in door.refused()
+
+
+def test_a_name_of_a_pack_moves_no_terminal(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    path = door.root / "in" / "\x1b[2J\n\u202e.zip"
+    path.write_bytes(b"")
+    assert run_command(main, ["add", str(path), "--nodes", str(door.root / "data" / "nodes")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable() and "\\x1b[2J\\x0a\\u202e.zip" in line
+
+
+SAMPLES: dict[str, tuple[tuple[str, ...], Rows, float, str]] = {
+    "two experiments that cannot be true": (
+        ("clock.cpu.5", "gemm.cpu.4", "bandwidth.cpu.4", "peak.cpu.1"),
+        quicker(1000),
+        1.0,
+        "hold what cannot be true",
+    ),
+    "another node's rounds": (
+        ROUNDS[:1],
+        lambda rows: rows.__setitem__("node", "honest"),
+        1.0,
+        f"{ROUND}: column 'node', row 0: 'honest'",
+    ),
+    "synthetic rounds": (
+        ROUNDS[:1],
+        lambda rows: rows.__setitem__("origin", "synthetic"),
+        1.0,
+        f"{ROUND}: column 'origin'",
+    ),
+    "what is no sample": (ROUNDS[:1], lambda rows: rows.__setitem__("value", float("inf")), 1.0, f"{ROUND}: "),
+    "another round than it says": (
+        ROUNDS[:1],
+        lambda rows: rows.__setitem__("round", 4),
+        1.0,
+        "holds clock.cpu.4.parquet",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAMPLES)
+def test_one_file_that_cannot_be_used_is_the_whole_packs_end(door: Door, tmp_path: Path, what: str) -> None:
+    rounds, change, scale, why = SAMPLES[what]
+    made = copied(tmp_path / "of" / "victim", rounds, change, scale)
+    assert why in door.refused(archive_of(files_of(made)))
+
+
+def test_a_made_up_node_and_one_of_another_version_are_refused(door: Door, tmp_path: Path) -> None:
+    made = copied(tmp_path / "of" / "victim", ROUNDS[:1])
+    record = json.loads((made / "node.json").read_text())
+    (made / "node.json").write_text(json.dumps({**record, "origin": "synthetic"}))
+    assert door.refused(archive_of(files_of(made))).startswith("its data are synthetic")
+    later = copied(tmp_path / "later" / "victim", ROUNDS[:1], schema=99)
+    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(archive_of(files_of(later)))
+    older = copied(tmp_path / "no" / "victim", ROUNDS[:1])
+    (older / ROUND).write_bytes(b"PAR1")
+    assert f"{ROUND}: cannot be read" in door.refused(archive_of(files_of(older)))
+
+
+@settings(
+    max_examples=int(os.environ.get("HOSTILE", "150")),
+    derandomize="HOSTILE" not in os.environ,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.floats(0, 1, exclude_max=True), st.integers(1, 255), st.sampled_from(["anywhere", "manifest", "directory"]))
+@example(0.0, 0, "cut")
+def test_a_pack_with_one_wrong_byte_or_cut_off_is_none(
+    tmp_path: Path, good: bytes, where: float, change: int, part: str
+) -> None:
+    first, last = {
+        "anywhere": (0, len(good)),
+        "manifest": (0, good.index(LOCAL, 4)),
+        "directory": (good.index(CENTRAL), len(good)),
+        "cut": (0, len(good)),
+    }[part]
+    at = first + int(where * (last - first))
+    path = tmp_path / "a.zip"
+    path.write_bytes(good)
+    assert read_pack(path).files
+    flipped = good[:at] + bytes([good[at] ^ change]) + good[at + 1 :]
+    for spoilt in (good[:at], *([flipped] if change else [])):
+        path.write_bytes(spoilt)
+        with pytest.raises(StudyError) as refusal:
+            read_pack(path)
+        assert len(str(refusal.value).splitlines()) == 1 and str(refusal.value).isprintable()
+
+
+def test_the_names_of_rounds_are_those_that_measuring_gives_them() -> None:
+    from tests.report.liars import PUBLISHED
+
+    for path in PUBLISHED.glob("[!.]*.parquet"):
+        experiment, device, number = (
+            load_samples(path)[0].select([name]).to_pandas()[name][0] for name in ("experiment", "device", "round")
+        )
+        assert pack.round_name(experiment, device, number) == path.name and pack.ROUND.fullmatch(path.name)
+    assert pack.ROUND.fullmatch(pack.round_name("time-to-train", "cuda:10", 12))
