@@ -18,6 +18,7 @@ from contract.errors import StudyError
 from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
 from contract.schema import one_line
 from contract.tables import SAMPLES, frame, load_samples, validate
+from report import ROOT
 from report.data.contributed import SIDECAR, pack_of
 from report.data.plausibility import faults
 from report.formatting import node_label
@@ -273,7 +274,19 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
     # Where measuring was cut off, nobody has noted the end.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
-    return Node(record, one_line(str(folder.place.parent)), samples, rounds, folder.contributed)
+    return Node(record, _source(folder.place.parent), samples, rounds, folder.contributed)
+
+
+def _source(folder: Path) -> str:
+    """Where nodes lie, as readers may know it: two folders at most, of those below the study's or the working directory.
+
+    Whole paths name people and machines.
+    """
+    whole = folder.resolve()
+    for place in (Path.cwd().resolve(), ROOT):
+        if whole.is_relative_to(place):
+            return one_line("/".join(whole.relative_to(place).parts[-2:]))
+    return one_line(whole.name)
 
 
 def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:

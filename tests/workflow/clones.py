@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -78,6 +78,10 @@ class Clone:
         return subprocess.run(
             words, cwd=self.path, env=self.env, capture_output=True, text=True, check=False, timeout=500
         )
+
+    def machine(self, name: str) -> Clone:
+        """The same, whose results are those of one of several machines."""
+        return replace(self, wrote=f"{self.wrote}/machines/{name}/results")
 
     def snakemake(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`snakemake --cores all` with these words after it."""

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from contract.ending import end_with_parent
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -82,6 +84,22 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start a node's daemon."""
         self.start(name, "slurmd", "-D", "-N", name, "-f", str(self.folder / "slurm.conf"))
+
+    def crash(self, name: str) -> None:
+        """End a node's daemon and all that runs on the node, as a machine without power would."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if self._on(name, process):
+                    process.kill()
+
+    def _on(self, name: str, process: psutil.Process) -> bool:
+        if process.pid == self.daemons[name].pid or process.environ().get("SLURMD_NODENAME") == name:
+            return True
+        # What starts a step belongs to no job; its sockets lie where the node's files do.
+        spool = str(self.folder / f"spool-{name}")
+        return process.name() == "slurmstepd" and any(
+            spool in str(one.laddr) for one in process.net_connections("unix")
+        )
 
     def asked(self, *words: str) -> str:
         """What one of Slurm's commands answers."""

@@ -35,7 +35,7 @@ experiments:
     sweep:
       - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000]}
 """
-CONFIG = {"preset": "mine.yaml", "published": "nobody"}
+CONFIG = {"preset": "mine.yaml"}
 MEASURING = tuple(stage for stage in STAGES[: STAGES.index("gather")] if stage != "preliminary")
 SIGNALS = ("KILL", "INT", "TERM", "HUP")
 # A stage is ended within so many seconds of its beginning, or in the next.

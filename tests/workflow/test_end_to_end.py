@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import resource
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from collections.abc import Callable
 from importlib.metadata import distribution
@@ -24,7 +26,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.missing import missing
-from tests.workflow import kills
+from tests.workflow import cluster, kills, sshd
 from tests.workflow.clones import ROOT, Clone
 from tests.workflow.conftest import RESULTS, Study, mounted
 
@@ -210,3 +212,105 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
     measured = clone.run("bash", "workflow/measure-offline.sh", "--config", "preset=mine.yaml")
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert list(clone.rounds) == ["clock.cpu.1.parquet"]
+
+
+def settle(clone: Clone, machines: str) -> tuple[str, ...]:
+    """Settings of several machines in a clone, and the words that name them."""
+    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 2"))
+    (clone.path / "several.yaml").write_text(f"preset: mine.yaml\nmachines:\n{machines}")
+    return ("--configfile", "several.yaml")
+
+
+def first_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
+    """Wait until one of these machines has finished a round: its name."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        for machine in machines:
+            if clone.machine(machine).rounds:
+                return machine
+        time.sleep(0.2)
+    raise AssertionError(clone.said)
+
+
+TWO = {"clock.cpu.1.parquet", "clock.cpu.2.parquet"}
+
+
+def test_one_command_measures_several_machines_and_one_that_cannot_be_costs_no_other(clone: Clone) -> None:
+    words = settle(clone, "  first: {}\n  second: {}\n  third: {require: gpu}\n")
+    once = clone.snakemake(*words, "--", "results/data/nodes.json")
+    assert once.returncode == 2
+    assert re.search(
+        r"^error: not measured: third: error: gpu profile: no GPU found.*the others are", once.stderr, re.M
+    )
+    before = {machine: clone.machine(machine).rounds for machine in ("first", "second")}
+    assert all(set(rounds) == TWO for rounds in before.values())
+    # Two nodes, of runs that have nothing in common, on one host.
+    runs = [run for rounds in before.values() for run, _ in rounds.values()]
+    assert len(set(runs)) == 4 and len({host for rounds in before.values() for _, host in rounds.values()}) == 1
+    told = (clone.results / "data/nodes.json").read_text(encoding="utf-8")
+    own = [node["id"] for node in json.loads(told) if node["source"] == "results/nodes"]
+    assert own[1] == f"{own[0]}.2"
+    assert not re.search("first|second|third", told), "names of machines"
+
+    again = clone.snakemake(*words, "--", "results/data/nodes.json")
+    assert again.returncode == 2
+    assert "measuring third" in again.stderr and "measuring first" not in again.stderr
+    assert {machine: clone.machine(machine).rounds for machine in before} == before
+
+
+def test_a_machine_behind_ssh_is_measured_on_although_the_connection_is_cut(clone: Clone, tmp_path: Path) -> None:
+    if lacks := sshd.missing():
+        missing(f"ssh cannot be tried here: {lacks}")
+    there = tmp_path / "there"
+    words = settle(clone, f"  far: {{ssh: 127.0.0.1, folder: {there}, python: {sys.executable}}}\n")
+    with sshd.ssh_server(tmp_path / "ssh") as command:
+        clone.extra["SSH"] = command
+        head = clone.start("snakemake", "--cores", "all", *words, "--", "measured")
+        remote = Clone(there)
+        while not remote.rounds:
+            assert head.poll() is None, clone.said
+            time.sleep(0.2)
+        before = remote.rounds
+        assert clone.end(head, 9, whole_group=True) == []
+        again = clone.snakemake(*words, "--", "measured")
+    assert again.returncode == 0, again.stdout + again.stderr
+    rounds = clone.machine("far").rounds
+    assert set(rounds) == TWO and before.items() <= rounds.items()
+    (record,) = clone.machine("far").results.glob("nodes/*/node.json")
+    head_of = clone.run("git", "rev-parse", "--short=12", "HEAD").stdout.strip()
+    assert json.loads(record.read_text())["study"]["commit"] == head_of
+
+
+def test_slurm_measures_each_machine_by_a_job_although_a_node_crashes_and_the_head_is_killed(
+    clone: Clone, tmp_path: Path
+) -> None:
+    if lacks := cluster.missing():
+        missing(f"Slurm cannot be tried here: {lacks}")
+    cores = len(os.sched_getaffinity(0))
+    words = settle(
+        clone, f"  one: {{cores: {cores}}}\n  two: {{cores: {cores}, resources: {{slurm_partition: all}}}}\n"
+    )
+    with cluster.cluster(tmp_path / "slurm") as slurm:
+        clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
+        head = clone.start("snakemake", "--profile", "slurm", *words)
+        machine = first_round(clone, "one", "two")
+        before = {name: clone.machine(name).rounds for name in ("one", "two")}
+        jobs = [line.split() for line in slurm.asked("squeue", "--noheader", "--format=%i %N %k").splitlines()]
+        ((job, node),) = [(job, node) for job, node, comment in jobs if comment.endswith(f"_{machine}")]
+        slurm.crash(node)
+        slurm.start_node(node)
+        head.kill()
+        head.wait()
+        # Slurm lets a job whose node has failed wait for two minutes.
+        while f"{job} PD" not in slurm.asked("squeue", "--noheader", "--format=%i %t"):
+            time.sleep(0.5)
+        slurm.asked("scontrol", "update", f"JobId={job}", "StartTime=now")
+        again = clone.run("snakemake", "--profile", "slurm", *words)
+    assert again.returncode == 0, again.stdout + again.stderr
+    for name, finished in before.items():
+        rounds = clone.machine(name).rounds
+        assert set(rounds) == TWO and finished.items() <= rounds.items(), again.stdout + again.stderr
+    nodes = json.loads((clone.results / "verdicts.json").read_text(encoding="utf-8"))["nodes"]
+    own = [one["id"] for one in nodes if one["source"] == "results/nodes"]
+    assert own[1] == f"{own[0]}.2"
+    assert (clone.results / "report/report.pdf").exists()
