@@ -278,7 +278,7 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
 
 
 def _source(folder: Path) -> str:
-    """Where nodes lie, as readers may know it: two folders at most, of those below the study's or the working directory.
+    """Where nodes lie, as readers may know it: two folders at most, below the study's or the working directory.
 
     Whole paths name people and machines.
     """

@@ -70,7 +70,7 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """What its clients have to be told. Jobs get no variable of Slurm's: its commands know the cluster themselves."""
+        """What its clients have to be told: jobs get no variable of Slurm's, its commands know the cluster themselves."""
         return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{_path()}"}
 
     def start(self, name: str, *words: str) -> None:
