@@ -298,14 +298,9 @@ def test_slurm_measures_each_machine_by_a_job_although_a_node_crashes_and_the_he
         before = {name: clone.machine(name).rounds for name in ("one", "two")}
         jobs = [line.split() for line in slurm.asked("squeue", "--noheader", "--format=%i %N %k").splitlines()]
         ((job, node),) = [(job, node) for job, node, comment in jobs if comment.endswith(f"_{machine}")]
-        slurm.crash(node)
-        slurm.start_node(node)
+        slurm.crash_and_restart(node, job)
         head.kill()
         head.wait()
-        # Slurm lets a job whose node has failed wait for two minutes.
-        while f"{job} PD" not in slurm.asked("squeue", "--noheader", "--format=%i %t"):
-            time.sleep(0.5)
-        slurm.asked("scontrol", "update", f"JobId={job}", "StartTime=now")
         again = clone.run("snakemake", "--profile", "slurm", *words)
     assert again.returncode == 0, again.stdout + again.stderr
     for name, finished in before.items():

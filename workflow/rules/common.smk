@@ -21,7 +21,8 @@ os.environ.update(
 )
 # What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
 # Not inherited further: on another computer it is another process.
-pass_on(int(os.environ.pop("STUDY_CALLER_PID", 0)))
+# Snakemake has been seen to wait for a job that a signal had ended: then it is killed.
+pass_on(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
 os.environ[COORDINATOR] = str(os.getpid())
 
 # Raise this when rounds measured before must not be mixed with those measured after.
