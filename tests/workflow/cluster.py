@@ -166,7 +166,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         until = time.monotonic() + 60
         while made.asked("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
             if time.monotonic() > until:
-                raise RuntimeError("\n".join(path.read_text()[-500:] for path in sorted(folder.glob("*.*o*t"))))
+                raise RuntimeError("\n".join(path.read_text()[-500:] for path in sorted(folder.glob("*.[lo]*[gt]"))))
             time.sleep(0.5)
         yield made
     finally:
