@@ -126,7 +126,8 @@ NODE_SCHEMA: dict[str, Any] = fields(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
-    kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+    # A point would begin the instance.
+    kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
     instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
     hardware=fields(
@@ -194,13 +195,14 @@ def status_of(left_out: str) -> tuple[str, str]:
 
 
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the instance of a kind is empty.
+    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the id alone tells the kind.
 
     Raises StudyError naming the file and the fault.
     """
     record = parse_json(read_regular(path, MOST_BYTES), path)
     check(record, NODE_SCHEMA, path)
-    record = {"kind": record["id"], "instance": "", **record}
+    kind, _, instance = record["id"].partition(".")
+    record = {"kind": kind, "instance": instance, **record}
     if record["id"] != node_id(record["kind"], record["instance"]):
         raise StudyError(f"{path}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
     return record
