@@ -104,26 +104,34 @@ def ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
 
 
 def pool(compared: ComparedEstimates) -> ComparedEstimates:
-    """The same with one row for all machines of a kind that agree in every other label.
+    """What a rule compares, `pooled`.
 
-    As given, where every kind has one machine. A side that is settled without comparing stays so where as many
-    instances agree on it as an interval asks for.
+    A side that is settled without comparing stays so where as many instances agree on it as an interval asks for.
     """
-    estimates = compared.estimates
-    if "node" not in estimates.labels:
+    found = pooled(compared.estimates)
+    if not isinstance(found, Pooled):
         return compared
+    return ComparedEstimates(found, compared.unit, _settled(found, compared.settled))
+
+
+def pooled(estimates: Estimates) -> Estimates:
+    """Estimates with one row for all machines of a kind that agree in every other label.
+
+    As given, where every kind has one machine.
+    """
+    if "node" not in estimates.labels:
+        return estimates
     codes, nodes = pd.factorize(estimates["node"])
     kinds = pd.factorize(np.array([kind_of_node(str(node)) for node in nodes], dtype=object))[0]
     if len(np.unique(kinds)) == len(nodes):
-        return compared
+        return estimates
     of = _same(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
     n = np.bincount(of)
     if n.max() == 1:
-        return compared
+        return estimates
     first = np.unique(of, return_index=True)[1]
     blank = Pooled(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, of)
-    found = _pooled(blank)
-    return ComparedEstimates(found, compared.unit, _settled(found, compared.settled))
+    return _pooled(blank)
 
 
 def _same(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -167,14 +175,14 @@ def _pooled(blank: Pooled) -> Pooled:
     return Pooled(frame.assign(**whole), blank.log, blank.instances, blank.places)
 
 
-def _settled(pooled: Pooled, settled: Sequence[Side | None]) -> list[Side | None]:
-    found: list[Side | None] = [None] * len(pooled)
+def _settled(cases: Pooled, settled: Sequence[Side | None]) -> list[Side | None]:
+    found: list[Side | None] = [None] * len(cases)
     if not any(settled):
         return found
-    n = pooled.numbers_of_instances
+    n = cases.numbers_of_instances
     needed = n - ranks(n, statistics.DECIDING) + 1
     for side in Side:
-        votes = np.bincount(pooled.places[[one is side for one in settled]], minlength=len(n))
+        votes = np.bincount(cases.places[[one is side for one in settled]], minlength=len(n))
         for row in np.flatnonzero(votes >= needed).tolist():
             found[row] = side
     return found

@@ -15,7 +15,7 @@ from report.judging.arithmetic import arithmetic
 from report.judging.claims import Part
 from report.judging.counterfactuals import nearest, sentences
 from report.judging.evaluate import PartResult, QuantityCache
-from report.judging.instances import nodes_of, ranges_of
+from report.judging.instances import nodes_of, pooled, ranges_of
 from report.judging.others import Others
 from report.judging.rules import RuleResult, outcome_alone
 from report.judging.sensitivity import robustness
@@ -131,7 +131,7 @@ def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | 
     if by == CHECK:
         known = coverage(cache.data)
         return asdict(known) if known else None
-    errors = cache.estimates(quantities()[by]).numbers("estimate").dropna()
+    errors = pooled(cache.estimates(quantities()[by])).numbers("estimate").dropna()
     return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
 
 
