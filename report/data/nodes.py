@@ -173,7 +173,7 @@ def _runs(path: Path) -> set[tuple[Any, ...]]:
 
 
 def warn(found: Nodes) -> None:
-    """Say on stderr what was left out."""
+    """Say on stderr what was left out, and what to know of a node."""
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
     # Files that are of another version, say, are many, and have one reason.
     for reason in dict.fromkeys(one["reason"] for one in found.refused):
@@ -187,6 +187,8 @@ def warn(found: Nodes) -> None:
                 f"note: {node.id} was cut off: {len(missing)} of its rounds are missing ({told}); what there is counts",
                 file=sys.stderr,
             )
+        if (hosts := len(node.record.get("hosts", ()))) > 1:
+            print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)
 
 
 def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
