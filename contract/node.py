@@ -122,6 +122,8 @@ _JOB = fields(
     left_out=named(count(1e6)),
 )
 
+# Digits that nobody types as the name of a host or a person by accident.
+INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = fields(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
@@ -148,7 +150,7 @@ NODE_SCHEMA: dict[str, Any] = fields(
     started_utc=UTC,
     ended_utc=UTC,
     options=OPTIONS,
-    hosts=several({"type": "string", "pattern": "^[0-9a-f]{6}$"}, 1000),
+    hosts=several(INSTANCE, 1000),
     jobs=named(_JOB, 1000),
 )
 

@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, check, new."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, rename, check, new."""
 
 from __future__ import annotations
 
@@ -81,6 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
     came.add_argument("folders", type=Path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
     came.set_defaults(run=_outcomes)
+
+    named = commands.add_parser("rename", help="give a node another instance, in its record, its rounds and its folder")
+    named.add_argument("folder", type=Path, help="of the node, say results/nodes/<node>")
+    named.add_argument("instance", help="six hexadecimal digits")
+    named.set_defaults(run=_rename)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", default="quick")
@@ -254,6 +259,13 @@ def _outcomes(arguments: argparse.Namespace) -> int:
     from experiments.outcomes import outcomes
 
     print(outcomes(arguments.folders))
+    return 0
+
+
+def _rename(arguments: argparse.Namespace) -> int:
+    from experiments.rename import rename
+
+    print(f"{arguments.folder} is {rename(arguments.folder, arguments.instance)} now")
     return 0
 
 

@@ -16,7 +16,7 @@ import pyarrow as arrow
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
-from contract.tables import SAMPLES, frame, load_samples, validate
+from contract.tables import SAMPLES, frame, load_samples, under_name, validate
 from report.data.plausibility import faults
 from report.formatting import node_label
 
@@ -201,7 +201,9 @@ def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list
         if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            folders += [child for child in sorted(directory.iterdir()) if _is_node(child, refused)]
+            # What is hidden is being written, as by `python -m experiments rename`.
+            shown = (child for child in sorted(directory.iterdir()) if not child.name.startswith("."))
+            folders += [child for child in shown if _is_node(child, refused)]
     return list(dict.fromkeys(folders))
 
 
@@ -283,9 +285,7 @@ def _renamed(table: arrow.Table, folder: Folder) -> arrow.Table:
     """A table under its node's id, where that is not the one that its file bears."""
     if folder.record["id"] == folder.written or "node" not in table.column_names:
         return table
-    at = table.column_names.index("node")
-    names = table.column(at).to_pandas().replace(folder.written, folder.record["id"])
-    return table.set_column(at, "node", arrow.array(names))
+    return under_name(table, folder.written, folder.record["id"])
 
 
 def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:
