@@ -22,6 +22,7 @@ from report.judging.evaluate import PartResult
 from report.judging.instances import Pooled, by_kind, nodes_of, pooled, ranges_of
 from report.judging.judge import judge
 from report.judging.sensitivity import robustness
+from report.judging.shares import clopper_pearson
 from report.judging.thresholds import by_threshold
 from report.pages.claims import _case_tables, _sure
 
@@ -100,6 +101,16 @@ def test_among_many_machines_a_stray_one_does_not_decide() -> None:
     assert ranges_of(found.estimates) == {0: (1.5, 5.5)}
     half = [(5.0, 6.0)] * 15 + [(1.0, 2.0)] * 15
     assert rules.decide(part("at_least", 4), cells(*half, node=nodes)).outcome == "undecided"
+
+
+def test_a_model_on_which_machines_disagree_may_count_or_not() -> None:
+    """One of the two is surely above the threshold, the other surely below; the second model is above on both."""
+    nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
+    some = log_cells([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
+    share = rules.decide(part("for_share_of", 4, RULES["for_share_of"]), some).share
+    assert share is not None
+    both = [clopper_pearson(least, most, 2)[at] for at, (least, most) in enumerate([(1, 1), (2, 2)])]
+    assert (share.units, share.estimate, share.low, share.high) == (2, pytest.approx(0.75), *map(pytest.approx, both))
 
 
 @pytest.mark.parametrize("n", [3, 8, 30])
