@@ -122,11 +122,14 @@ _JOB = fields(
     left_out=named(count(1e6)),
 )
 
+# Digits that nobody types as the name of a host or a person by accident.
+INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = fields(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
-    kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,79}$"},
+    # A point would begin the instance.
+    kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
     instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
     hardware=fields(
@@ -147,7 +150,7 @@ NODE_SCHEMA: dict[str, Any] = fields(
     started_utc=UTC,
     ended_utc=UTC,
     options=OPTIONS,
-    hosts=several({"type": "string", "pattern": "^[0-9a-f]{6}$"}, 1000),
+    hosts=several(INSTANCE, 1000),
     jobs=named(_JOB, 1000),
 )
 
@@ -194,7 +197,7 @@ def status_of(left_out: str) -> tuple[str, str]:
 
 
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the instance of a kind is empty.
+    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the id alone tells the kind.
 
     Raises StudyError naming the file and the fault.
     """
@@ -205,7 +208,8 @@ def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
     """The same of a record's bytes. Raises StudyError naming the place and the fault."""
     record = parse_json(data, where)
     check(record, NODE_SCHEMA, where)
-    record = {"kind": record["id"], "instance": "", **record}
+    kind, _, instance = record["id"].partition(".")
+    record = {"kind": kind, "instance": instance, **record}
     if record["id"] != node_id(record["kind"], record["instance"]):
         raise StudyError(f"{where}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
     return record

@@ -309,6 +309,14 @@ def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     return contents.replace_schema_metadata(None), about
 
 
+def under_name(contents: arrow.Table, old: str, new: str) -> arrow.Table:
+    """A table of samples whose node bears another id; other ids, and all else, as they are."""
+    at = contents.column_names.index("node")
+    names = contents.column(at)
+    other = compute.if_else(compute.equal(names, old), arrow.scalar(new, names.type), names)
+    return contents.set_column(at, contents.schema.field(at), other)
+
+
 def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
     """Raise StudyError for what would take too much memory to read."""
     groups = [footer.row_group(at) for at in range(min(footer.num_row_groups, 1000))]

@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, pack, check, new."""
+"""The command line: list, probe, doctor, run, plan, seal, outcomes, pack, rename, check, new."""
 
 from __future__ import annotations
 
@@ -94,10 +94,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     packed.add_argument("--out", type=Path, metavar="FILE", help="default: results/<node>.zip")
     packed.set_defaults(run=_pack)
 
+    named = commands.add_parser("rename", help="give a node another instance, in its record, its rounds and its folder")
+    named.add_argument("folder", type=Path, help="of the node, say results/nodes/<node>")
+    named.add_argument("instance", help="six hexadecimal digits")
+    named.set_defaults(run=_rename)
+
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", default="quick")
     check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
-    check.add_argument("--json", action="store_true", help="for programs: a digest that changes with the preset, minutes")
+    check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 
     made = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
@@ -274,6 +279,13 @@ def _pack(arguments: argparse.Namespace) -> int:
     from experiments.pack import pack
 
     print(pack(arguments.folder, arguments.out))
+    return 0
+
+
+def _rename(arguments: argparse.Namespace) -> int:
+    from experiments.rename import rename
+
+    print(f"{arguments.folder} is {rename(arguments.folder, arguments.instance)} now")
     return 0
 
 

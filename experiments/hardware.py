@@ -69,7 +69,7 @@ def usable_cores() -> int:
 def refuse_part_of_job() -> None:
     """Raise StudyError where Slurm gave this job more processors of the machine than this process may use.
 
-    A step of an exclusive job has the whole machine to itself, and is still bound to the cores that it was said to need.
+    A step of an exclusive job has the whole machine, and is still bound to the cores that it was said to need.
     """
     # Snakemake takes the first of them away from what it starts.
     name = "SLURM_JOB_CPUS_PER_NODE"

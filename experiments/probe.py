@@ -148,7 +148,7 @@ def _study_version() -> str:
 
 
 def commit() -> str:
-    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout and what `git archive` made."""
+    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout or an archive of one."""
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:

@@ -260,6 +260,11 @@ def apart_from_kind(record: Mapping[str, Any]) -> str:
     return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
 
 
+def place_of(cell: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Where a cell of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
+    return str(cell.get("machines") or labels.get(str(cell.get("node"))) or cell.get("node") or "")
+
+
 def host_label(record: Mapping[str, Any]) -> str:
     """A short name of a node without its GPUs: 'AMD EPYC 9654, 2 cores'."""
     cpu = record["hardware"].get("cpu") or {}

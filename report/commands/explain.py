@@ -15,7 +15,17 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.data.ranges import parse_ranges
 from report.data.rows import read_rows, rounds_of, row_lines
-from report.formatting import count, interval, label_value, number, several, threshold_text, thresholds_text, with_unit
+from report.formatting import (
+    count,
+    interval,
+    label_value,
+    number,
+    place_of,
+    several,
+    threshold_text,
+    thresholds_text,
+    with_unit,
+)
 from report.judging.contradictions import contradicting
 from report.model import hanging
 
@@ -184,7 +194,7 @@ def _cells(
     rows = read_rows(sources.data, {row for some in told for row in some}) if sources.data else {}
     for cell, behind, some in zip(shown, numbers, told, strict=True):
         value = interval(cell["estimate"], cell["low"], cell["high"], part["unit"])
-        where = ", ".join(filter(None, (labels.get(cell["node"], cell["node"]), cell["label"])))
+        where = ", ".join(filter(None, (place_of(cell, labels), cell["label"])))
         counts = f"; {count(cell['n_rounds'], 'round')}, {count(cell['n_samples'], 'sample')}"
         lines += _wrap(
             f"  {cell['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if cell['n_rounds'] else ''}"
@@ -192,7 +202,7 @@ def _cells(
         if behind:
             lines += _behind(part, len(behind), len(some), sources)
         for row in some if rows else ():
-            if cell["node"] and rows[row]["node"] != cell["node"]:
+            if cell["node"] and rows[row]["node"] not in cell.get("instances", [cell["node"]]):
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
             lines += _samples(sources.data, rows[row])

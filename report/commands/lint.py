@@ -167,8 +167,8 @@ def rows(study: Study) -> Found:
                 yield at, "no row of the summary is behind it", "Let the quantity carry its source rows"
         elif len(lost):
             yield at, f"row {lost[0]} is not in the summary, or gave no result", _AGAIN
-        elif cell["node"] and not (behind["node"] == cell["node"]).any():
-            yield at, f"no row behind it is of {cell['node']}", _AGAIN
+        elif cell["node"] and (without := set(cell.get("instances", [cell["node"]])) - set(behind["node"])):
+            yield at, f"no row behind it is of {min(without)}", _AGAIN
 
 
 @check("reading", "A cell that is one row of the summary, without arithmetic, says what the row says.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property, wraps
@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
+from contract.node import kind_of_node
 from contract.tables import SAMPLES
 from report.data.nodes import Nodes
 from report.data.published import Published
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, device_kind
-from report.formatting import apart_from_kind, host_label
+from report.formatting import apart_from_kind, count, host_label
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -217,6 +218,23 @@ class Dataset:
         """A node's short name for people: its make, with its mark where several share that."""
         make = self.make(node)
         return f"{make} ({self.mark(node)})" if self._labels[1][make] > 1 else make
+
+    def name(self, nodes: Sequence[str]) -> str:
+        """Nodes of one kind together: 'AMD EPYC 9654, 2 cores, 3 machines'; of one its label."""
+        if len(nodes) == 1:
+            return self.label(nodes[0])
+        make, kind = self.make(nodes[0]), kind_of_node(nodes[0])
+        kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
+        # Kinds of one make are told apart by what tells them apart in the name: the hash of the hardware.
+        mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
+        return f"{make}{mark}, {count(len(nodes), 'machine')}"
+
+    def names(self, nodes: Iterable[str]) -> list[str]:
+        """Nodes in words, those of one kind together."""
+        kinds: dict[str, list[str]] = {}
+        for node in nodes:
+            kinds.setdefault(kind_of_node(node), []).append(node)
+        return [self.name(alike) for alike in kinds.values()]
 
     def make(self, node: str) -> str:
         """What a node is called by its hardware alone."""

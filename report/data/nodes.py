@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as arrow
+import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
+from contract.files import read_regular
 from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
 from contract.schema import one_line
-from contract.tables import SAMPLES, frame, load_samples, validate
+from contract.tables import MOST_BYTES, SAMPLES, frame, load_samples, under_name, validate
 from report import ROOT
 from report.data.contributed import SIDECAR, pack_of
 from report.data.plausibility import faults
@@ -38,6 +40,17 @@ class Folder:
     files: tuple[Path, ...]
     written: str  # the id that its files bear
     contributed: str = ""  # digest of the pack that it, or a part of it, was handed in as
+    also: tuple[str, ...] = ()  # others that files of a copy of it bear
+
+    @cached_property
+    def begun(self) -> tuple[str, str] | None:
+        """Its first file, and the process that measured it, from the footer alone: many nodes are asked for it."""
+        try:
+            with parquet.ParquetFile(arrow.BufferReader(read_regular(self.files[0], MOST_BYTES))) as file:
+                run = file.metadata.row_group(0).column(file.schema_arrow.names.index("run")).statistics
+                return self.files[0].name, str(run.min)
+        except Exception:
+            return None  # why, is said when its samples are read
 
 
 @dataclass
@@ -128,8 +141,9 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
 
     A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
-    once. Another of the same id is another machine, or another run of the same: it is told apart by a number after its
-    id (`<id>.2`). So the first folder named keeps its id and its samples, whatever comes after it.
+    once, also where the copy was renamed (`python -m experiments rename`). Another of the same id is another machine,
+    or another run of the same: it is told apart by a number after its id (`<id>.2`). So the first folder named keeps
+    its id and its samples, whatever comes after it.
     """
     found: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
@@ -151,7 +165,8 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
         else:
             same, more = before
             pack = same.contributed or (folder.contributed if more else "")
-            found[same.record["id"]] = replace(same, files=(*same.files, *more), contributed=pack)
+            also = (*same.also, folder.written)
+            found[same.record["id"]] = replace(same, files=(*same.files, *more), also=also, contributed=pack)
             rest = f"its {len(more)} other files are used with them" if more else "they count once"
             refused.append(_refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
     if not found:
@@ -171,12 +186,17 @@ def _contributed(place: Path, refused: list[dict[str, str]]) -> str:
 
 def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
     """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
-    like = [one for one in found if one.written == folder.written]
+    like = [one for one in found if folder.written in (one.written, *one.also) or _begun_together(one, folder)]
     runs = {path: _runs(path) for path in folder.files} if like else {}
     there = [set().union(*map(_runs, one.files)) for one in like]
     same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
     known = set().union(*there)
     return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
+
+
+def _begun_together(one: Folder, other: Folder) -> bool:
+    """Whether nodes of one kind begin with the same round, so that one is the other under another name."""
+    return one.record["kind"] == other.record["kind"] and one.begun is not None and one.begun == other.begun
 
 
 def _runs(path: Path) -> set[tuple[Any, ...]]:
@@ -189,7 +209,7 @@ def _runs(path: Path) -> set[tuple[Any, ...]]:
 
 
 def warn(found: Nodes) -> None:
-    """Say on stderr what was left out."""
+    """Say on stderr what was left out, and what to know of a node."""
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
     # Files that are of another version, say, are many, and have one reason.
     for reason in dict.fromkeys(one["reason"] for one in found.refused):
@@ -203,6 +223,8 @@ def warn(found: Nodes) -> None:
                 f"note: {node.id} was cut off: {len(missing)} of its rounds are missing ({told}); what there is counts",
                 file=sys.stderr,
             )
+        if (hosts := len(node.record.get("hosts", ()))) > 1:
+            print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)
 
 
 def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
@@ -215,7 +237,9 @@ def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list
         if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            folders += [child for child in sorted(directory.iterdir()) if _is_node(child, refused)]
+            # What is hidden is being written, as by `python -m experiments rename`.
+            shown = (child for child in sorted(directory.iterdir()) if not child.name.startswith("."))
+            folders += [child for child in shown if _is_node(child, refused)]
     return list(dict.fromkeys(folders))
 
 
@@ -307,11 +331,11 @@ def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
 
 def _renamed(table: arrow.Table, folder: Folder) -> arrow.Table:
     """A table under its node's id, where that is not the one that its file bears."""
-    if folder.record["id"] == folder.written or "node" not in table.column_names:
-        return table
-    at = table.column_names.index("node")
-    names = table.column(at).to_pandas().replace(folder.written, folder.record["id"])
-    return table.set_column(at, "node", arrow.array(names))
+    here = folder.record["id"]
+    if "node" in table.column_names:
+        for name in {folder.written, *folder.also} - {here}:
+            table = under_name(table, name, here)
+    return table
 
 
 def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:

@@ -13,6 +13,7 @@ from report.estimates import Estimates
 from report.judging import describe
 from report.judging.claims import Part
 from report.judging.filters import select
+from report.judging.instances import worked_labels
 from report.judging.rules import RuleResult, decide
 from report.model import Verdict
 from report.quantities import Quantity
@@ -45,7 +46,7 @@ def arithmetic(
     record: dict[str, Any] = {"formulas": [_formula(one) for one in quantity.formulas]}
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
-    row = estimates.find(result.estimates.label_values(result.representative))
+    row = estimates.find(worked_labels(result.estimates, result.representative))
     # What is without end was not worked out.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
@@ -63,8 +64,8 @@ def _others(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[i
     if len(result.estimates) > _MOST:
         return []
     formulas: dict[str, int] = {}
-    for labels in result.estimates.all_label_values():
-        at = estimates.find(labels)
+    for compared in range(len(result.estimates)):
+        at = estimates.find(worked_labels(result.estimates, compared))
         if at is not None and math.isfinite(estimates.value("estimate", at)):
             formulas.setdefault(estimates.works[at].formula.text, at)
     return [at for text, at in formulas.items() if text != estimates.works[row].formula.text]

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from contract.errors import StudyError
 from contract.files import place, read_yaml
+from contract.node import kind_of_node
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.data.dataset import MissingSourceError
 from report.judging.evaluate import QuantityCache
 from report.judging.filters import select
+from report.judging.instances import nodes_of, pooled
 from report.judging.records import ends_of
 from report.quantities import quantities
 from report.quantities.published import machine_of
@@ -60,16 +64,18 @@ def counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, 
 
 
 def _here(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
-    """Of each node its largest estimate in the scope, with its interval, and how many times the published figure."""
+    """Of each kind of node its largest estimate in the scope, with its interval, and how many times the published."""
     try:
-        estimates = select(cache.estimates(quantities()[one["quantity"]]), one["scope"])
+        estimates = pooled(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
     except MissingSourceError:
         return []
     rows = []
-    for (node,), group in estimates.groups("node"):
-        row = int(group.numbers("estimate").to_numpy().argmax())
-        ends = ends_of(group, row)
+    nodes, values = nodes_of(estimates), estimates.numbers("estimate").to_numpy()
+    kinds = estimates["node"].map(kind_of_node)
+    for at in kinds.groupby(kinds).indices.values():
+        row = int(np.asarray(at)[values[at].argmax()])
+        ends = ends_of(estimates, row)
         if ends["estimate"] is not None:
-            rows.append({"node": node, "label": cache.data.label(str(node)), **ends,
+            rows.append({"node": nodes[row][0], "label": cache.data.name(nodes[row]), **ends,
                          "ratio": ends["estimate"] / published})  # fmt: skip
     return rows

@@ -28,6 +28,7 @@ from report.formatting import (
 from report.judging.boundary import Boundary, Range
 from report.judging.claims import Part
 from report.judging.evaluate import PartResult
+from report.judging.instances import nodes_of
 from report.judging.rules import RuleResult, sides_of
 from report.model import OPINION, Failure, Missing, Side, Threshold, Verdict
 from report.quantities import Quantity
@@ -90,9 +91,9 @@ def row_labels(estimates: Estimates, row: int) -> str:
 
 
 def place(estimates: Estimates, row: int, data: Dataset) -> str:
-    """The node of one row in words; '' where it has none."""
-    node = estimates.label_values(row).get("node")
-    return data.label(str(node)) if node else ""
+    """The node of one row in words, or the machines of its kind together; '' where it has none."""
+    nodes = nodes_of(estimates)[row]
+    return data.name(nodes) if nodes else ""
 
 
 def rule(part: Part, unit: str) -> str:

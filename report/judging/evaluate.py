@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset, MissingSourceError, Used
 from report.data.machines import of_kind
-from report.estimates import Estimates
+from report.estimates import Estimates, merged
 from report.judging.claims import Claim, Part
 from report.judging.filters import missing, select
 from report.judging.rules import RuleResult, decide
@@ -62,17 +63,17 @@ class QuantityCache:
         """Entries of the reference that a quantity asked for."""
         return sorted(self._used.get(quantity.name, Used()).entries)
 
-    def source_rows(self, quantity: Quantity, followed: tuple[int, ...], node: str | None) -> tuple[int, ...]:
+    def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
         """Numbers of the summary's rows that an estimate is from.
 
-        Those followed through the arithmetic, else all that the quantity read of the estimate's node; none of an
+        Those followed through the arithmetic, else all that the quantity read of the estimate's nodes; none of an
         estimate without one, which published figures make.
         """
-        if followed or not quantity.experiments or node is None:
+        if followed or not quantity.experiments or not nodes:
             return followed
         if quantity.name not in self._read:
             self._read[quantity.name] = self.data.rows_read(self._used[quantity.name])
-        return self._read[quantity.name].get(node, ())
+        return merged(self._read[quantity.name].get(node, ()) for node in nodes)
 
 
 def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
@@ -98,9 +99,8 @@ def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
         need = Missing(Verdict.AWAITING_SOURCE, source=lacking.what)
         return PartResult(part, need.verdict, need, quantity.unit, quantity)
     unit = _unit(part, quantity, data)
-    labels = {node.id: data.label(node.id) for node in data.nodes.nodes}
     try:
-        result = decide(part, select(estimates, part.scope) * part.scale, unit, labels)
+        result = decide(part, select(estimates, part.scope) * part.scale, unit, data.name)
     except StudyError as fault:
         raise StudyError(f"{claim.path}: {fault}") from None
     if not len(result.estimates):

@@ -95,7 +95,7 @@ def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
-    nodes = tuple(data.label(node) for node in data.with_kind(kind))
+    nodes = tuple(data.names(data.with_kind(kind)))
     if not len(rows):
         return Failure(kind, nodes)
     commonest = rows.groupby(["status", "reason"]).size().idxmax()

@@ -177,7 +177,8 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     if record["decided_on"] != HERE:
         return ""
     measured = (cell for cell in record["cells"] if cell["node"] or cell["behind"])
-    nodes = {cell["node"] for cell in measured if cell["outcome"] != Side.UNDECIDED}
+    decisive = (cell for cell in measured if cell["outcome"] != Side.UNDECIDED)
+    nodes = {node for cell in decisive for node in cell.get("instances") or [cell["node"]]}
     return str(nodes.pop()) if len(nodes) == 1 and nodes <= set(contributed) else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from report.judging.arithmetic import arithmetic
 from report.judging.claims import Part
 from report.judging.counterfactuals import nearest, sentences
 from report.judging.evaluate import PartResult, QuantityCache
+from report.judging.instances import nodes_of, pooled, ranges_of
 from report.judging.others import Others
 from report.judging.rules import RuleResult, outcome_alone
 from report.judging.sensitivity import robustness
@@ -130,7 +131,7 @@ def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | 
     if by == CHECK:
         known = coverage(cache.data)
         return asdict(known) if known else None
-    errors = cache.estimates(quantities()[by]).numbers("estimate").dropna()
+    errors = pooled(cache.estimates(quantities()[by])).numbers("estimate").dropna()
     return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
 
 
@@ -165,34 +166,48 @@ def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]
         return []
     quantity = found.quantity
 
-    def behind(rows: tuple[int, ...], node: str | None) -> str:
-        return format_ranges(cache.source_rows(quantity, rows, node))
+    def behind(rows: tuple[int, ...], nodes: Sequence[str]) -> str:
+        return format_ranges(cache.source_rows(quantity, rows, nodes))
 
-    return cells_of(found.part, found.result, behind)
+    return cells_of(found.part, found.result, behind, cache.data.name)
 
 
-def _nothing_behind(_rows: tuple[int, ...], _node: str | None) -> str:
+def _nothing_behind(_rows: tuple[int, ...], _nodes: Sequence[str]) -> str:
     """What others measured has no rows of ours behind it."""
     return ""
 
 
 def cells_of(
-    part: Part, result: RuleResult, behind: Callable[[tuple[int, ...], str | None], str] = _nothing_behind
+    part: Part,
+    result: RuleResult,
+    behind: Callable[[tuple[int, ...], Sequence[str]], str] = _nothing_behind,
+    named: Callable[[Sequence[str]], str] = ", ".join,
 ) -> list[dict[str, Any]]:
-    """Compared estimates, each with its labels and its side. behind: tells the rows of the summary of each."""
+    """Compared estimates, each with its labels and its side.
+
+    behind: tells the rows of the summary of each; named: what several machines of a kind are called. A case of several
+    has besides `instances` (ids), `machines` (in words), `instance_low` and `instance_high`: the range over them.
+    """
     estimates = result.estimates
     # Whole columns at once: there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
     records = []
-    for labels, side, (*ends, n_rounds, n_samples, detail, rows) in zip(
-        estimates.all_label_values(), result.sides, values, strict=True
+    nodes, ranges = nodes_of(estimates), ranges_of(estimates)
+    for at, (labels, side, (*ends, n_rounds, n_samples, detail, rows)) in enumerate(
+        zip(estimates.all_label_values(), result.sides, values, strict=True)
     ):
         words = describe.labels(labels, str(detail))
-        node = labels.pop("node", None)
+        several = {}
+        if at in ranges:
+            several = {
+                "instances": nodes[at],
+                "machines": named(nodes[at]),
+                **dict(zip(("instance_low", "instance_high"), map(known, ranges[at]), strict=True)),
+            }
         records.append(
             {
                 "part": part.name,
-                "node": node,
+                "node": labels.pop("node", None),
                 "device": labels.pop("device", None),
                 "label": words,
                 **labels,
@@ -200,7 +215,8 @@ def cells_of(
                 "n_rounds": int(n_rounds),
                 "n_samples": int(n_samples),
                 "outcome": side,
-                "behind": behind(rows, node),
+                "behind": behind(rows, nodes[at]),
+                **several,
             }
         )
     return records

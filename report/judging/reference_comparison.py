@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.node import kind_of_node
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.nodes import Node
 from report.data.ranges import format_ranges
@@ -17,6 +18,7 @@ from report.formatting import count, exactly, several, short_processor, within
 from report.judging import describe
 from report.judging.evaluate import QuantityCache
 from report.judging.filters import select
+from report.judging.instances import pooled
 from report.judging.records import ends_of
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
 from report.quantities import quantities
@@ -130,7 +132,7 @@ class _Compared:
         self.best = Estimates.empty()
         if any(machines.of(figure) for figure in pair.figures):
             try:
-                self.best = _largest(select(evidence.estimates(pair.quantity), pair.scope))
+                self.best = _largest(pooled(select(evidence.estimates(pair.quantity), pair.scope)))
             except MissingSourceError as missing:
                 self.lacking = missing.what
         known = self.best.frame[["node", "device"]].itertuples(index=False, name=None) if len(self.best) else ()
@@ -181,7 +183,7 @@ class _Compared:
             **values,
             "n_rounds": int(held["n_rounds"]),
             "n_samples": int(held["n_samples"]),
-            "behind": format_ranges(self.evidence.source_rows(pair.quantity, held["source_rows"], node.id)),
+            "behind": format_ranges(self.evidence.source_rows(pair.quantity, held["source_rows"], [node.id])),
             "deviation": deviation,
             "outcome": outcome,
             "explained": why,
@@ -189,12 +191,13 @@ class _Compared:
 
 
 def _largest(cells: Estimates) -> Estimates:
-    """Of each device the cell with the largest estimate, with all its labels."""
+    """Of each device of a kind of nodes the cell with the largest estimate, with all its labels."""
     known = cells.frame[cells.frame["estimate"].astype(float).notna()] if len(cells) else cells.frame
     if not len(known):
         return Estimates.empty()
-    order = known.assign(size=known["estimate"].astype(float)).sort_values("size", ascending=False, kind="stable")
-    return cells.at(sorted(order.drop_duplicates(["node", "device"]).index))
+    order = known.assign(size=known["estimate"].astype(float), kind=known["node"].map(kind_of_node))
+    order = order.sort_values("size", ascending=False, kind="stable")
+    return cells.at(sorted(order.drop_duplicates(["kind", "device"]).index))
 
 
 def _published(figure: Figure, data: Dataset) -> dict[str, Any]:

@@ -8,7 +8,7 @@ outcome from all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from report import statistics
 from report.estimates import Estimates
 from report.judging.boundary import Boundary, find_boundary
 from report.judging.claims import Part
+from report.judging.instances import by_kind, pool
 from report.judging.shares import Population, Share
 from report.model import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
@@ -76,24 +77,32 @@ def level(rule: str, estimates: int) -> float:
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """The estimates that a part's rule compares. Raises StudyError if its options do not fit them."""
+    """The estimates that a part's rule compares, one for all machines of a kind (`judging.instances`).
+
+    Raises StudyError if its options do not fit them.
+    """
     transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
     if part.rule in transforms:
-        return transforms[part.rule](estimates, part.options)
-    return as_they_are(estimates, unit)
+        return pool(transforms[part.rule](estimates, part.options))
+    return pool(as_they_are(estimates, unit))
 
 
 def decide(
-    part: Part, estimates: Estimates, unit: str = "1", node_labels: Mapping[str, str] | None = None
+    part: Part, estimates: Estimates, unit: str = "1", named: Callable[[Sequence[str]], str] = ", ".join
 ) -> RuleResult:
-    """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them."""
+    """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them.
+
+    named: what nodes of one kind are called.
+    """
     compared = transform(part, estimates, unit)
     sides = _sides(part, compared)
     share = share_of(part, compared.estimates)
     outcome = _outcome(part, sides, share)
     where = None
     if outcome is Verdict.DEPENDS:
-        where = find_boundary(_told_apart(compared.estimates), sides, node_labels or {})
+        alike = by_kind(compared.estimates).values()
+        names = {node: named(nodes) for nodes in alike for node in nodes}
+        where = find_boundary(_told_apart(compared.estimates), sides, names)
     representative = _representative(part, compared.estimates, sides, outcome)
     crossover = ""
     if part.rule == "crossover" and representative is not None:

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from contract.node import kind_of_node
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.judging import describe
 from report.judging.claims import Part
 from report.judging.filters import select
+from report.judging.instances import by_kind
 from report.judging.rules import RuleResult, level, of_counts, outcome_alone, outcome_of, population, sides_at
 from report.model import Side, Threshold, Verdict, combined
 from report.quantities.ladder import LOOPS
@@ -280,8 +282,9 @@ def _without(trial: Trial, data: Dataset) -> Iterator[dict[str, Any]]:
     """The estimates and the nodes without any one of which the outcome would be another.
 
     kind: cell or node, or what a share is of. what: each by itself in words, a node also by its `id`; or `number` of
-    them, where there are more than MOST_NAMED. one_cell: of a node that has no other, so that the estimate says the
-    same. What is left without one follows from how many support and challenge; a share is worked out again.
+    them, where there are more than MOST_NAMED. All machines of a kind are left out together. one_cell: of a node that
+    has no other, so that the estimate says the same. What is left without one follows from how many support and
+    challenge; a share is worked out again.
     """
     estimates, (n, pro, contra) = trial.result.estimates, trial.counts()
     whole = trial.population
@@ -305,17 +308,18 @@ def _without(trial: Trial, data: Dataset) -> Iterator[dict[str, Any]]:
             yield from _listed("cell", found, len(at), trial.record(outcome))
     if "node" not in estimates.labels:
         return
-    codes, nodes = pd.factorize(estimates["node"])
+    codes, kinds = pd.factorize(estimates["node"].map(kind_of_node, na_action="ignore"))
+    alike = by_kind(estimates)
     here = [codes >= 0, *((codes >= 0) & (trial.sides == side) for side in (Side.SUPPORTS, Side.CHALLENGES))]
-    each = np.array([np.bincount(codes[of], minlength=len(nodes)) for of in here])
-    hang: dict[tuple[Verdict, bool], list[str]] = {}
-    for code, (node, counts) in enumerate(zip(nodes, each.T.tolist(), strict=True)):
+    each = np.array([np.bincount(codes[of], minlength=len(kinds)) for of in here])
+    hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
+    for code, (kind, counts) in enumerate(zip(kinds, each.T.tolist(), strict=True)):
         outcome = left(codes == code, *counts)
         if n > counts[0] and outcome != trial.now:
-            hang.setdefault((outcome, counts[0] == 1), []).append(str(node))
-    for (turned, alone), ids in hang.items():
-        named = [{"what": data.label(node), "id": node} for node in ids[:MOST_NAMED]]
-        yield from _listed("node", named, len(ids), {**trial.record(turned), "one_cell": alone})
+            hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
+    for (turned, alone), some in hang.items():
+        named = [{"what": data.name(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
+        yield from _listed("node", named, len(some), {**trial.record(turned), "one_cell": alone})
 
 
 def _named(estimates: Estimates, row: int, data: Dataset) -> str:
@@ -350,8 +354,8 @@ def _fragile(record: Mapping[str, Any], trial: Trial) -> bool:
 def changed_together(parts: Sequence[Mapping[str, Any]], verdict: str) -> list[dict[str, Any]]:
     """Changes of several parts at once that turn the verdict on a claim: the same swap, or the same node left out.
 
-    parts: as `verdicts.json` has them, all decided. Each with `swap` or `node`, the entry of the first part that
-    has it, and the verdict that it makes.
+    parts: as `verdicts.json` has them, all decided. Nodes of one kind are the same. Each with `swap` or `node`, the
+    entry of the first part that has it, and the verdict that it makes.
     """
     found = []
     for kind, key in (("swap", ("label", "now", "value")), ("node", ("id",))):
@@ -360,7 +364,8 @@ def changed_together(parts: Sequence[Mapping[str, Any]], verdict: str) -> list[d
             tried = part["robustness"] or {}
             for one in tried.get("swaps" if kind == "swap" else "without", []):
                 if not one.get("plain_loop") and (kind == "swap" or one.get("id")):
-                    made.setdefault(tuple(one[name] for name in key), {})[at] = one
+                    same = tuple(one[name] for name in key) if kind == "swap" else (kind_of_node(one["id"]),)
+                    made.setdefault(same, {})[at] = one
         for changed in made.values():
             turned = combined([changed.get(at, part)["outcome"] for at, part in enumerate(parts)])
             if len(changed) > 1 and turned != verdict:

@@ -2,7 +2,8 @@
 
 What "most" and "usually" mean is a share of models, jobs or processors: those that were looked at stand for others like
 them. Each of these units counts once, however many estimates it has, and each estimate counts with the chance, by its
-own interval from rounds, that it reaches the threshold. The interval of the share is that of Clopper and Pearson
+own interval from rounds, that it reaches the threshold; one of several machines of a kind with the chances that bound
+those of their median. The interval of the share is that of Clopper and Pearson
 (1934), whose formula by the beta distribution takes counts that are not whole: a unit of which a part counts varies
 less than one that counts or does not, so that the interval is at the least as wide as it has to be.
 
@@ -22,8 +23,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from contract.node import kind_of_node
 from report import statistics
 from report.estimates import Estimates
+from report.judging.instances import Pooled
 from report.model import Verdict
 from report.statistics import Floats
 
@@ -61,20 +64,23 @@ class Share:
 
 
 class Population:
-    """Estimates whose units are the values of one label. compare: at_least or at_most."""
+    """Estimates whose units are the values of one label, of nodes their kinds. compare: at_least or at_most."""
 
     def __init__(self, estimates: Estimates, of: str, compare: str) -> None:
         self.of, self.upper = of, compare == "at_most"
-        self.units = pd.factorize(estimates[of])[0] if len(estimates) else np.zeros(0, dtype=np.intp)
-        self.names = [str(name) for name in estimates[of].unique()]
+        values = estimates[of].map(kind_of_node, na_action="ignore") if of == "node" else estimates[of]
+        self.units = pd.factorize(values)[0] if len(estimates) else np.zeros(0, dtype=np.intp)
+        self.names = [str(name) for name in values.unique()]
+        self.pooled = estimates if isinstance(estimates, Pooled) else None
+        each = self.pooled.instances if self.pooled else estimates
         self.log = estimates.log
         self._of: dict[float, tuple[Floats, Floats]] = {}
         self.estimate, self.low, self.high, self.se, self.df = (
-            estimates.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
+            each.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
         )
 
     def _chances(self, threshold: float) -> tuple[Floats, Floats]:
-        """Least and most chance of each estimate to reach the threshold: an unknown one may or may not.
+        """Least and most chance of each case to reach the threshold: an unknown one may or may not.
 
         Kept for the last threshold, at which one unit after the other is left out.
         """
@@ -91,6 +97,8 @@ class Population:
         known = ~(np.isnan(self.low) | np.isnan(self.high))
         least = np.where(by_chance, spread, (known & sure[0]).astype(float))
         most = np.where(by_chance, spread, 1.0 - (known & sure[1]).astype(float))
+        if self.pooled:
+            least, most = self.pooled.bounds(least, most)
         self._of = {threshold: (least, most)}
         return least, most
 

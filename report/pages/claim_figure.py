@@ -152,7 +152,7 @@ def short_labels(
         kept.append(name)
         labels = [", ".join(_said(one, cell) for one in kept if _said(one, cell)) for cell in cells]
     if len({cell.get("node") for cell in cells if cell.get("node")}) > 1 and len(set(labels)) < len(cells):
-        labels = [f"{label}, {machines.get(str(cell.get('node')), '')}".strip(", ")
+        labels = [f"{label}, {formatting.place_of(cell, machines)}".strip(", ")
                   for label, cell in zip(labels, cells, strict=True)]  # fmt: skip
     alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
     for label in alike:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.node import kind_of_node
 from report import formatting
-from report.formatting import capital, count, several
+from report.formatting import capital, count, place_of, several
 from report.judging.findings import number as plain
 from report.model import hanging
 from report.pages import words
@@ -73,14 +74,19 @@ def claim_context(
 def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     """How far the verdict can be trusted, in sentences."""
     cells = [cell for cell in verdict["cells"] if cell.get("estimate") is not None]
-    nodes = list(dict.fromkeys(str(cell["node"]) for cell in cells if cell.get("node")))
+    kinds: dict[str, Mapping[str, Any]] = {}
+    for cell in sorted(cells, key=lambda cell: -len(cell.get("instances", ()))):
+        if cell.get("node"):
+            kinds.setdefault(kind_of_node(str(cell["node"])), cell)
     rounds = [int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")]
-    if nodes:
-        where = several([machines.get(node, node) for node in nodes])
+    if kinds:
+        where = several([place_of(cell, machines) for cell in kinds.values()])
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
         yield f"{count(len(cells), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield hanging(machines.get(node, node))
+    if any(cell.get("instances") for cell in cells):
+        yield "Machines of one kind are one case: the median of them."
     sources = {str(cell["source"]) for cell in cells if cell.get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
@@ -214,7 +220,8 @@ def _others(part: Mapping[str, Any]) -> Any:
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     """Every case with its number, a table for each part."""
     parts = verdict["parts"] or []
-    several_nodes = len({cell.get("node") for cell in verdict["cells"] if cell.get("node")}) > 1
+    nodes = {cell.get("node") for cell in verdict["cells"] if cell.get("node")}
+    several_nodes = len(nodes) > 1 or any(cell.get("instances") for cell in verdict["cells"])
     for part in parts:
         unit = str(part["unit"] or "1")
         cells = [cell for cell in verdict["cells"] if str(cell.get("part") or "") == str(part["name"] or "")]
@@ -225,7 +232,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
         rows = [
             {
                 "what": str(cell["label"] or "the whole"),
-                "where": machines.get(str(cell.get("node")), "") if several_nodes else "",
+                "where": _where(cell, machines, unit) if several_nodes else "",
                 "number": formatting.with_unit(cell["estimate"], unit),
                 "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
                 "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
@@ -242,6 +249,12 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
             "behind": any(row["behind"] != words.NOTHING for row in rows),
             "rounds": any(row["rounds"] != words.NOTHING for row in rows),
         }
+
+
+def _where(cell: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
+    """The machine of a case; of several of one kind how many they are, and from where to where they range."""
+    spread = words.between(cell.get("instance_low"), cell.get("instance_high"), unit)
+    return place_of(cell, machines) + (f" ({spread} from machine to machine)" if spread else "")
 
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:

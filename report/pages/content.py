@@ -26,7 +26,7 @@ from report.pages.exhibit import Exhibit, Family
 from report.pages.families import FAMILIES
 from report.pages.left_out import left_out_points
 from report.pages.limits import limits
-from report.pages.machines import describe
+from report.pages.machines import by_kind
 from report.pages.markdown import Markdown, identifier
 from report.pages.site import Page, plain
 from report.pages.sources import key_of, key_of_published
@@ -232,10 +232,10 @@ def _family(family: Family, exhibits: Sequence[Exhibit], document: Mapping[str, 
 
 def _machines(evidence: Evidence) -> Page:
     document = evidence.document
-    nodes = [describe(one, evidence.names) for one in document["nodes"]]
+    kinds = by_kind(document["nodes"])
     refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
-                {"nodes": nodes, "refused": refused}, key="machines")  # fmt: skip
+                {"kinds": kinds, "refused": refused}, key="machines")  # fmt: skip
 
 
 def _method(document: Mapping[str, Any]) -> Page:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract.node import job_of, kind_of_node
-from report.formatting import capital, exactly, several
+from report.formatting import capital, exactly, node_label, several
 from report.pages.words import NOTHING
 
 _NAMES = {
@@ -17,19 +17,22 @@ _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
 
 
-def describe(node: Mapping[str, Any], machines: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A node of verdicts.json in words: its fingerprint, what became of its points.
+def by_kind(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes of verdicts.json by their kind: its name, and what `describe` says of each, with its `number`."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, node in enumerate(nodes, 1):
+        kind = found.setdefault(kind_of_node(str(node["id"])), {"name": node_label(node), "nodes": []})
+        kind["nodes"].append({**describe(node), "number": number})
+    return list(found.values())
 
-    machines: the names of all nodes by id.
-    """
-    kind = kind_of_node(str(node["id"]))
-    others = {one: name for one, name in (machines or {}).items() if one != node["id"]}
+
+def describe(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A node of verdicts.json in words: its fingerprint, what became of its points."""
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
     return {
         "id": str(node["id"]),
         "label": str(node.get("label") or node["id"]),
-        "alike": several([name for one, name in others.items() if kind_of_node(one) == kind]),
         "devices": [
             {"id": str(one["id"]), "name": str(one.get("name") or ""), "memory": _size(one.get("memory_bytes"))}
             for one in node.get("devices") or []
@@ -55,7 +58,8 @@ def _when(start: str, end: str) -> str:
 
 
 def _hosts(node: Mapping[str, Any]) -> str:
-    return f", on {node['hosts']} hosts of this kind" if int(node.get("hosts") or 1) > 1 else ""
+    """That its rounds were not all measured on one machine, as where a run went on elsewhere."""
+    return f", on {node['hosts']} machines of this kind one after another" if int(node.get("hosts") or 1) > 1 else ""
 
 
 def _missing(node: Mapping[str, Any]) -> str:

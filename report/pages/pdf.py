@@ -44,7 +44,7 @@ def documents(made: Content, document: Mapping[str, Any], environment: jinja2.En
         "ten": sorted((c for c in claims if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
         "method": Markdown(_body(method, environment)),
         **pages["objections"].context,
-        "nodes": pages["machines"].context["nodes"],
+        "nodes": [node for kind in pages["machines"].context["kinds"] for node in kind["nodes"]],
         "terms": pages["glossary"].context["terms"],
     }
     sources = pages["sources"].context

@@ -56,11 +56,18 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "quantity": (_TEXT, False, "What was compared"),
     "node": (_TEXT, True, "Machine; empty for published figures"),
     "device": (_TEXT, True, "Device of that machine; empty if several or none"),
+    "machines": (
+        _COUNT,
+        False,
+        "Machines of one kind that it is of, `node` the first; 0 for published figures",
+    ),
     "label": (_TEXT, False, "The cell in words"),
     "labels": (_TEXT, False, "The cell's other labels: a JSON object with sorted keys"),
     "estimate": (_NUMBER, True, "Estimate, after the rule's own arithmetic (ratio, slope, crossing) and scale"),
     "low": (_NUMBER, True, f"Lower end of its {100 * statistics.LEVEL:g}% interval"),
     "high": (_NUMBER, True, f"Upper end of its {100 * statistics.LEVEL:g}% interval"),
+    "instance_low": (_NUMBER, True, "Least estimate of these machines, where they are several"),
+    "instance_high": (_NUMBER, True, "Greatest estimate of these machines"),
     "unit": (_TEXT, False, "Unit of estimate, low and high; 1 for ratios and shares"),
     "n_rounds": (_COUNT, False, "Rounds behind it; 0 for published figures"),
     "n_samples": (_COUNT, False, "Samples in those rounds"),
@@ -110,6 +117,7 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         }
         yield {
             **{name: cell.get(name) for name in CELLS},
+            "machines": len(cell.get("instances", [cell["node"]] if cell["node"] else [])),
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from contract.node import kind_of_node
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.derivations import Formula
@@ -37,10 +38,10 @@ def baselines(rates: Estimates) -> Estimates:
 def fleet(data: Dataset, rates: Estimates) -> Estimates:
     """Of every model, batch and format the fastest CPU with all its threads, of all nodes; `detail` is its node.
 
-    None where CPUs of one node only were measured: that is the baseline `node`.
+    None where CPUs of one kind of node only were measured: that is the baseline `node`.
     """
     whole = baselines(rates).only(baseline="node")
-    if whole["node"].nunique() < 2:
+    if whole["node"].map(kind_of_node).nunique() < 2:
         return Estimates.empty()
     best = whole.label(of=[data.label(node) for node in whole["node"]])
     return best.best(["model", "batch", "dtype"], of=["of"]).label(baseline="fleet")

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,9 @@ MOST_TOLD = 40
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\\?\.\d+)?(?:e[+-]?\d+)?")
 
 
-def judged(name: str, folder: Path) -> None:
-    """Put what is gathered of a set of nodes, and the verdicts, into a folder."""
-    gather(SETS[name], folder / "data", allow_synthetic=name != "published")
+def judged(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
+    """Put what is gathered of a set of nodes, and of others beside it, and the verdicts into a folder."""
+    gather([*SETS[name], *beside], folder / "data", allow_synthetic=name != "published")
     if name == "published":
         data = read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
         judge(data, folder / "verdicts.json")

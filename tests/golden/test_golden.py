@@ -5,12 +5,15 @@ A change that is meant is kept by `python -m tests.golden --write`.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from contract.node import kind_of_node, node_id, read_node, write_node
+from contract.tables import frame, load_samples, write_unchecked
 from report.data.gathered import read_dataset
 from report.quantities import quantities
-from tests.golden.__main__ import differences, every_figure, judged, read, said
+from tests.golden.__main__ import SETS, differences, every_figure, judged, read, said
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
@@ -29,6 +32,42 @@ def test_a_fleet_with_gpus_says_what_it_said(tmp_path: Path) -> None:
     for name, quantity in quantities().items():
         undeclared = {*quantity.estimates(data).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
+
+
+def twin(node: Path, to: Path) -> None:
+    """Another machine of a node's kind that measured the same to the last digit, in processes of its own."""
+    record = read_node(node / "node.json")
+    name = node_id(record["kind"], "0a1b2c")
+    write_node(to / name / "node.json", {**record, "id": name, "instance": "0a1b2c"})
+    for path in node.glob("*.parquet"):
+        table, about = load_samples(path)
+        table = frame(table).assign(node=name, run=lambda rows: rows["run"] + ".twin")
+        write_unchecked(to / name / path.name, table, about)
+
+
+def on(verdict: dict[str, Any]) -> dict[str, Any]:
+    """What a verdict rests on: its parts with their shares and thresholds, and its cases by what is said of them."""
+    parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
+    # The fastest CPU of more machines is less surely the fastest: its interval alone is wider.
+    cells = [cell for cell in verdict["cells"] if cell.get("baseline") != "fleet"]
+    said = Counter(f"{cell['part']}: {cell['outcome']}, {kind_of_node(cell['node'] or '')}" for cell in cells)
+    moved = verdict["by_threshold"] if len(cells) == len(verdict["cells"]) else []
+    return {"verdict": verdict["verdict"], "parts": parts, "cells": said, "number": len(verdict["cells"]), "at": moved}
+
+
+def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_path: Path) -> None:
+    for folder in SETS["fleet"]:
+        for node in folder.iterdir():
+            if (node / "node.json").exists():
+                twin(node, tmp_path / "twins")
+    judged("fleet", tmp_path, [tmp_path / "twins"])
+    alone, now = read("fleet", "verdicts"), said(tmp_path)["verdicts"]
+    assert len(now["nodes"]) == 2 * len(alone["nodes"])
+    for whole in ("tally", "decided", "questions"):
+        assert now[whole] == alone[whole]
+    assert [len(one["here"]) for one in now["counterparts"]] == [len(one["here"]) for one in alone["counterparts"]]
+    for before, after in zip(alone["verdicts"], now["verdicts"], strict=True):
+        assert list(differences(on(before), on(after), before["id"])) == []
 
 
 def test_what_differs_is_found_wherever_it_lies() -> None:

@@ -54,4 +54,9 @@ def decide(
     node_labels: Mapping[str, str] | None = None,
 ) -> RuleResult:
     """What a rule says of estimates."""
-    return rules.decide(part(rule, threshold, options), estimates, unit, node_labels)
+    names = node_labels or {}
+
+    def named(nodes: Sequence[str]) -> str:
+        return " and ".join(names.get(node, node) for node in nodes)
+
+    return rules.decide(part(rule, threshold, options), estimates, unit, named)

@@ -13,6 +13,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, write_node
+from experiments.rename import rename
 from report.data.gather import gather
 from report.data.nodes import Node, read_nodes
 from report.data.summary import COLUMNS, POINT, summarise
@@ -165,6 +166,22 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     gather(folders, tmp_path / "out", allow_synthetic=True)
     summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_node_and_its_renamed_copy_count_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
+    """longer: which of the two has a round that the other lacks."""
+    before, to = filled(synthetic, "kind.aaaaaa"), tmp_path / "mine"
+    copy = shutil.copytree(before, to / "kind.aaaaaa")
+    copy = to / rename(copy, "bbbbbb")
+    twin = Factory(tmp_path / "twin")("kind.cccccc", seed=5).gemm(30).clock().write()
+    whole = values(read_nodes([before], True).nodes[0])
+    max([before, copy][1 - longer].glob("*.parquet")).unlink()
+    found = read_nodes([before, copy, twin], True)
+    assert [node.id for node in found.nodes] == ["kind.aaaaaa", "kind.cccccc"]
+    assert values(found.nodes[0]) == whole
+    (left_out,) = found.refused
+    assert "rounds that were already read from" in left_out["reason"]
 
 
 def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:

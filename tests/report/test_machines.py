@@ -139,7 +139,7 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
     return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
 
 
-def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_away(tmp_path: Path) -> None:
+def test_a_machine_of_a_published_kind_joins_its_cells_and_takes_no_verdict_away(tmp_path: Path) -> None:
     """Beside the published rounds one round of the same machine, and a friend's machine."""
     alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
@@ -148,22 +148,20 @@ def test_a_machine_of_a_published_kind_adds_cells_and_takes_none_and_no_verdict_
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
     assert {*decided.values()} == {"challenged", "supported"} and decided.items() <= verdicts[1].items()
 
-    def cells(document: dict[str, Any], node: str) -> dict[tuple[str, ...], tuple[Any, ...]]:
+    def cells(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
         every = [(verdict["id"], cell) for verdict in document["verdicts"] for cell in verdict["cells"]]
-        names = ("estimate", "low", "high", "n_rounds", "n_samples")
-        return {
-            (claim, cell["part"], cell["label"]): tuple(cell[name] for name in names)
-            for claim, cell in every
-            if cell["node"] == node
-        }
+        return {(claim, cell["part"], cell["label"]): cell for claim, cell in every if cell["node"]}
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
     told = [(node["id"], node["label"]) for node in after["nodes"]]
     assert told == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
-    assert cells(before, NAME) and cells(after, NAME) == cells(before, NAME)
-    assert set(cells(after, f"{NAME}.0a1b2c")) == set(cells(before, NAME))
-    # One round has no interval: it decides nothing where another of its kind does.
-    assert all(low is not None for _, low, *_ in cells(after, f"{NAME}.2").values())
+    assert cells(before).keys() == cells(after).keys()
+    for own, joined in ((own, cells(after)[key]) for key, own in cells(before).items()):
+        assert (joined["node"], "instances" in own) == (NAME, False)
+        # One round has no interval: it decides nothing where another of its kind does.
+        assert {NAME, f"{NAME}.0a1b2c"} <= {*joined["instances"]}
+        assert joined["low"] <= own["low"] <= own["high"] <= joined["high"]
+        assert joined["instance_low"] <= own["estimate"] <= joined["instance_high"]
 
 
 def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:

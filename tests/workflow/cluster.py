@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """What its clients have to be told. Jobs get no variable of Slurm's, so that its commands know their cluster."""
+        """What its clients have to be told; as jobs get no variable of Slurm's, its commands know their cluster."""
         return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{_path()}"}
 
     def start(self, name: str, *words: str) -> None:

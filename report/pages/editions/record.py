@@ -72,7 +72,7 @@ def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
         **{name: part[name] for name in _PART},
         "rule": part["rule_text"],
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
-        "nodes": sorted({str(cell["node"]) for cell in cells if cell["node"]}),
+        "nodes": sorted({str(node) for cell in cells for node in cell.get("instances", [cell["node"]]) if node}),
         "figures": sorted(part["entries"]),
     }
 

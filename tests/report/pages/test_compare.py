@@ -155,6 +155,23 @@ def test_every_claim_stands_once_and_every_change_has_its_cause_forth_and_back(
     assert not any(same[key] for key in ("changed", "revised", "added", "withdrawn"))
 
 
+def named(name: str, of: dict[str, Any]) -> dict[str, Any]:
+    of["nodes"][0]["id"] = name
+    of["claims"][0]["parts"][0]["nodes"] = [name]
+    return of
+
+
+def test_a_machine_that_was_renamed_is_no_new_one() -> None:
+    old, new = named("kind.aaaaaa", record()), named("kind.bbbbbb", edited(verdict="supported"))
+    assert machines(compare(old, new)) == []
+    turned = named("kind.bbbbbb", edited(lambda claim, part, new: part.update(outcome="challenged")))
+    assert "node" not in {one["cause"] for one in compare(old, turned)["changed"][0]["why"]}
+    twin = named("kind.bbbbbb", edited(again, verdict="supported"))
+    assert machines(compare(old, twin)) == ["Added: A box.", "No longer there: A box."]
+    other = named("other.aaaaaa", edited(verdict="supported"))
+    assert machines(compare(old, other)) == ["Added: A box.", "No longer there: A box."]
+
+
 def test_editions_of_real_verdicts_tell_what_moved(first: Judged, second: Judged) -> None:
     old, new = (edition(one.document, one.verdicts) for one in (first, second))
     found = compare(old, new)

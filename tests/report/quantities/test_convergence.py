@@ -144,7 +144,7 @@ def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factor
 
 
 def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
-    quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c")
+    quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c", seed=1)
     for batch in (32, 64, 128):
         runs(quiet, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 1.01, 0.99, 1.0])
     found = [cells("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]

@@ -1,0 +1,221 @@
+"""Machines of one kind are instances of it: what they found of the same is one case, not as many as there are machines.
+
+What is asked is what the median machine of the kind does. Ratios, slopes and crossings are made within an instance.
+Then the estimate is the median over instances, and its interval that of order statistics (David and Nagaraja 2003,
+Order Statistics, section 7.1), which asks nothing of how machines differ: the number of instances below the median is
+binomial with one half, and so the k-th least and the k-th greatest enclose it. Of each instance its own lower end
+counts below, and its upper end above: what rounds cannot tell is not told by the number of machines either. Of fewer
+than eight instances no k is sure enough at 99%. Then the interval reaches from the least lower end to the greatest
+upper end, and decides nothing where instances disagree.
+
+An instance without an interval may lie anywhere, on either side of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from contract.node import kind_of_node
+from report import statistics
+from report.estimates import Estimates, merged
+from report.model import Side
+from report.statistics import Floats
+from report.transforms import ComparedEstimates
+
+
+@dataclass(frozen=True)
+class Pooled(Estimates):
+    """One row per case, some of which are of several machines of a kind.
+
+    instances: the estimates that they were made of; places: the row here of each, shape (instances,). `node` is the
+    first by name. `detail` is that of the median machine, the lower of two. There is no standard error: the ends stand
+    as given, and come from the instances' own at another level.
+    """
+
+    instances: Estimates = field(default_factory=Estimates.empty)
+    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+
+    @cached_property
+    def numbers_of_instances(self) -> NDArray[np.intp]:
+        """How many instances each row has, shape (rows,)."""
+        return np.bincount(self.places, minlength=len(self.frame))
+
+    @cached_property
+    def nodes(self) -> list[list[str]]:
+        """The instances' nodes of each row, by name; of published figures none."""
+        found: list[list[str]] = [[] for _ in range(len(self.frame))]
+        for row, node in zip(self.places.tolist(), self.instances["node"].tolist(), strict=True):
+            if isinstance(node, str):
+                found[row].append(node)
+        return [sorted(one) for one in found]
+
+    def picked(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
+        """Of each row the value of its instances at a rank (from 0) in rising order, shape (rows,)."""
+        unknown = np.isnan(values)
+        order = np.lexsort((values, unknown if unknown_last else ~unknown, self.places))
+        return values[order][self._starts + ranks]
+
+    def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
+        """Bounds of the median over instances, from the bounds of each of them, shape (instances,)."""
+        n = self.numbers_of_instances
+        below = ranks(n, level)
+        return self.picked(least, below - 1, unknown_last=False), self.picked(most, n - below, unknown_last=True)
+
+    def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
+        """Low and high ends at another level, each of shape (rows,)."""
+        return self.bounds(*self.instances.ends(level), float(np.max(level)))
+
+    @cached_property
+    def medians(self) -> tuple[Floats, NDArray[np.intp]]:
+        """Of each row the median over instances, and the position of the instance that it is, or the lower of two.
+
+        Unknown where no more than half of the instances are known.
+        """
+        values, n = self.instances.numbers("estimate").to_numpy(), self.numbers_of_instances
+        unknown = np.bincount(self.places[np.isnan(values)], minlength=len(n))
+        known = n - unknown
+        names = pd.factorize(self.instances["node"], sort=True)[0]
+        order = np.lexsort((names, values, np.isnan(values), self.places))
+        lost = 2 * unknown >= n
+        at = order[self._starts + np.where(lost, n // 2, (known - 1) // 2)]
+        lower, upper = values[at], values[order[self._starts + np.where(lost, n // 2, known // 2)]]
+        with np.errstate(invalid="ignore"):
+            middle = np.sqrt(lower) * np.sqrt(upper) if self.log else (lower + upper) / 2
+        return np.where(lower == upper, lower, middle), at
+
+    @property
+    def _starts(self) -> NDArray[np.intp]:
+        n = self.numbers_of_instances
+        return np.cumsum(n) - n
+
+
+def ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
+    """The k for which the k-th least and the k-th greatest of n enclose the median at a level; 1 where none does."""
+    alpha = (1 - level) / 2
+    return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
+
+
+def pool(compared: ComparedEstimates) -> ComparedEstimates:
+    """What a rule compares, `pooled`.
+
+    A side that is settled without comparing stays so where as many instances agree on it as an interval asks for.
+    """
+    found = pooled(compared.estimates)
+    if not isinstance(found, Pooled):
+        return compared
+    return ComparedEstimates(found, compared.unit, _settled(found, compared.settled))
+
+
+def pooled(estimates: Estimates) -> Estimates:
+    """Estimates with one row for all machines of a kind that agree in every other label.
+
+    As given, where every kind has one machine.
+    """
+    if "node" not in estimates.labels:
+        return estimates
+    codes, nodes = pd.factorize(estimates["node"])
+    kinds = pd.factorize(np.array([kind_of_node(str(node)) for node in nodes], dtype=object))[0]
+    if len(np.unique(kinds)) == len(nodes):
+        return estimates
+    of = _same(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
+    n = np.bincount(of)
+    if n.max() == 1:
+        return estimates
+    first = np.unique(of, return_index=True)[1]
+    blank = Pooled(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, of)
+    return _pooled(blank)
+
+
+def _same(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
+    """A number for each row, the same for rows of one kind and the same labels, in the order in which they come."""
+    keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.labels if name != "node"})
+    numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
+    return pd.factorize(numbers)[0].astype(np.intp)
+
+
+def _pooled(blank: Pooled) -> Pooled:
+    """The values of rows of several instances; the others as they are."""
+    frame, each = blank.frame, blank.instances.frame
+    estimate, at = blank.medians
+    low, high = blank.bounds(each["low"].to_numpy(float), each["high"].to_numpy(float))
+    several = np.flatnonzero(blank.numbers_of_instances > 1)
+    members = np.flatnonzero(np.isin(blank.places, several))
+    rows: dict[int, list[tuple[int, ...]]] = {}
+    for row, behind in zip(blank.places[members].tolist(), each["source_rows"].iloc[members].tolist(), strict=True):
+        rows.setdefault(row, []).append(behind)
+    grouped = each.iloc[members].groupby(blank.places[members])
+    values = {
+        "node": grouped["node"].min().to_numpy(),
+        "estimate": estimate[several],
+        "low": low[several],
+        "high": high[several],
+        "se": np.nan,
+        "df": np.inf,
+        "n_rounds": grouped["n_rounds"].min().to_numpy(),
+        "n_samples": grouped["n_samples"].sum().to_numpy(),
+        "detail": each["detail"].to_numpy(object)[at[several]],
+    }
+    whole = {}
+    for name, some in values.items():
+        column = frame[name].to_numpy(copy=True)
+        column[several] = some
+        whole[name] = column
+    behind = frame["source_rows"].to_numpy(object, copy=True)
+    for row in several.tolist():
+        behind[row] = merged(rows[row])
+    whole["source_rows"] = behind
+    return Pooled(frame.assign(**whole), blank.log, blank.instances, blank.places)
+
+
+def _settled(cases: Pooled, settled: Sequence[Side | None]) -> list[Side | None]:
+    found: list[Side | None] = [None] * len(cases)
+    if not any(settled):
+        return found
+    n = cases.numbers_of_instances
+    needed = n - ranks(n, statistics.DECIDING) + 1
+    for side in Side:
+        votes = np.bincount(cases.places[[one is side for one in settled]], minlength=len(n))
+        for row in np.flatnonzero(votes >= needed).tolist():
+            found[row] = side
+    return found
+
+
+def nodes_of(estimates: Estimates) -> list[list[str]]:
+    """The nodes that each row is of: several where it was made of instances, none of published figures."""
+    if isinstance(estimates, Pooled):
+        return estimates.nodes
+    nodes = estimates["node"].tolist() if "node" in estimates.labels else [None] * len(estimates)
+    return [[node] if isinstance(node, str) else [] for node in nodes]
+
+
+def ranges_of(estimates: Estimates) -> dict[int, tuple[float, float]]:
+    """The least and the greatest estimate of an instance, by row, of the rows that are of several machines."""
+    if not isinstance(estimates, Pooled):
+        return {}
+    values = estimates.instances.numbers("estimate").groupby(estimates.places)
+    ends = zip(values.min().tolist(), values.max().tolist(), strict=True)
+    return {row: both for row, both in enumerate(ends) if estimates.numbers_of_instances[row] > 1}
+
+
+def worked_labels(estimates: Estimates, row: int) -> dict[str, Any]:
+    """The labels of one row; of one that is of several machines, those of the median machine's own estimate."""
+    if isinstance(estimates, Pooled):
+        return estimates.instances.label_values(int(estimates.medians[1][row]))
+    return estimates.label_values(row)
+
+
+def by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
+    """All nodes that estimates are of, by their kind."""
+    found: dict[str, dict[str, None]] = {}
+    for nodes in nodes_of(estimates):
+        for node in nodes:
+            found.setdefault(kind_of_node(node), {})[node] = None
+    return {kind: sorted(nodes) for kind, nodes in found.items()}

@@ -1,0 +1,50 @@
+"""The machines page: those of one kind under its name, and what a machine's run tells of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.node import read_node, write_node
+from report.data.dataset import Dataset
+from report.data.nodes import read_nodes
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
+from report.pages.machines import by_kind
+from report.pages.site import templates
+from tests.report.conftest import Factory
+
+
+def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dict[str, Any]]:
+    """The nodes of a document of verdicts on synthetic nodes of these names, the first with more in its record."""
+    synthetic.write(synthetic(name, seed=at).gemm(9).clock() for at, name in enumerate(names))
+    path = synthetic.root / names[0] / "node.json"
+    write_node(path, {**read_node(path), **record})
+    found: list[dict[str, Any]] = judge(
+        Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE)), out, allow_synthetic=True
+    )["nodes"]
+    return found
+
+
+def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
+    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb"))
+    assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
+    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": []})
+    titles = [line for line in page.splitlines() if line.startswith("#")]
+    assert "2 machines of one kind" in titles[0]
+    assert [line.partition("{#")[2] for line in titles[1:4]] == ["machine-1}", "machine-2}", "machine-3}"]
+    assert [line.partition(" ")[0] for line in titles[:4]] == ["##", "###", "###", "##"]
+    assert [page.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
+
+
+def test_a_run_that_went_on_elsewhere_says_so(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = ["aaaaaa", "bbbbbb"]
+    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
+    first, second = told[0]["nodes"]
+    assert "on 2 machines of this kind one after another" in first["when"]
+    assert "machines" not in second["when"]
+    assert "note: kind.aaaaaa was measured on 2 machines of its kind one after another" in capsys.readouterr().err

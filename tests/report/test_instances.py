@@ -1,0 +1,229 @@
+"""Machines of one kind are one case: the same whatever their number or order, wide where they disagree, and covered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from report.commands.explain import Sources, explain
+from report.commands.lint import Study, faults
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.estimates import Estimates, concat
+from report.judging import rules
+from report.judging.evaluate import PartResult
+from report.judging.instances import Pooled, by_kind, nodes_of, pooled, ranges_of
+from report.judging.judge import judge
+from report.judging.sensitivity import robustness
+from report.judging.shares import clopper_pearson
+from report.judging.thresholds import by_threshold
+from report.pages.claims import _case_tables, _sure
+
+from .conftest import Factory
+from .deciding import NO_DATA, cells, log_cells, part
+from .test_judge import PER_CYCLE, Court
+
+MODELS = ("a", "b", "c")
+BATCHES = (8, 64, 512)
+# Each rule with the options that it needs.
+RULES: dict[str, dict[str, Any]] = {
+    "at_least": {},
+    "at_most": {},
+    "exists": {},
+    "for_share_of": {"of": "model", "share": 0.5, "compare": "at_least"},
+    "ratio": {"over": "device", "of": "gpu", "to": "cpu"},
+    "trend": {"along": "batch"},
+    "crossover": {"over": "device", "of": "gpu", "to": "cpu", "along": "batch"},
+}
+values = st.lists(st.floats(0.5, 20), min_size=18, max_size=18)
+errors = st.lists(st.floats(0.001, 0.3), min_size=18, max_size=18)
+
+
+def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
+    """What a machine found of three models on both devices at three batch sizes."""
+    labels = [(model, device, batch) for model in MODELS for device in ("cpu", "cuda:0") for batch in BATCHES]
+    model, device, batch = zip(*labels, strict=True)
+    found = log_cells(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
+    return found.label(source_rows=[(row,) for row in range(len(found))])
+
+
+def said(rule: str, some: Estimates, bound: float) -> tuple[Any, ...]:
+    """All that a part's rule, its thresholds and what would turn it say of estimates."""
+    one = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
+    result = rules.decide(one, some)
+    tried = robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome) if len(result.estimates) else {}
+    moved = by_threshold(PartResult(one, result.outcome, result=result), lambda outcome: outcome)
+    tried.pop("without", None)
+    ends = [tuple(np.round(result.estimates.numbers(name), 9)) for name in ("estimate", "low", "high")]
+    return result.outcome, result.sides, result.representative, result.share, str(ends), json.dumps(tried), moved
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(RULES)), values, errors, st.floats(0.3, 20), st.integers(2, 12))
+def test_copies_of_a_machine_say_what_it_says_alone(
+    rule: str, estimates: list[float], se: list[float], bound: float, copies: int
+) -> None:
+    alone = machine("kind.000001", estimates, se)
+    twins = concat([machine(f"kind.{number:06}", estimates, se) for number in range(1, copies + 1)])
+    assert said(rule, twins, bound) == said(rule, alone, bound)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(sorted(RULES)), st.floats(0.3, 20), st.permutations(range(4)))
+def test_the_order_of_machines_changes_nothing(data: st.DataObject, rule: str, bound: float, order: list[int]) -> None:
+    nodes = ("kind.aaaaaa", "kind.bbbbbb", "kind.cccccc.2", "kind")
+    machines = [machine(node, data.draw(values), data.draw(errors)) for node in nodes]
+    other = concat([machines[place] for place in order])
+    assert said(rule, other, bound) == said(rule, concat(machines), bound)
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 20), st.floats(0, 3)), min_size=2, max_size=7), st.floats(0.5, 20))
+def test_a_few_machines_decide_nothing_that_one_of_them_denies(some: list[tuple[float, float]], bound: float) -> None:
+    ends = [(least, least + width) for least, width in some]
+    nodes = [f"kind.{number:06}" for number in range(len(ends))]
+    (side,) = rules.decide(part("at_least", bound), cells(*ends, node=nodes)).sides
+    own = {rules.decide(part("at_least", bound), cells(one, node=["kind"])).sides[0] for one in ends}
+    assert side == (own.pop() if len(own) == 1 else "undecided")
+
+
+def test_among_many_machines_a_stray_one_does_not_decide() -> None:
+    ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
+    nodes = [f"kind.{number:06}" for number in range(30)]
+    found = rules.decide(part("at_least", 4), cells(*ends, node=nodes))
+    assert (found.outcome, found.sides) == ("supported", ["supports"])
+    assert ranges_of(found.estimates) == {0: (1.5, 5.5)}
+    half = [(5.0, 6.0)] * 15 + [(1.0, 2.0)] * 15
+    assert rules.decide(part("at_least", 4), cells(*half, node=nodes)).outcome == "undecided"
+
+
+def test_a_model_on_which_machines_disagree_may_count_or_not() -> None:
+    """One of the two is surely above the threshold, the other surely below; the second model is above on both."""
+    nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
+    some = log_cells([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
+    share = rules.decide(part("for_share_of", 4, RULES["for_share_of"]), some).share
+    assert share is not None
+    both = [clopper_pearson(least, most, 2)[at] for at, (least, most) in enumerate([(1, 1), (2, 2)])]
+    assert (share.units, share.estimate, share.low, share.high) == (2, pytest.approx(0.75), *map(pytest.approx, both))
+
+
+@pytest.mark.parametrize(
+    ("others", "outcome"),
+    [([9.0, 9.0, 9.0], "challenged"), ([0.1, 0.1, 0.1], "challenged"), ([0.1, 1, 9], "undecided")],
+)
+def test_two_that_never_change_places_do_so_on_no_machine(others: list[float], outcome: str) -> None:
+    """On the first machine the GPU is ahead throughout; the other's GPU is ahead, behind, or both."""
+    speeds = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0], [*others, 1.0, 1.0, 1.0]
+    device, batch = ["cuda:0"] * 3 + ["cpu"] * 3, [*BATCHES] * 2
+    some = [
+        log_cells(one, node=node, device=device, batch=batch)
+        for one, node in zip(speeds, ("kind.aaaaaa", "kind.bbbbbb"), strict=True)
+    ]
+    assert rules.decide(part("crossover", 64, RULES["crossover"]), concat(some)).outcome == outcome
+
+
+@pytest.mark.parametrize("n", [3, 8, 30])
+def test_the_interval_covers_the_median_machine(n: int) -> None:
+    """Machines differ by 20%, lopsided, and each is measured to 1%; the median of all such machines is 1."""
+    random, runs = np.random.default_rng(n), 2000
+    differ = np.exp(0.2 * (random.standard_exponential((runs, n)) - np.log(2)))
+    seen = differ * np.exp(0.01 * random.standard_t(10, (runs, n)))
+    nodes = np.tile([f"kind.{number:06}" for number in range(n)], runs)
+    run = np.repeat(np.arange(runs), n)
+    found = pooled(log_cells(seen.ravel(), 0.01, node=nodes, run=run))
+    held = (found.numbers("low") <= 1) & (found.numbers("high") >= 1)
+    # Three machines of which all are above the median, one time in four, cannot tell it at 99%.
+    nominal = min(0.99, 1 - 2 * 0.5**n)
+    assert len(found) == runs
+    assert held.mean() >= nominal - 3 * np.sqrt(nominal * (1 - nominal) / runs)
+
+
+def test_a_machine_without_an_interval_narrows_nothing() -> None:
+    nan = float("nan")
+    some = cells((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
+    found = pooled(some)
+    assert np.isnan(found.numbers("low")).all() and np.isnan(found.numbers("high")).all()
+    many = cells(*[(4.0, 6.0)] * 29, (nan, nan), node=[f"kind.{number:06}" for number in range(30)])
+    assert pooled(many).rows("estimate", "low", "high") == [(5.0, 4.0, 6.0)]
+
+
+def test_the_median_is_that_of_logarithms_and_of_an_even_number_the_middle() -> None:
+    nodes = ["kind.aaaaaa", "kind.bbbbbb"]
+    assert pooled(log_cells([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
+    assert pooled(cells((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
+
+
+def test_the_interval_at_another_level_comes_from_the_machines_own() -> None:
+    found = pooled(log_cells([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
+    single = [log_cells([value], [se]).ends(0.999) for value, se in ((1.0, 0.01), (1.1, 0.02))]
+    low, high = found.ends(0.999)
+    assert (low[0], high[0]) == (min(one[0][0] for one in single), max(one[1][0] for one in single))
+    assert low[0] < found.numbers("low")[0]
+
+
+def test_one_machine_of_each_kind_is_left_as_it_is() -> None:
+    some = log_cells([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
+    assert pooled(some) is some
+    apart = log_cells([1.0, 2.0], node=["one.aaaaaa", "one.bbbbbb"], model=["a", "b"])
+    assert pooled(apart) is apart
+
+
+def test_published_figures_among_machines_stay_apart() -> None:
+    some = log_cells([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
+    found = pooled(some)
+    assert isinstance(found, Pooled)
+    assert nodes_of(found) == [["one.aaaaaa", "one.bbbbbb"], [], []]
+    assert by_kind(found) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
+
+
+# From nodes to what is told
+
+
+@pytest.fixture
+def court(synthetic: Factory, tmp_path: Path) -> Court:
+    court = Court(synthetic, tmp_path)
+    court.claim("W15", **PER_CYCLE)
+    return court
+
+
+def measured(synthetic: Factory, name: str, rate: float) -> Any:
+    return synthetic(name, seed=int(rate)).gemm(rate).clock()
+
+
+def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
+    synthetic: Factory, court: Court, tmp_path: Path
+) -> None:
+    nodes = [measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30), ("other", 9))]
+    document = court.judge(*nodes)
+    (verdict,) = document["verdicts"]
+    twins, single = verdict["cells"]
+    assert twins["instances"] == ["kind.aaaaaa", "kind.bbbbbb"]
+    assert twins["node"] == "kind.aaaaaa"
+    assert "2 machines" in twins["machines"]
+    assert (twins["instance_low"], twins["instance_high"]) == (pytest.approx(20, 0.05), pytest.approx(30, 0.05))
+    assert not single.keys() & {"instances", "machines", "instance_low", "instance_high"}
+    assert "All 2 cells agree" in verdict["reason"]
+
+    names = {node["id"]: node["label"] for node in document["nodes"]}
+    (table,) = _case_tables(verdict, names)
+    shown = [row["where"] for row in table["rows"]]
+    assert shown[0].startswith(twins["machines"]) and shown[0].endswith("MAC/cycle from machine to machine)")
+    assert shown[1] == names["other"]
+    assert any("one case" in text for text in _sure(verdict, names))
+
+
+def test_a_case_of_several_machines_is_explained_down_to_the_rows_of_each(synthetic: Factory, tmp_path: Path) -> None:
+    synthetic.write([measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30))])
+    gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
+    data = read_dataset(tmp_path / "data", read_reference(REFERENCE))
+    document = judge(data, tmp_path / "verdicts.json", allow_synthetic=True)
+    text = " ".join(explain(document, "N03", Sources(tmp_path / "data", most=None)).split())
+    assert "2 machines, float32, 1 thread" in text
+    assert all(f"gemm.cpu.<round>.parquet of {node}" in text for node in ("kind.aaaaaa", "kind.bbbbbb"))
+    assert not faults(Study(tmp_path / "verdicts.json", tmp_path / "data"))
