@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -62,11 +62,24 @@ def _ends(rows: pl.DataFrame) -> set[str]:
     }  # fmt: skip
 
 
-def told(here: int, of: int) -> str:
-    """How machines were chosen, as a sentence; '' where all are shown."""
+def on_shown(
+    cells: Iterable[Mapping[str, Any]],
+    nodes: Collection[str] | None,
+    node: Callable[[Mapping[str, Any]], Any] = lambda cell: cell.get("node"),
+) -> list[Mapping[str, Any]]:
+    """Cells of these nodes and those of no node alone; all, if `nodes` is None. node: of a cell."""
+    return [cell for cell in cells if nodes is None or not node(cell) or node(cell) in nodes]
+
+
+def told(here: int, of: int, known: bool) -> str:
+    """How machines were chosen, in sentences; '' where all are shown. known: whether there was a table."""
     if here == of:
         return ""
+    which = (
+        "of each kind of device the slowest, the middling and the fastest at what they all measured, and those that "
+        "alone measured something"
+    )
     return (
-        f"{here} of {of:,} machines are shown one by one: of each kind of device the slowest, the middling and the "
-        "fastest at what they all measured, and those that alone measured something. Verdicts rest on all machines."
+        f"{here} of {of:,} machines are shown one by one: {which if known else 'the first'}. Verdicts rest on all "
+        "machines."
     )
