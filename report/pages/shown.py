@@ -53,8 +53,8 @@ def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> lis
 def _ends(rows: pl.DataFrame) -> set[str]:
     """The slowest, the median and the fastest node of each kind of device."""
     times = rows.filter(pl.col("metric") == "time", pl.col("estimate") > 0)
-    over = (pl.col("estimate") / pl.col("estimate").median().over(_POINT)).median()
-    ranks = times.group_by("kind", "node").agg(over=over).sort("kind", "over", "node")
+    over = times.with_columns(over=pl.col("estimate") / pl.col("estimate").median().over(_POINT))
+    ranks = over.group_by("kind", "node").agg(pl.col("over").median()).sort("kind", "over", "node")
     return {
         order["node"][place]
         for order in ranks.partition_by("kind")
