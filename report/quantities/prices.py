@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset, MissingSourceError
@@ -121,7 +122,8 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         if priced is None:
             continue
         # No number of cores: all of them.
-        servers = offered.label(cores=offered.numbers("cores").replace(0.0, float(cpu["usable_cores"])))
+        known = offered.numbers("cores").replace(0.0, float(cpu["usable_cores"]))
+        servers = offered.label(cores=known).ascending("cores", "requests_per_s")
         for load in sorted({*LOADS, *offered.numbers("requests_per_s")}):
             server, sure = _smallest(servers, load)
             for cores, dtype, rate in server.rows("cores", "dtype", "requests_per_s"):
@@ -138,11 +140,11 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest(servers: Estimates, load: float) -> tuple[Estimates, bool]:
-    """The server of the fewest cores that keeps the limit at a load or a higher one, if any; whether that is sure."""
-    enough = servers.at(servers["requests_per_s"] >= load).ascending("cores", "requests_per_s")
-    surely, perhaps = (enough.at(enough[end] < LIMIT_S) for end in ("high", "estimate"))
+    """The first server that keeps the limit at a load or a higher one, if any; whether that is sure."""
+    enough = servers.numbers("requests_per_s") >= load
+    surely, perhaps = (np.flatnonzero(enough & (servers.numbers(end) < LIMIT_S)) for end in ("high", "estimate"))
     kept, sure = (surely, True) if len(surely) else (perhaps, False)
-    return kept.at(range(min(len(kept), 1))), sure
+    return servers.at(kept[:1]), sure
 
 
 def _cheapest(data: Dataset) -> tuple[Input, str]:
