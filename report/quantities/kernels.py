@@ -228,15 +228,15 @@ class _Ceilings:
 
 def _ceilings(table: pd.DataFrame, seconds: pd.Series, cache: float) -> _Ceilings | None:
     """The ceilings of a round, and its kernels without those that are ceilings; None where one is missing."""
-    experiment, measured = table["experiment"], seconds.notna()
-    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"])
-    passes = measured & (experiment == "bandwidth") & (table["footprint"] >= memory.CACHE_MULTIPLE * cache)
+    experiment, measured = table["experiment"].to_numpy(object), seconds.notna().to_numpy()
+    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"].to_numpy(bool))
+    passes = measured & (experiment == "bandwidth") & (table["footprint"].to_numpy() >= memory.CACHE_MULTIPLE * cache)
     if not products.any() or not passes.any():
         return None
-    rates = (table["flop"] / seconds)[products].groupby(table["dtype"][products])
+    rates = (table["flop"] / seconds)[products].groupby(table["dtype"].to_numpy(object)[products])
     speeds = (table["bytes"] / seconds)[passes]
     peak = table["dtype"].map(rates.max()).astype(float)
-    judged = measured & (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (experiment != "peak")
+    judged = (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (measured & (experiment != "peak"))
     judged &= ~table.index.isin([*rates.idxmax(), speeds.idxmax()])
     # A pass over memory in a format without products computes next to nothing.
     return _Ceilings(seconds, judged, peak.fillna(peak.max()), float(speeds.max()))
