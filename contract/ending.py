@@ -162,7 +162,7 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """What `work`, a function of a module, makes of each part, in order; shared by so many processes, 1 for this one."""
+    """What `work`, a function of a module, makes of each part, in order, by so many processes; 1: by this one."""
     if processes < 2:
         yield from map(work, *parts)
         return

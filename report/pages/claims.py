@@ -253,7 +253,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _behind(rows: str) -> str:
     """Numbers of rows as they are told; of a number made from many machines, the first."""
     numbers = rows.split()
-    return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[:_MOST_NUMBERS // 2])} and others"
+    return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -209,7 +209,8 @@ def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]])
         for family in families()
         if exhibits.get(family.key)
     ]
-    lost = left_out_points(evidence.folder, evidence.shown if evidence.choice else ()) if evidence.folder else []
+    nodes = evidence.shown if evidence.choice else ()
+    lost = left_out_points(evidence.folder, nodes) if evidence.folder else []
     left_out = [{**one, "node": evidence.names.get(str(one["node"]), str(one["node"]))} for one in lost]
     return Page("measurements/index", "measurements", "Measurements",
                 "What the study measured, one page for each kind, one message for each figure.",
@@ -228,7 +229,8 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
         for one in exhibits
     ]
     return Page(f"measurements/{identifier(family.key)}", "family", family.title, family.asks,
-                {"family": family, "exhibits": shown, "choice": evidence.choice}, key="measurements", toc=len(shown) > 2)  # fmt: skip
+                {"family": family, "exhibits": shown, "choice": evidence.choice}, key="measurements",
+                toc=len(shown) > 2)  # fmt: skip
 
 
 def _machines(evidence: Evidence) -> Page:

@@ -58,8 +58,8 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     if not cpus:
         return first
     return (
-        f"{first} Processors measured: {few(cpus, 'kind')}. What is said of larger servers is scaled up from these by the "
-        "core, which no shared memory, network or second socket slows down, so that it flatters the processors."
+        f"{first} Processors measured: {few(cpus, 'kind')}. What is said of larger servers is scaled up from these by "
+        "the core, which no shared memory, network or second socket slows down, so that it flatters the processors."
     )
 
 
@@ -77,8 +77,8 @@ def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
     if not virtual:
         return ""
     return (
-        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: what its "
-        "neighbours do on the same host is seen only as stolen time and as spread between rounds, and the cache and "
+        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: what "
+        "its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the cache and "
         "the memory that it is told to have may be shared."
     )
 

@@ -1,4 +1,4 @@
-"""`python -m studies.bench.scale_step`: gather, judge or publish a fleet, in a process that loads what a person's would."""
+"""`python -m studies.bench.scale_step`: gather, judge or publish a fleet, as a person's process would."""
 
 from __future__ import annotations
 
