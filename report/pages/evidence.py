@@ -74,8 +74,9 @@ class Evidence:
     def shown(self) -> list[str]:
         """Nodes that pages show one by one. Raises StudyError if the folder is not what `report gather` writes."""
         nodes = self.document["nodes"]
-        many = len(nodes) > shown.MOST and self.folder
-        return shown.shown(nodes, read_summary(self.folder, shown.COLUMNS) if many else None)
+        if self.folder is None or len(nodes) <= shown.MOST:
+            return shown.shown(nodes, None)
+        return shown.shown(nodes, read_summary(self.folder, shown.COLUMNS))
 
     @property
     def choice(self) -> str:

@@ -77,9 +77,9 @@ def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
     if not virtual:
         return ""
     return (
-        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: what "
-        "its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the cache and "
-        "the memory that it is told to have may be shared."
+        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: "
+        "what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
+        "cache and the memory that it is told to have may be shared."
     )
 
 
