@@ -117,10 +117,12 @@ def _points(data: Dataset) -> _Points:
     """Everything that was measured of kernels and ceilings."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
     samples = data.samples("peak", *_KERNELS, columns=columns)
-    ok = samples[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)]
+    kept = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
+    ok = samples.loc[kept, columns[:-1]]
     # On a GPU a request's computation is a part of it; what it computes and moves is known of the whole.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
-    timed = ok[ok["metric"] == np.where(part, "device_time.compute", "time")]
+    of_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
+    timed = ok.loc[of_time, [*POINT, "round", "value"]]
     seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
     table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
     table = _described(table.astype({name: object for name in POINT if name != "threads"}))
