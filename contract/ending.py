@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
+R = TypeVar("R")
 # The environment's word for the process that a command works for: the workflow.
 COORDINATOR = "STUDY_COORDINATOR_PID"
 # Seconds that a command has to leave nothing behind before it and its children are killed.
@@ -158,6 +159,15 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
         finally:
             if held:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+
+
+def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
+    """What `work`, a function of a module, makes of each part, in order, by so many processes; 1: by this one."""
+    if processes < 2:
+        yield from map(work, *parts)
+        return
+    with pool(processes, multiprocessing.get_context("spawn")) as workers:
+        yield from workers.map(work, *parts)
 
 
 def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:

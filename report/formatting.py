@@ -153,6 +153,17 @@ def several(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
+# More names than these are not listed.
+_NAMED = 6
+
+
+def few(names: Sequence[str], noun: str) -> str:
+    """Names as `several` has them; of many the first ones and a number: 'a, b, c and 997 other machines'."""
+    if len(names) <= _NAMED:
+        return several(names)
+    return several([*names[: _NAMED // 2], f"{len(names) - _NAMED // 2:,} other {noun}s"])
+
+
 def capital(text: str) -> str:
     """`text` with its first letter a capital one."""
     return text[:1].upper() + text[1:]

@@ -16,9 +16,10 @@ from contract.pack import ROUND, Pack, check_round, read_pack
 from contract.schema import one_line
 from report.data.contributed import lay_out, place
 from report.data.dataset import Dataset
+from report.data.folders import Folder, find_nodes
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.data.nodes import Folder, Node, find_nodes, read_folders
+from report.data.nodes import Node, read_folders
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import count, several, with_unit

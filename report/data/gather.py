@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +19,8 @@ from pyarrow import csv, parquet
 from contract import ending
 from contract.files import atomic, write_json
 from contract.tables import SAMPLES, dictionary
-from report.data.nodes import Folder, Node, Nodes, find_nodes, read_folders, warn
+from report.data.folders import Folder, find_nodes
+from report.data.nodes import Node, Nodes, read_folders, warn
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
@@ -101,12 +101,8 @@ def _parts(folders: Sequence[Folder], scratch: Path) -> Iterator[_Part]:
     """All nodes, some at a time, in order."""
     parts = [folders[at : at + TOGETHER] for at in range(0, len(folders), TOGETHER)]
     places = [scratch / str(number) for number in range(len(parts))]
-    workers = ending.available_cpus()
-    if len(folders) < MANY or workers < 2:
-        yield from map(_part, parts, places)
-        return
-    with ending.pool(workers, get_context("spawn")) as pool:
-        yield from pool.map(_part, parts, places)
+    processes = ending.available_cpus() if len(folders) >= MANY else 1
+    yield from ending.mapped(_part, parts, places, processes=processes)
 
 
 def _part(folders: Sequence[Folder], place: Path) -> _Part:

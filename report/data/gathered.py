@@ -25,6 +25,8 @@ class GatheredNodes(Nodes):
     """The nodes of a gathered folder; an experiment's samples are read when a quantity asks for them."""
 
     folder: Path = Path()
+    # Whether the folder holds others too.
+    some: bool = False
     # Of the samples of a thousand nodes no more is held than what was asked for last.
     _held: tuple[Any, pd.DataFrame] | None = None
 
@@ -33,43 +35,64 @@ class GatheredNodes(Nodes):
         if self._held is None or self._held[0] != asked:
             path = self.folder / "samples.parquet"
             self._held = None
-            self._held = asked, _read(path, *asked) if path.is_file() else super().samples(columns=columns)
+            ids = [node.id for node in self.nodes] if self.some else []
+            self._held = asked, _read(path, *asked, ids) if path.is_file() else super().samples(columns=columns)
         return self._held[1]
 
 
 def read_dataset(
-    folder: Path, reference: Mapping[str, Mapping[str, Any]] | None = None, published: Published | None = None
+    folder: Path,
+    reference: Mapping[str, Mapping[str, Any]] | None = None,
+    published: Published | None = None,
+    only: Sequence[str] = (),
 ) -> Dataset:
-    """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read."""
-    summary = read_summary(folder)
+    """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read.
+
+    only: ids of the nodes that are wanted; all, if none are named.
+    """
+    summary = read_summary(folder, nodes=only)
     records = read_json(folder / "nodes.json")
     if not isinstance(records, list) or not records:
         raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")
     nodes = []
     for record in records:
-        own = {name: value for name, value in record.items() if name not in _ADDED}
-        nodes.append(
-            Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), record.get("contributed", ""))
-        )
-    gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder)
+        if not only or record["id"] in only:
+            own = {name: value for name, value in record.items() if name not in _ADDED}
+            pack = record.get("contributed", "")
+            nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), pack))
+    gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder, bool(only))
     return Dataset(gathered, reference or {}, summary, published=published or Published())
 
 
-def read_summary(folder: Path) -> pd.DataFrame:
-    """The summary table; a row's index is its number there. Raises StudyError if it is not there or unreadable."""
-    return _read(folder / "summary.parquet")
+def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
+    """The summary table (of these nodes, in these columns); a row's index is its number there.
+
+    Raises StudyError if it is not there or unreadable.
+    """
+    path = folder / "summary.parquet"
+    if not nodes:
+        return _read(path, columns=columns)
+    table = _read(path, columns=["row", *columns] if columns else (), nodes=nodes)
+    return table.set_index(table["row"].rename(None))
 
 
-def _read(path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A table, or its rows of these experiments in these columns; groups of rows without any are passed by."""
+def _read(
+    path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A table, or its rows of these experiments and nodes in these columns; groups of rows without are passed by."""
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     try:
         table = pl.scan_parquet(path)
         if experiments:
             table = table.filter(pl.col("experiment").is_in(list(experiments)))
+        if nodes:
+            table = table.filter(pl.col("node").is_in(list(nodes)))
         if columns:
             table = table.select(columns)
-        return categorical(table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect().to_pandas())
+        found = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
+        # Column by column, each let go of once it is read: both tables as wholes take twice the room.
+        read = {name: found.drop_in_place(name).to_pandas() for name in found.columns}
+        return categorical(pd.DataFrame(read, copy=False))
     except (OSError, pl.exceptions.PolarsError) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None

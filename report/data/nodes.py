@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from itertools import chain, count
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as arrow
-import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import read_regular
-from contract.node import PARTIAL, RECORD, missing_rounds, read_node, record_path
+from contract.node import missing_rounds
 from contract.schema import one_line
-from contract.tables import MOST_BYTES, SAMPLES, frame, load_samples, under_name, validate
+from contract.tables import SAMPLES, frame, load_samples, under_name, validate
 from report import ROOT
-from report.data.contributed import SIDECAR, pack_of
+from report.data.folders import ROUND, Folder, find_nodes, refusal, refuse_none
 from report.data.plausibility import faults
 from report.formatting import node_label
 
-_ROUND = ["experiment", "device", "round"]
-_RUN = ["run", *_ROUND]
 # A file, what it holds (not validated), and what is known about its round.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where a node's files lie, before they are read."""
-
-    place: Path  # where its record is
-    record: dict[str, Any]  # its id is no other node's
-    files: tuple[Path, ...]
-    written: str  # the id that its files bear
-    contributed: str = ""  # digest of the pack that it, or a part of it, was handed in as
-    also: tuple[str, ...] = ()  # others that files of a copy of it bear
-
-    @cached_property
-    def begun(self) -> tuple[str, str] | None:
-        """Its first file, and the process that measured it, from the footer alone: many nodes are asked for it."""
-        try:
-            with parquet.ParquetFile(arrow.BufferReader(read_regular(self.files[0], MOST_BYTES))) as file:
-                run = file.metadata.row_group(0).column(file.schema_arrow.names.index("run")).statistics
-                return self.files[0].name, str(run.min)
-        except Exception:
-            return None  # why, is said when its samples are read
 
 
 @dataclass
@@ -97,9 +70,7 @@ class Nodes:
     def check(self, directories: Sequence[Path]) -> None:
         """Raise StudyError if no node can be used."""
         if not self.nodes:
-            looked = ", ".join(str(directory) for directory in directories)
-            why = f": {self.refused[0]['file']}: {self.refused[0]['reason']}" if self.refused else ""
-            raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
+            refuse_none(directories, self.refused)
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """The samples of all nodes (of these experiments), in the columns of `contract.tables.SAMPLES` (or in these).
@@ -137,77 +108,6 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     return found
 
 
-def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
-    """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
-
-    A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
-    once, also where the copy was renamed (`python -m experiments rename`). Another of the same id is another machine,
-    or another run of the same: it is told apart by a number after its id (`<id>.2`). So the first folder named keeps
-    its id and its samples, whatever comes after it.
-    """
-    found: dict[str, Folder] = {}
-    refused: list[dict[str, str]] = []
-    for place in _folders(directories, refused):
-        try:
-            record = read_node(record_path(place))
-        except StudyError as fault:
-            refused.append(_refusal(record_path(place), str(fault)))
-            continue
-        if record["origin"] == "synthetic" and not allow_synthetic:
-            raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        files = tuple(sorted(place.glob("[!.]*.parquet")))
-        folder = Folder(place, record, files, record["id"], _contributed(place, refused))
-        before = _before(folder, found.values())
-        if before is None:
-            free = (f"{folder.written}.{number}" for number in count(2))
-            record["id"] = next(name for name in chain([folder.written], free) if name not in found)
-            found[record["id"]] = folder
-        else:
-            same, more = before
-            pack = same.contributed or (folder.contributed if more else "")
-            also = (*same.also, folder.written)
-            found[same.record["id"]] = replace(same, files=(*same.files, *more), also=also, contributed=pack)
-            rest = f"its {len(more)} other files are used with them" if more else "they count once"
-            refused.append(_refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
-    if not found:
-        Nodes([], refused).check(directories)
-    kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
-    return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
-
-
-def _contributed(place: Path, refused: list[dict[str, str]]) -> str:
-    """The digest of the pack that a node was handed in as; '' where nothing that can be read says so."""
-    try:
-        return pack_of(place)
-    except StudyError as fault:
-        refused.append(_refusal(place / SIDECAR, f"{fault}: the node counts as one that was not handed in"))
-        return ""
-
-
-def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
-    """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
-    like = [one for one in found if folder.written in (one.written, *one.also) or _begun_together(one, folder)]
-    runs = {path: _runs(path) for path in folder.files} if like else {}
-    there = [set().union(*map(_runs, one.files)) for one in like]
-    same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
-    known = set().union(*there)
-    return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
-
-
-def _begun_together(one: Folder, other: Folder) -> bool:
-    """Whether nodes of one kind begin with the same round, so that one is the other under another name."""
-    return one.record["kind"] == other.record["kind"] and one.begun is not None and one.begun == other.begun
-
-
-def _runs(path: Path) -> set[tuple[Any, ...]]:
-    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable."""
-    try:
-        table = load_samples(path)[0].select(_RUN).to_pandas()
-    except Exception:
-        return set()  # why, is said when its samples are read
-    return set(table.drop_duplicates().itertuples(index=False, name=None))
-
-
 def warn(found: Nodes) -> None:
     """Say on stderr what was left out, and what to know of a node."""
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
@@ -225,32 +125,6 @@ def warn(found: Nodes) -> None:
             )
         if (hosts := len(node.record.get("hosts", ()))) > 1:
             print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)
-
-
-def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
-    """Node folders: those given, and those directly under a given folder. Empty folders are no fault.
-
-    A folder that cannot be opened joins `refused`. A link may lead to a folder, as large ones lie elsewhere.
-    """
-    folders = []
-    for directory in directories:
-        if _is_node(directory, refused):
-            folders.append(directory)
-        elif directory.is_dir():
-            # What is hidden is being written, as by `python -m experiments rename`.
-            shown = (child for child in sorted(directory.iterdir()) if not child.name.startswith("."))
-            folders += [child for child in shown if _is_node(child, refused)]
-    return list(dict.fromkeys(folders))
-
-
-def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
-    """Whether a folder holds a node's record or rounds, whatever they are."""
-    try:
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    except OSError as fault:
-        refused.append(_refusal(folder, f"cannot be opened ({fault.strerror})"))
-        return False
-    return any(name in (RECORD, PARTIAL) or (name.endswith(".parquet") and name[0] != ".") for name in names)
 
 
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
@@ -287,10 +161,10 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
             bad = [at for at in here if at in untrue]
             if len({experiment.get(at) for at in bad}) > 1:
                 told = f"{len(bad)} files of several experiments hold what cannot be true, the first"
-                refused.append(_refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
+                refused.append(refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
                 out |= set(here)
             else:
-                refused += [_refusal(used[at][0], f"cannot be true: {untrue[at]}") for at in bad]
+                refused += [refusal(used[at][0], f"cannot be true: {untrue[at]}") for at in bad]
         if len(out) == len(used):
             return None
         samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
@@ -322,10 +196,10 @@ def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
             table, about = load_samples(path)
             loaded.append((path, _renamed(table, folder), about))
         except StudyError as fault:
-            refused.append(_refusal(path, str(fault)))
+            refused.append(refusal(path, str(fault)))
         except Exception as fault:
             # Whatever is wrong inside one file must not cost the others.
-            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+            refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     return loaded, refused
 
 
@@ -353,8 +227,8 @@ def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, An
     except Exception:
         return None
     file = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    places = whole[["node", *_ROUND]].assign(file=file).drop_duplicates()
-    if places.duplicated(["node", *_ROUND]).any():
+    places = whole[["node", *ROUND]].assign(file=file).drop_duplicates()
+    if places.duplicated(["node", *ROUND]).any():
         return None
     return [part.reset_index(drop=True) for part in parts]
 
@@ -371,9 +245,9 @@ def _one_by_one(
             checked = validate(frame(table), str(path))
             _belongs(checked, record, seen)
         except StudyError as fault:
-            refused.append(_refusal(path, str(fault)))
+            refused.append(refusal(path, str(fault)))
         except Exception as fault:
-            refused.append(_refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+            refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
         else:
             seen.update(dict.fromkeys(_keys(checked), path.name))
             tables.append(checked)
@@ -382,7 +256,7 @@ def _one_by_one(
 
 
 def _keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
-    return set(table[_ROUND].drop_duplicates().itertuples(index=False, name=None))
+    return set(table[ROUND].drop_duplicates().itertuples(index=False, name=None))
 
 
 def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
@@ -397,7 +271,3 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
     for key in sorted(_keys(table)) if seen else []:
         if key in seen:
             raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {seen[key]}")
-
-
-def _refusal(path: Path, reason: str) -> dict[str, str]:
-    return {"file": one_line(str(path)), "reason": one_line(reason.removeprefix(str(path)).lstrip(":, "))}

@@ -17,6 +17,7 @@ from report.formatting import (
     capital,
     count,
     exactly,
+    few,
     interval,
     label_value,
     labels_text,
@@ -204,7 +205,7 @@ def _not_there(need: Missing) -> str:
 
 
 def _failure(one: Failure) -> str:
-    where = f"on the {one.device.upper()} of {several(one.nodes)}"
+    where = f"on the {one.device.upper()} of {few(one.nodes, 'node')}"
     return f"{one.status} {where}: {one.reason}" if one.status else f"not run {where}"
 
 

@@ -63,7 +63,8 @@ def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> l
         inside, outside = low >= threshold.low, high < threshold.low
     known = ~(np.isnan(low) | np.isnan(high))
     places = np.select([known & inside, known & outside], [0, 1], 2)
-    return [list(Side)[place] for place in places.tolist()]
+    named = list(Side)
+    return [named[place] for place in places.tolist()]
 
 
 def level(rule: str, estimates: int) -> float:
@@ -126,15 +127,23 @@ def _told_apart(estimates: Estimates) -> Estimates:
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    found = sides_at(part, compared.estimates, part.threshold)
+    found = sides_at(part, compared.estimates, deciding_ends(part, compared.estimates), part.threshold)
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
-def sides_at(part: Part, estimates: Estimates, threshold: Threshold) -> list[Side]:
-    """On which side of any threshold each compared estimate lies, those of published figures by their own measure."""
+def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
+    """Ends of the intervals by which the compared estimates are decided, each of shape (estimates,)."""
+    return estimates.ends(level(part.rule, len(estimates)))
+
+
+def sides_at(part: Part, estimates: Estimates, ends: tuple[Floats, Floats], threshold: Threshold) -> list[Side]:
+    """On which side of any threshold each compared estimate lies, those of published figures by their own measure.
+
+    ends: their `deciding_ends`, which are the same at every threshold.
+    """
     if "family" in estimates.labels:
         return by_others(estimates, threshold, part.compare)
-    return sides_of(*estimates.ends(level(part.rule, len(estimates))), threshold, part.compare)
+    return sides_of(*ends, threshold, part.compare)
 
 
 def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[Side]:

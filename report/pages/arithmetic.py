@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from report import formatting
+from report.pages.shown import on_shown
 from report.pages.words import between
 
 _KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
 
 
-def worked_parts(parts: Sequence[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def worked_parts(
+    parts: Sequence[Mapping[str, Any]],
+    machines: Mapping[str, str] | None = None,
+    shown: Collection[str] | None = None,
+) -> list[dict[str, Any]]:
     """For each part of a claim that was worked out: one entry for each formula, ready to be printed.
 
-    machines: the nodes' names by id, which results of several nodes bear.
+    machines: the nodes' names by id, which results of several nodes bear. shown: ids of those whose results are told;
+    all, if not given.
     """
-    shown = []
+    worked: list[dict[str, Any]] = []
     for part in parts:
         record = part.get("arithmetic") or {}
         for one in [record, *record.get("also", [])] if record.get("formula") else []:
-            shown.append({"part": str(part.get("name") or ""), **_worked(one), "beside": []})
-        if shown and record.get("beside"):
-            shown[-1]["beside"] = _beside(record["beside"], machines or {})
-    return shown
+            worked.append({"part": str(part.get("name") or ""), **_worked(one), "beside": [], "more": 0})
+        if worked and record.get("beside"):
+            beside = on_shown(record["beside"], shown, lambda one: one["labels"].get("node"))
+            worked[-1]["beside"] = _beside(beside, machines or {})
+            worked[-1]["more"] = len(record["beside"]) - len(beside)
+    return worked
 
 
 def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:

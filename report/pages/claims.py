@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from contract.node import kind_of_node
 from report import formatting
-from report.formatting import capital, count, place_of, several
+from report.formatting import capital, count, few, place_of, several
 from report.judging.findings import number as plain
 from report.model import hanging
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
 from report.pages.claim_figure import claim_chart, one_axis, quantity_name
 from report.pages.markdown import identifier
+from report.pages.shown import on_shown
 from report.pages.slider import as_json
 from report.pages.sources import key_of, key_of_published
 
 # More cases than these are in the data alone.
 _MOST_CASES = 120
+# More numbers of rows than these too.
+_MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
     "undecided": "is too close to call",
@@ -26,9 +29,15 @@ _STANDS = {
 
 
 def claim_context(
-    verdict: Mapping[str, Any], document: Mapping[str, Any], machines: Mapping[str, str]
+    verdict: Mapping[str, Any],
+    document: Mapping[str, Any],
+    machines: Mapping[str, str],
+    shown: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """What the template of a claim's page prints. machines: the nodes' short names by id."""
+    """What the template of a claim's page prints.
+
+    machines: the nodes' short names by id. shown: ids of those whose cases are listed; all, if not given.
+    """
     known = {str(one["id"]): one for one in document["verdicts"]}
     order = list(known)
     place = order.index(str(verdict["id"]))
@@ -58,9 +67,9 @@ def claim_context(
         "parts": [_part(part, several_parts=len(parts) > 1) for part in parts],
         "note": str(verdict["note"] or ""),
         "others": [row for part in parts for row in _others(part)],
-        "arithmetic": worked_parts(parts, machines),
+        "arithmetic": worked_parts(parts, machines, shown),
         "formulas": awaited(parts),
-        "tables": list(_case_tables(verdict, machines)),
+        "tables": list(_case_tables(verdict, machines, shown)),
         "sources": _sources(verdict, document),
         "entries": list(dict.fromkeys(str(one) for part in parts for one in part["entries"])),
         "version": int(verdict["version"]),
@@ -80,7 +89,7 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
             kinds.setdefault(kind_of_node(str(cell["node"])), cell)
     rounds = [int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")]
     if kinds:
-        where = several([place_of(cell, machines) for cell in kinds.values()])
+        where = few([place_of(cell, machines) for cell in kinds.values()], "machine")
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
         yield f"{count(len(cells), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
@@ -217,8 +226,8 @@ def _others(part: Mapping[str, Any]) -> Any:
         }
 
 
-def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
-    """Every case with its number, a table for each part."""
+def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
+    """Every case on the machines that are shown, with its number, a table for each part."""
     parts = verdict["parts"] or []
     nodes = {cell.get("node") for cell in verdict["cells"] if cell.get("node")}
     several_nodes = len(nodes) > 1 or any(cell.get("instances") for cell in verdict["cells"])
@@ -228,7 +237,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
         cells = [cell for cell in cells if cell.get("estimate") is not None]
         if not cells:
             continue
-        cells.sort(key=lambda cell: -float(cell["estimate"]))
+        told = sorted(on_shown(cells, shown), key=lambda cell: -float(cell["estimate"]))[:_MOST_CASES]
         rows = [
             {
                 "what": str(cell["label"] or "the whole"),
@@ -236,15 +245,15 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any
                 "number": formatting.with_unit(cell["estimate"], unit),
                 "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
                 "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
-                "behind": str(cell.get("behind") or words.NOTHING),
+                "behind": _behind(str(cell.get("behind") or words.NOTHING)),
                 "side": {"supports": "for", "challenges": "against"}.get(str(cell.get("outcome")), "cannot tell"),
             }
-            for cell in cells[:_MOST_CASES]
+            for cell in told
         ]
         yield {
             "title": capital(str(part["name"])) if len(parts) > 1 else "",
             "rows": rows,
-            "more": max(0, len(cells) - _MOST_CASES),
+            "more": len(cells) - len(told),
             "where": several_nodes,
             "behind": any(row["behind"] != words.NOTHING for row in rows),
             "rounds": any(row["rounds"] != words.NOTHING for row in rows),
@@ -255,6 +264,12 @@ def _where(cell: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> s
     """The machine of a case; of several of one kind how many they are, and from where to where they range."""
     spread = words.between(cell.get("instance_low"), cell.get("instance_high"), unit)
     return place_of(cell, machines) + (f" ({spread} from machine to machine)" if spread else "")
+
+
+def _behind(rows: str) -> str:
+    """Numbers of rows as they are told; of a number made from many machines, the first."""
+    numbers = rows.split()
+    return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from report import formatting
-from report.formatting import capital, count, several
+from report.formatting import capital, count, few
 from report.model import DECIDED
 from report.pages import front as front_page
 from report.pages import words
@@ -28,6 +28,7 @@ from report.pages.left_out import left_out_points
 from report.pages.limits import limits
 from report.pages.machines import by_kind
 from report.pages.markdown import Markdown, identifier
+from report.pages.shown import on_shown
 from report.pages.site import Page, plain
 from report.pages.sources import key_of, key_of_published
 from report.pages.statements import Statements, read_front
@@ -95,9 +96,9 @@ def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None =
         *(_article(one, document) for one in read_articles()),
         _jobs(document, says, declared, fronts),
         _measurements(evidence, exhibits),
-        *(_family(family, exhibits[family.key], document) for family in families() if exhibits.get(family.key)),
+        *(_family(family, exhibits[family.key], evidence) for family in families() if exhibits.get(family.key)),
         _machines(evidence),
-        _method(document),
+        _method(evidence),
         _sources(document),
         _objections(evidence),
         _glossary(),
@@ -161,7 +162,7 @@ def _claim_pages(evidence: Evidence, url: str) -> Iterator[Page]:
         for one in document["verdicts"]
     }
     for one in document["verdicts"]:
-        told = claim_context(one, document, evidence.names)
+        told = claim_context(one, document, evidence.names, evidence.shown if evidence.choice else None)
         cited = [source["key"] for source in told["sources"]]
         yield Page(
             f"claims/{told['id']}", "claim", f"{told['id']}: {told['says']}",
@@ -208,15 +209,16 @@ def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]])
         for family in families()
         if exhibits.get(family.key)
     ]
-    lost = left_out_points(evidence.folder) if evidence.folder else []
+    nodes = evidence.shown if evidence.choice else ()
+    lost = left_out_points(evidence.folder, nodes) if evidence.folder else []
     left_out = [{**one, "node": evidence.names.get(str(one["node"]), str(one["node"]))} for one in lost]
     return Page("measurements/index", "measurements", "Measurements",
                 "What the study measured, one page for each kind, one message for each figure.",
-                {"families": rows, "left_out": left_out}, key="measurements")  # fmt: skip
+                {"families": rows, "left_out": left_out, "choice": evidence.choice}, key="measurements")  # fmt: skip
 
 
-def _family(family: Family, exhibits: Sequence[Exhibit], document: Mapping[str, Any]) -> Page:
-    known = {str(one["id"]): one for one in document["verdicts"]}
+def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
+    known = {str(one["id"]): one for one in evidence.document["verdicts"]}
     shown = [
         {
             "chart": one.chart,
@@ -227,36 +229,37 @@ def _family(family: Family, exhibits: Sequence[Exhibit], document: Mapping[str, 
         for one in exhibits
     ]
     return Page(f"measurements/{identifier(family.key)}", "family", family.title, family.asks,
-                {"family": family, "exhibits": shown}, key="measurements", toc=len(shown) > 2)  # fmt: skip
+                {"family": family, "exhibits": shown, "choice": evidence.choice}, key="measurements",
+                toc=len(shown) > 2)  # fmt: skip
 
 
 def _machines(evidence: Evidence) -> Page:
     document = evidence.document
-    kinds = by_kind(document["nodes"])
+    kinds = by_kind([one for one in document["nodes"] if one["id"] in evidence.shown])
     refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
-                {"kinds": kinds, "refused": refused}, key="machines")  # fmt: skip
+                {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
 
 
-def _method(document: Mapping[str, Any]) -> Page:
+def _method(evidence: Evidence) -> Page:
     return Page(
         "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
         {
             "meaning": _meaning(), "tiers": list(words.TIERS.values()), "level": words.LEVEL,
             "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
-            "triangulation": list(_triangulation(document)),
-            "contradictions": list(_contradictions(document)),
+            "triangulation": list(_triangulation(evidence)),
+            "contradictions": list(_contradictions(evidence.document)),
         },
         key="method",
     )  # fmt: skip
 
 
-def _triangulation(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
     """Pairs of a published and a measured figure of the same thing."""
-    for pair in document["triangulation"]:
+    for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:
-            for cell in figure["cells"]:
+            for cell in on_shown(figure["cells"], evidence.shown):
                 if figure["value"] is not None:
                     yield {
                         "title": f"{pair['title']}: {figure['called']}",
@@ -363,7 +366,7 @@ def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None
     """What changed from edition to edition. changes: as `since_last` gives it."""
     day = str(document["generated_utc"])[:10]
     commit = str(document["commit"] or "not recorded")[:12]
-    machines = several([str(node.get("label") or node["id"]) for node in document["nodes"]]) or "no machine"
+    machines = few([str(node.get("label") or node["id"]) for node in document["nodes"]], "machine") or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",
                 {"edition": told, "changes": changes})  # fmt: skip

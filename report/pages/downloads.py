@@ -12,6 +12,7 @@ from contract.files import atomic, read_json, write_json, write_text
 from report.model import read_verdicts
 from report.pages import paths
 from report.pages.editions.record import before, edition, read_editions, write_editions
+from report.pages.evidence import Evidence
 from report.pages.tables import write_data
 
 # GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
@@ -30,7 +31,8 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
     rendered(report, document)
     current = edition(document, verdicts)
     editions = [*(before(read_editions(previous), current) if previous else []), current]
-    made = write_data(data, report)
+    evidence = Evidence(document, data)
+    made = write_data(data, report, evidence.shown if evidence.choice else ())
     for source, name in ((verdicts, paths.VERDICTS), (verdicts.with_suffix(".csv"), paths.VERDICTS_TABLE)):
         _copy(source, report / name)
     write_editions(report / paths.EDITIONS, editions)

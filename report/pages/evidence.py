@@ -12,11 +12,12 @@ from typing import Any
 import pandas as pd
 
 from report.data.dataset import Dataset
-from report.data.gathered import read_dataset
+from report.data.gathered import read_dataset, read_summary
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates, device_kind
 from report.formatting import short_processor
+from report.pages import shown
 from report.quantities import quantities
 
 
@@ -60,27 +61,44 @@ class View:
 
 
 class Evidence:
-    """All nodes of a document of verdicts, and what others published. data: the folder that `report gather` wrote."""
+    """The nodes of a document of verdicts, and what others published. data: the folder that `report gather` wrote.
+
+    Of many nodes pages show some one by one, by id `shown`: their measurements alone are `data` here.
+    """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
         self.document, self.folder = document, data
         self.names = {str(node["id"]): str(node.get("label") or node["id"]) for node in document["nodes"]}
 
     @cached_property
+    def shown(self) -> list[str]:
+        """Nodes that pages show one by one. Raises StudyError if the folder is not what `report gather` writes."""
+        nodes = self.document["nodes"]
+        if self.folder is None or len(nodes) <= shown.MOST:
+            return shown.shown(nodes, None)
+        return shown.shown(nodes, read_summary(self.folder, shown.COLUMNS))
+
+    @property
+    def choice(self) -> str:
+        """How they were chosen, as a sentence; '' where they are all."""
+        return shown.told(len(self.shown), len(self.document["nodes"]), self.folder is not None)
+
+    @cached_property
     def data(self) -> Dataset | None:
-        """Everything that was gathered. Raises StudyError if the folder is not what `report gather` writes."""
+        """What was gathered of the nodes that are shown. Raises StudyError as `shown`."""
         if self.folder is None:
             return None
-        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED))
+        some = self.shown if self.choice else ()
+        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED), some)
 
     @cached_property
     def views(self) -> list[View]:
-        """Each node's evidence, in the order of the verdicts' nodes. Raises StudyError."""
+        """The evidence of each node that is shown, in the order of the verdicts' nodes. Raises StudyError."""
         if self.data is None:
             return []
         rows = _with_parameters(self.data.table)
         ok = rows[rows["status"] == "ok"]
-        records = {str(node["id"]): dict(node) for node in self.document["nodes"]}
+        records = {str(node["id"]): dict(node) for node in self.document["nodes"] if node["id"] in self.shown}
         order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
         return [
             View(node, self.names.get(node, node), records.get(node, {}), ok[ok["node"] == node], self.data)
@@ -88,7 +106,7 @@ class Evidence:
         ]
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
-        """The estimates of a quantity on all nodes with these labels."""
+        """The estimates of a quantity on all nodes that are shown, with these labels."""
         return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
 
 

@@ -38,7 +38,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
         found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
     found.update(_writing(evidence))
     sources = document.get("published") or []
-    machines = formatting.several([str(node.get("label") or node["id"]) for node in document["nodes"]])
+    machines = formatting.few([str(node.get("label") or node["id"]) for node in document["nodes"]], "machine")
     found["machines"] = Fact(machines or "no machine")
     found["sources"] = Fact(f"{len(sources):,}")
     found["records"] = Fact(f"{sum(one['records'] for one in sources):,}", "", "sources")
@@ -171,7 +171,7 @@ def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is passed on of a file of verdicts: the answer as plain text, the tally, and what it rests on."""
     says = Statements(document, facts(Evidence(document, None)), marks=False)
     machines = [str(node.get("label") or node["id"]) for node in document["nodes"]]
-    evidence = f"Evidence of {formatting.several(machines)}" if machines else ""
+    evidence = f"Evidence of {formatting.few(machines, 'machine')}" if machines else ""
     return {
         "answer": " ".join(says.all(read_front()["answer"])),
         "tally": {name: int(number) for name, number in document["tally"].items() if number},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,22 @@ from contract.node import job_of, status_of
 from report.data.gathered import read_summary
 
 
-def left_out_points(data: Path) -> list[dict[str, Any]]:
-    """By node, experiment, device, status and reason. Raises StudyError if the folder cannot be read."""
-    table = read_summary(data)
-    lost = table[table["status"] != "ok"]
+def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """By node (all, if none are named), experiment, device, status and reason.
+
+    Raises StudyError if the folder cannot be read.
+    """
     keys = ["node", "experiment", "device", "status", "reason"]
+    table = read_summary(data, keys, nodes)
+    lost = table[table["status"] != "ok"]
     found = [
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
-        for key, group in lost.groupby(keys, sort=True)
+        for key, group in lost.groupby(keys, sort=True, observed=True)
     ]
     # What a plan leaves out as a whole has no rows: nothing was started for it.
     for node in read_json(data / "nodes.json"):
+        if nodes and node["id"] not in nodes:
+            continue
         for name, job in node.get("jobs", {}).items():
             experiment, device = job_of(name)
             at = {"node": node["id"], "experiment": experiment, "device": device}

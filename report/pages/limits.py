@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from contract.errors import StudyError
 from report.data.gathered import read_summary
-from report.formatting import count, several
+from report.formatting import count, few, several
 from report.judging.counterfactuals import SENSITIVE
 
 # Readings beside each sample, and what cannot be told without them.
@@ -46,7 +48,7 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     gpus = sorted({str(one["name"]) for node in nodes for one in node.get("devices") or [] if one["kind"] != "cpu"})
     cpus = sorted({_processor(node) for node in nodes if node["hardware"].get("cpu")})
     waiting = sum(one["verdict"] == "awaiting hardware" for one in verdicts)
-    first = f"GPUs measured: {several(gpus)}." if gpus else "No GPU has been measured."
+    first = f"GPUs measured: {few(gpus, 'kind')}." if gpus else "No GPU has been measured."
     if waiting:
         first += (
             f" {count(waiting, 'claim')} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
@@ -56,8 +58,8 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     if not cpus:
         return first
     return (
-        f"{first} Processors measured: {several(cpus)}. What is said of larger servers is scaled up from these by the "
-        "core, which no shared memory, network or second socket slows down, so that it flatters the processors."
+        f"{first} Processors measured: {few(cpus, 'kind')}. What is said of larger servers is scaled up from these by "
+        "the core, which no shared memory, network or second socket slows down, so that it flatters the processors."
     )
 
 
@@ -75,24 +77,21 @@ def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
     if not virtual:
         return ""
     return (
-        f"{several(virtual)} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: what its "
-        "neighbours do on the same host is seen only as stolen time and as spread between rounds, and the cache and "
-        "the memory that it is told to have may be shared."
+        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: "
+        "what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
+        "cache and the memory that it is told to have may be shared."
     )
 
 
 def _counters(data: Path) -> str:
-    import pyarrow
-    from pyarrow import parquet
-
     path = data / "samples.parquet"
     if not path.is_file():
         return ""
     try:
-        table = parquet.read_table(path, columns=["status", *_SENSORS])
-    except (OSError, pyarrow.ArrowException) as broken:
+        table = pl.scan_parquet(path).select(pl.len(), pl.col(*_SENSORS).null_count()).collect()
+    except (OSError, pl.exceptions.PolarsError) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
-    silent = [column for column in _SENSORS if table.num_rows and table[column].null_count == table.num_rows]
+    silent = [column for column in _SENSORS if 0 < table["len"][0] == table[column][0]]
     if not silent:
         return ""
     names = several([_SENSORS[column][0] for column in silent])
@@ -101,7 +100,7 @@ def _counters(data: Path) -> str:
 
 
 def _rounds(data: Path) -> str:
-    table = read_summary(data)
+    table = read_summary(data, ["status", "n_rounds"])
     ok = table[table["status"] == "ok"]
     few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
     lost = int((table["status"] != "ok").sum())

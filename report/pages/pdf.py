@@ -45,11 +45,13 @@ def documents(made: Content, document: Mapping[str, Any], environment: jinja2.En
         "method": Markdown(_body(method, environment)),
         **pages["objections"].context,
         "nodes": [node for kind in pages["machines"].context["kinds"] for node in kind["nodes"]],
+        "choice": pages["machines"].context["choice"],
         "terms": pages["glossary"].context["terms"],
     }
     sources = pages["sources"].context
     more = {
         "claims": claims, "families": families, "runs": sources["runs"], "level": words.LEVEL,
+        "choice": pages["machines"].context["choice"],
         "documents": sources["documents"],
     }  # fmt: skip
     return {

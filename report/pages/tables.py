@@ -18,7 +18,7 @@ import pandas as pd
 from contract.errors import StudyError
 from contract.files import atomic
 from report.data.dataset import Dataset
-from report.data.gathered import read_dataset
+from report.data.gathered import read_dataset, read_summary
 from report.data.summary import SERIES
 from report.pages import paths
 
@@ -35,13 +35,14 @@ _DIGITS = 6
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_data(data: Path, out: Path) -> list[str]:
+def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     """Write the tables of a gathered folder into the site's folder `out`; give their paths relative to it.
 
-    data: what `report gather` wrote. Raises StudyError if a table is missing or a sample has no row in the
-    summary, OSError.
+    data: what `report gather` wrote. nodes: those whose samples get tables of their own, the others' lie in one file of
+    all; without any, each node's. Raises StudyError if a table is missing or a sample has no row in the summary,
+    OSError.
     """
-    evidence = read_dataset(data)
+    evidence = read_dataset(data, only=nodes)
     if not (data / "samples.parquet").is_file():
         raise StudyError(f"{data / 'samples.parquet'}: no such file: write it with `python -m report gather`")
     listed = []
@@ -55,10 +56,11 @@ def write_data(data: Path, out: Path) -> list[str]:
         raise StudyError(f"{data}: two tables of samples would have one name: rename an experiment or a device")
     columns = ["path", "node", "experiment", "device", "samples", "bytes"]
     write_table(pd.DataFrame(sorted(listed), columns=columns), out / paths.FILES)
-    write_table(evidence.table, out / paths.SUMMARY)
-    for name in (paths.DICTIONARY, paths.NODES):
+    write_table(read_summary(data) if nodes else evidence.table, out / paths.SUMMARY)
+    whole = [paths.DICTIONARY, paths.NODES, *([paths.SAMPLES] if nodes else [])]
+    for name in whole:
         _copy(data / Path(name).name, out / name)
-    return [*names, paths.FILES, paths.SUMMARY, paths.DICTIONARY, paths.NODES]
+    return [*names, paths.FILES, paths.SUMMARY, *whole]
 
 
 def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "behind": (_TEXT, True, "Rows of the summary behind it, by number from 0, as '3-5 9'"),
     "outcome": (_TEXT, False, "supports, challenges or undecided"),
 }
+# Rows that are written at once.
+_TOGETHER = 20_000
 # What a cell of verdicts.json holds besides its labels.
 _HELD = frozenset(CELLS) - {"claim", "quantity", "unit", "labels"}
 
@@ -86,8 +89,8 @@ def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     verdicts = document["verdicts"]
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
     claims, cells = out.with_suffix(".parquet"), out.with_name("verdict_cells.parquet")
-    _write(claims, CLAIMS, [_claim(one) for one in verdicts], about)
-    _write(cells, CELLS, [row for one in verdicts for row in _cells(one)], about)
+    _write(claims, CLAIMS, map(_claim, verdicts), about)
+    _write(cells, CELLS, (row for one in verdicts for row in _cells(one)), about)
     return claims, cells
 
 
@@ -128,7 +131,7 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 def _write(
     path: Path,
     columns: Mapping[str, tuple[arrow.DataType, bool, str]],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Iterator[Mapping[str, Any]],
     about: Mapping[str, Any],
 ) -> None:
     fields = [
@@ -136,7 +139,9 @@ def _write(
         for name, (kind, empty, meaning) in columns.items()
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
-    table = arrow.Table.from_pylist(list(rows), schema=schema)
-    table.validate(full=True)
-    with atomic(path) as temporary:
-        parquet.write_table(table, temporary, compression="zstd")
+    with atomic(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
+        # Some at a time: those of a thousand machines take as much room as the verdicts.
+        while some := list(islice(rows, _TOGETHER)):
+            table = arrow.Table.from_pylist(some, schema=schema)
+            table.validate(full=True)
+            file.write_table(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -16,8 +17,8 @@ TOLERATED = 0.25
 # Logarithms of the numbers lie between these.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
 # Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off at first.
-_SHARPNESS = (16.0, math.inf)
-_STOP = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
+# Each stage with the tolerance at which it stops: the first one finds no more than where to begin.
+_STAGES = ((16.0, 1e-8), (math.inf, 1e-15))
 
 
 def fit(kernels: Kernels, free: Sequence[str], starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -27,7 +28,9 @@ def fit(kernels: Kernels, free: Sequence[str], starts: Sequence[Mapping[str, flo
     """
     at = [NUMBERS.index(name) for name in free]
 
-    def misses(x: Floats, sharpness: float) -> tuple[Floats, Floats]:
+    # The derivatives are asked for where the misses have just been.
+    @lru_cache(maxsize=1)
+    def misses(x: tuple[float, ...], sharpness: float) -> tuple[Floats, Floats]:
         # No launch takes no time unless that is fitted: its logarithm is far below any.
         every = np.array([0.0, 0.0, -np.inf, 0.0])
         every[at] = x
@@ -37,13 +40,16 @@ def fit(kernels: Kernels, free: Sequence[str], starts: Sequence[Mapping[str, flo
     found = []
     for start in starts:
         x = np.log([start[name] for name in free])
-        for sharpness in _SHARPNESS:
+        for sharpness, stop in _STAGES:
+            # Copies: what it is given, it works in.
             x = least_squares(
-                lambda x, sharpness: misses(x, sharpness)[0], x, lambda x, sharpness: misses(x, sharpness)[1],
-                bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, args=(sharpness,), **_STOP,
+                lambda x, sharpness: misses(tuple(x), sharpness)[0].copy(), x,
+                lambda x, sharpness: misses(tuple(x), sharpness)[1].copy(),
+                bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, args=(sharpness,),
+                xtol=stop, ftol=stop, gtol=stop,
             ).x  # fmt: skip
         found.append(x)
-    best = min(found, key=lambda x: float(np.median(np.abs(misses(x, math.inf)[0]))))
+    best = min(found, key=lambda x: float(np.median(np.abs(misses(tuple(x), math.inf)[0]))))
     return {"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, np.exp(best).tolist(), strict=True))}
 
 

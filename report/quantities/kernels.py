@@ -117,10 +117,12 @@ def _points(data: Dataset) -> _Points:
     """Everything that was measured of kernels and ceilings."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
     samples = data.samples("peak", *_KERNELS, columns=columns)
-    ok = samples[(samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)]
+    kept = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
+    ok = samples.loc[kept, columns[:-1]]
     # On a GPU a request's computation is a part of it; what it computes and moves is known of the whole.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
-    timed = ok[ok["metric"] == np.where(part, "device_time.compute", "time")]
+    of_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
+    timed = ok.loc[of_time, [*POINT, "round", "value"]]
     seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
     table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
     table = _described(table.astype({name: object for name in POINT if name != "threads"}))
@@ -228,15 +230,15 @@ class _Ceilings:
 
 def _ceilings(table: pd.DataFrame, seconds: pd.Series, cache: float) -> _Ceilings | None:
     """The ceilings of a round, and its kernels without those that are ceilings; None where one is missing."""
-    experiment, measured = table["experiment"], seconds.notna()
-    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"])
-    passes = measured & (experiment == "bandwidth") & (table["footprint"] >= memory.CACHE_MULTIPLE * cache)
+    experiment, measured = table["experiment"].to_numpy(object), seconds.notna().to_numpy()
+    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"].to_numpy(bool))
+    passes = measured & (experiment == "bandwidth") & (table["footprint"].to_numpy() >= memory.CACHE_MULTIPLE * cache)
     if not products.any() or not passes.any():
         return None
-    rates = (table["flop"] / seconds)[products].groupby(table["dtype"][products])
+    rates = (table["flop"] / seconds)[products].groupby(table["dtype"].to_numpy(object)[products])
     speeds = (table["bytes"] / seconds)[passes]
     peak = table["dtype"].map(rates.max()).astype(float)
-    judged = measured & (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (experiment != "peak")
+    judged = (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (measured & (experiment != "peak"))
     judged &= ~table.index.isin([*rates.idxmax(), speeds.idxmax()])
     # A pass over memory in a format without products computes next to nothing.
     return _Ceilings(seconds, judged, peak.fillna(peak.max()), float(speeds.max()))

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contract import ending
 from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
@@ -28,6 +29,8 @@ from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_row
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
+# Places from which on it is worth starting processes that share them.
+MANY = 100
 # Where the search for what a launch costs begins, in seconds; that for the cache at three times the memory's bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
@@ -74,18 +77,29 @@ def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
     """
+    places = {
+        place: per_round
+        for place, per_round in rounds(data, node).items()
+        if any(what.startswith("roofline") for what in per_round[0].what)
+    }
+    fitted = [[one.half(False) for one in per_round] for per_round in places.values()]
+    processes = ending.available_cpus() if len(places) >= MANY else 1
     found = []
-    for place, per_round in rounds(data, node).items():
-        if not any(what.startswith("roofline") for what in per_round[0].what):
-            continue
-        fitted, judged = ([one.half(held) for one in per_round] for held in (False, True))
+    for (place, per_round), by_model in zip(
+        places.items(), ending.mapped(_fits, fitted, processes=processes), strict=True
+    ):
+        judged = [one.half(True) for one in per_round]
         measured = np.array([one.seconds for one in judged])
-        for numbers, ceilings in MODELS:
-            known = [fit(one, numbers, ceilings) for one in fitted]
+        for (numbers, ceilings), known in zip(MODELS, by_model, strict=True):
             predicted = np.array([one.predicted(by) for one, by in zip(judged, known, strict=True)])
             labels = {**dict(zip(PLACE, place, strict=True)), "numbers": numbers, "ceilings": ceilings}
             found.append(Predictions(labels, known, judged[0].work, judged[0].what, measured, predicted))
     return found
+
+
+def _fits(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
+    """The numbers of each round, by each of MODELS."""
+    return [[fit(one, numbers, ceilings) for one in per_round] for numbers, ceilings in MODELS]
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset, MissingSourceError
@@ -121,9 +122,9 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         if priced is None:
             continue
         # No number of cores: all of them.
-        servers = offered.label(cores=offered.numbers("cores").replace(0.0, float(cpu["usable_cores"])))
-        for load in sorted({*LOADS, *offered.numbers("requests_per_s")}):
-            server, sure = _smallest(servers, load)
+        known = offered.numbers("cores").replace(0.0, float(cpu["usable_cores"]))
+        servers = offered.label(cores=known).ascending("cores", "requests_per_s")
+        for load, server, sure in _smallest(servers, sorted({*LOADS, *offered.numbers("requests_per_s")})):
             for cores, dtype, rate in server.rows("cores", "dtype", "requests_per_s"):
                 held = "held" if sure else "too close to tell whether held"
                 what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
@@ -137,12 +138,14 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     return derive(works)
 
 
-def _smallest(servers: Estimates, load: float) -> tuple[Estimates, bool]:
-    """The server of the fewest cores that keeps the limit at a load or a higher one, if any; whether that is sure."""
-    enough = servers.at(servers["requests_per_s"] >= load).ascending("cores", "requests_per_s")
-    surely, perhaps = (enough.at(enough[end] < LIMIT_S) for end in ("high", "estimate"))
-    kept, sure = (surely, True) if len(surely) else (perhaps, False)
-    return kept.at(range(min(len(kept), 1))), sure
+def _smallest(servers: Estimates, loads: Iterable[float]) -> Iterator[tuple[float, Estimates, bool]]:
+    """For each load the first server that keeps the limit at it or at a higher one, if any; whether that is sure."""
+    rates, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "high", "estimate"))
+    for load in loads:
+        surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in ends)
+        kept, sure = (surely, True) if len(surely) else (perhaps, False)
+        if len(kept):
+            yield load, servers.at(kept[:1]), sure
 
 
 def _cheapest(data: Dataset) -> tuple[Input, str]:

@@ -125,16 +125,16 @@ def cache_gain(data: Dataset) -> Estimates:
     Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
     of the level 2 cache, where the system tells it.
     """
-    found = []
+    above, below = [], []
     for (node, device), times in _chase(data).ascending("footprint").groups("node", "device"):
         sizes = times.numbers("footprint")
         near = sizes[sizes <= min(NEAR_BYTES, _level_2(data, node))]
         far = sizes[sizes >= CACHE_MULTIPLE * last_level_cache(data, node, device)]
         if len(near) and len(far):
-            above, below = (times.at([part.index[-1]]).without("footprint") for part in (far, near))
             detail = f"{with_unit(far.iloc[-1], 'B')} over {with_unit(near.iloc[-1], 'B')}"
-            found.append(above.label(detail=detail) / below)
-    return concat(found)
+            above.append(times.at([far.index[-1]]).without("footprint").label(detail=detail))
+            below.append(times.at([near.index[-1]]).without("footprint"))
+    return concat(above) / concat(below)
 
 
 @_on_cpu("sequential.cache_level", "B", ("level",))

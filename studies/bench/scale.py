@@ -1,8 +1,8 @@
-"""`python -m studies.bench.scale`: what gathering and judging cost where many machines have reported.
+"""`python -m studies.bench.scale`: what gathering, judging and publishing cost where many machines have reported.
 
 A fleet of synthetic nodes like the published one is written, and the first hundred, three hundred and thousand of them
-are gathered and judged on all claims, each step by a process of its own. Writes scale.json, and from it scale.md.
-For a thousand nodes, four gigabytes of a temporary folder.
+are gathered and judged on all claims, each step by a process of its own; of all of them the site is made. Writes
+scale.json, and from it scale.md. For a thousand nodes, six gigabytes of a temporary folder.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ NODES, SERIES = 1000, 2000
 # Shares of the nodes that show whether time grows in proportion.
 SHARES = (0.1, 0.3, 1.0)
 # What NODES with SERIES each may take on CORES idle cores.
-CORES, SECONDS, MEGABYTES = 2, 120.0, 4096.0
+CORES, SECONDS, MEGABYTES = 2, 90.0, 2048.0
+# What their site may take beside, and weigh: its front page with all that it loads, and any page by itself.
+SITE_SECONDS, FRONT_KB, PAGE_KB = 180.0, 400.0, 1000.0
 QUICK_NODES, QUICK_SERIES = 10, 500
 STEPS = ("gather", "judge")
+SITE = "site"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.bench.scale", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs"), help="folder for scale.json and scale.md")
     parser.add_argument("--nodes", type=int, default=NODES, help="how many nodes there are at most")
-    parser.add_argument("--quick", action="store_true", help="a smoke run of half a minute, into a scratch folder")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of a minute or two, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
     arguments = parser.parse_args(argv)
     out = arguments.out
@@ -76,8 +79,9 @@ def _measured(nodes: int, quick: bool) -> dict[str, Any]:
         except ValueError as few:
             raise StudyError(f"scale: {few}") from None
         rows = [_row(work, max(1, round(share * nodes))) for share in SHARES]
+        site = _step(work, SITE, rows[-1]["nodes"])
     return {
-        "schema": 1,
+        "schema": 2,
         "smoke": quick,
         "anyway": os.environ.get(bench.ANYWAY) == "1",
         "started_utc": started,
@@ -85,24 +89,28 @@ def _measured(nodes: int, quick: bool) -> dict[str, Any]:
         "machine": bench.machine(),
         "series": series,
         "rows": rows,
+        "site": site,
     }
 
 
 def _row(work: Path, nodes: int) -> dict[str, Any]:
     """What so many nodes cost; `others`: the share of all cores that others took meanwhile."""
     begun, busy = time.perf_counter(), _busy_s()
-    steps = {}
-    for step in STEPS:
-        start = time.perf_counter()
-        asked = [sys.executable, "-m", "studies.bench.scale_step", step, str(work), str(nodes)]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise StudyError(f"scale: {step} of {nodes} nodes failed: {done.stderr.strip()[-500:]}")
-        steps[step] = {"wall_s": time.perf_counter() - start, **json.loads(done.stdout.splitlines()[-1])}
+    steps = {step: _step(work, step, nodes) for step in STEPS}
     wall = time.perf_counter() - begun
     own = sum(one["cpu_s"] for one in steps.values())
     share = (_busy_s() - busy - own) / (wall * (os.cpu_count() or 1))
     return {"nodes": nodes, "others": max(0.0, share), **steps}
+
+
+def _step(work: Path, step: str, nodes: int) -> dict[str, Any]:
+    """What one step took and made. Raises StudyError if it fails."""
+    start = time.perf_counter()
+    asked = [sys.executable, "-m", "studies.bench.scale_step", step, str(work), str(nodes)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise StudyError(f"scale: {step} of {nodes} nodes failed: {done.stderr.strip()[-500:]}")
+    return {"wall_s": time.perf_counter() - start, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def _busy_s() -> float:
@@ -153,7 +161,7 @@ def text(data: dict[str, Any]) -> str:
                "peak MB", "others took"]  # fmt: skip
     return "\n\n".join(
         [
-            "# Gathering and judging many nodes",
+            "# Gathering, judging and publishing many nodes",
             "Written by `make bench` from [scale.json](scale.json), the data of one run: not edited by hand.",
             *warnings,
             f"{cpu['model']}, {cores} cores; {data['started_utc']} to {data['ended_utc']}; commit "
@@ -165,7 +173,8 @@ def text(data: dict[str, Any]) -> str:
             "Time is from the start of a process to its end. CPU: of all cores and processes. Peak: of the step that "
             "holds more, a parent and as many workers as cores, each at its own peak.",
             _growth(data["rows"]),
-            _target(data, cores),
+            _site(data),
+            *_targets(data, cores),
         ]
     ) + "\n"  # fmt: skip
 
@@ -180,14 +189,33 @@ def _growth(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _target(data: dict[str, Any], cores: int) -> str:
-    last = data["rows"][-1]
-    text = f"Target: {NODES:,} nodes of {SERIES:,} series within {SECONDS:.0f} s and {MEGABYTES:,.0f} MB"
-    text += f" on {CORES} idle cores"
-    if (last["nodes"], data["series"]) != (NODES, SERIES):
-        return f"{text}: not tried."
-    met = wall_s(last) <= SECONDS and peak_mb(last, cores) <= MEGABYTES
-    return f"{text}: {'met' if met else 'missed'}, on {cores} cores of which others took {last['others']:.0%}."
+def _site(data: dict[str, Any]) -> str:
+    """What the site of the most nodes took and weighs, in a sentence."""
+    site = data["site"]
+    return (
+        f"The site of {data['rows'][-1]['nodes']:,} nodes, its PDFs and its tables were made in {site['wall_s']:.1f} s "
+        f"({site['cpu_s']:.1f} s of one core). Its front page weighs {site['front_kb']:,.0f} kB with all that it "
+        f"loads, its heaviest page by itself {site['heaviest_kb']:,.0f} kB."
+    )
+
+
+def _targets(data: dict[str, Any], cores: int) -> list[str]:
+    """Whether each target was met, in sentences."""
+    last, site = data["rows"][-1], data["site"]
+    tried = (last["nodes"], data["series"]) == (NODES, SERIES)
+    targets = {
+        f"{NODES:,} nodes of {SERIES:,} series gathered and judged within {SECONDS:.0f} s and {MEGABYTES:,.0f} MB on "
+        f"{CORES} idle cores": wall_s(last) <= SECONDS and peak_mb(last, cores) <= MEGABYTES,
+        f"their site within {SITE_SECONDS:.0f} s, its front page within {FRONT_KB:,.0f} kB and each page by itself "
+        f"within {PAGE_KB:,.0f} kB": site["wall_s"] <= SITE_SECONDS
+        and site["front_kb"] <= FRONT_KB
+        and site["heaviest_kb"] <= PAGE_KB,
+    }
+    where = f"on {cores} cores of which others took {last['others']:.0%}"
+    return [
+        f"Target: {target}: " + (f"{'met' if met else 'missed'}, {where}." if tried else "not tried.")
+        for target, met in targets.items()
+    ]
 
 
 if __name__ == "__main__":

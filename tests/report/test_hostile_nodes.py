@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from contract import tables
 from contract.errors import StudyError
+from report.data.folders import find_nodes
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.data.nodes import find_nodes, read_folders, read_nodes
+from report.data.nodes import read_folders, read_nodes
 from report.formatting import node_label
 from tests.report.liars import copied, record
 

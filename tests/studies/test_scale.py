@@ -20,8 +20,11 @@ from studies.bench import fleet, scale
 ROOT = Path(__file__).parents[2]
 
 
-def document(ms_a_node: float = 150.0, last: float = 1.0, peak: float = 500.0) -> dict[str, Any]:
-    """A run in which each node takes so long, the last ones `last` times that; peak: MB of each process."""
+def document(ms_a_node: float = 150.0, last: float = 1.0, peak: float = 500.0, **site: float) -> dict[str, Any]:
+    """A run in which each node takes so long, the last ones `last` times that; peak: MB of each process.
+
+    site: what making it took, and what its pages weigh.
+    """
 
     def row(nodes: int, cpu: float) -> dict[str, Any]:
         step = {"wall_s": cpu / 4, "cpu_s": cpu / 2, "peak_mb": {"parent": peak, "worker": peak}}
@@ -38,6 +41,7 @@ def document(ms_a_node: float = 150.0, last: float = 1.0, peak: float = 500.0) -
         "series": scale.SERIES,
         "machine": {"hardware": {"cpu": {"model": "Some CPU", "usable_cores": 2}}, "study": {"commit": "abc"}},
         "rows": [row(nodes, cost) for nodes, cost in zip((100, 300, 1000), costs, strict=True)],
+        "site": {"wall_s": 90.0, "cpu_s": 120.0, "front_kb": 90.0, "heaviest_kb": 200.0, **site},
     }
 
 
@@ -58,7 +62,21 @@ def test_time_in_proportion_is_told_without_what_a_start_takes() -> None:
     ],
 )
 def test_the_target_is_met_in_time_and_memory_or_missed(data: dict[str, Any], told: str) -> None:
-    assert f": {told}" in scale.text(data).splitlines()[-1]
+    assert f": {told}" in scale.text(data).split("\n\n")[-2]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (document(), "met"),
+        (document(wall_s=200.0), "missed"),
+        (document(front_kb=500.0), "missed"),
+        (document(heaviest_kb=2000.0), "missed"),
+        ({**document(wall_s=200.0), "series": 400}, "not tried"),
+    ],
+)
+def test_the_site_is_made_in_time_and_light_or_not(data: dict[str, Any], told: str) -> None:
+    assert f": {told}" in scale.text(data).split("\n\n")[-1]
 
 
 def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> None:
@@ -80,6 +98,7 @@ def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> 
     assert (spread.median() - 1).abs().min() > 0.01
 
 
+@pytest.mark.slow
 def test_a_smoke_run_writes_the_page_and_its_data(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = subprocess.run(
@@ -92,4 +111,5 @@ def test_a_smoke_run_writes_the_page_and_its_data(tmp_path: Path) -> None:
     assert [row["nodes"] for row in data["rows"]] == [1, 3, 10]
     assert all(row["judge"]["claims"] > 80 and row["judge"]["cells"] > 50 * row["nodes"] for row in data["rows"])
     assert all(row[step]["peak_mb"]["parent"] > 50 for row in data["rows"] for step in scale.STEPS)
+    assert data["site"]["front_kb"] > 10 and data["site"]["peak_mb"]["parent"] > 50
     assert "A smoke run" in (out / "scale.md").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ rule figures:
         code=lambda wildcards: code(
             "pages/charts.py",
             "pages/evidence.py",
+            "pages/shown.py",
             "pages/plain.py",
             "pages/words.py",
             "formatting.py",

@@ -109,7 +109,8 @@ def without_samples(folder: Path) -> set[str]:
     for place in {(folder / name).parent for name in names}:
         place.rmdir()
     (folder / paths.FILES).unlink()
-    return {*names, paths.FILES}
+    (folder / paths.SAMPLES).unlink(missing_ok=True)
+    return {*names, paths.FILES, paths.SAMPLES}
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:

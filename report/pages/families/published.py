@@ -11,6 +11,7 @@ from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table, records, times
 from report.pages.listed import span
 from report.pages.rows import alt_text
+from report.pages.shown import on_shown
 from report.pages.words import BARS, between
 from report.quantities.published import machine_of
 
@@ -169,7 +170,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
     table = []
     for pair in evidence.document.get("counterparts") or []:
         published, unit = float(pair["published"]), str(pair["unit"])
-        for one in pair["here"]:
+        for one in on_shown(pair["here"], evidence.shown):
             name = evidence.names.get(str(one["node"]), str(one["label"]))
             ends = {end: float(one[end]) / published if one[end] is not None else None for end in ("low", "high")}
             label = str(pair["title"]) + (f" ({name})" if len(pair["here"]) > 1 else "")

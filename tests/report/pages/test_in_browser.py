@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -18,6 +17,7 @@ from playwright.sync_api import expect
 from report.judging.thresholds import MOST_PIECES
 from report.pages.slider import sliders
 from report.pages.words import verdict as named
+from studies.bench.scale_step import loaded
 from tests.report.pages.conftest import Visit
 
 # One page of each kind.
@@ -234,15 +234,8 @@ def test_the_slider_says_what_python_says_on_every_claim(site: Path, published: 
 def test_weight(site: Path) -> None:
     """A page with all that it loads: the front page at most 400 kB, a claim 250."""
 
-    def loads(name: str) -> int:
-        page = site / f"{name}.html"
-        html = page.read_text(encoding="utf-8")
-        named = set(re.findall(r'(?:src|srcset)="([^"]+)"|rel="stylesheet" href="([^"]+)"', html))
-        files = {(page.parent / one).resolve() for one in itertools.chain(*named) if one and "://" not in one}
-        return page.stat().st_size + sum(path.stat().st_size for path in files)
-
-    assert loads("index") <= 400_000
-    assert max(loads(f"claims/{path.stem}") for path in (site / "claims").glob("*.html")) <= 250_000
+    assert loaded(site / "index.html") <= 400_000
+    assert max(map(loaded, (site / "claims").glob("*.html"))) <= 250_000
 
 
 def test_the_front_page_is_short(site: Path, visit: Visit) -> None:

@@ -1,0 +1,92 @@
+"""Which machines pages show one by one: all of a few; of many those between which the others lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import polars as pl
+
+from report.data.summary import POINT
+from report.estimates import device_kind
+
+# Each has some fifty figures of its own: a reader compares no more.
+MOST = 6
+COLUMNS = (*POINT, "metric", "status", "estimate")
+_POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
+
+
+def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
+    """Ids of these nodes, in their order: all up to MOST, else the first ones, or those that `table` tells apart.
+
+    nodes: of a document of verdicts. table: the summary of all nodes, its columns COLUMNS. For each kind of device the
+    slowest node, the median and the fastest are taken, by the median of its times over those of the median node at the
+    same points; then nodes with experiments that none of these has, and one of each folder, where folders are few.
+    """
+    every = [str(node["id"]) for node in nodes]
+    if len(every) <= MOST or table is None:
+        return every[:MOST]
+    ok = table[table["status"] == "ok"]
+    kinds = {str(one): device_kind(str(one)) for one in ok["device"].unique()}
+    rows = pl.from_pandas(ok[list(COLUMNS)]).with_columns(
+        pl.col("node", "experiment", "metric").cast(pl.String), kind=pl.col("device").cast(pl.String).replace(kinds)
+    )
+    chosen = _ends(rows)
+    has: dict[str, set[tuple[str, ...]]] = {node: set() for node in every}
+    for node, *what in rows.select("node", "experiment", "kind").unique().iter_rows():
+        has.setdefault(node, set()).add(tuple(what))
+    folders = {str(node["id"]): str(node.get("source")) for node in nodes}
+    if len(set(folders.values())) <= MOST:
+        for node, folder in folders.items():
+            has[node].add((folder,))
+    lacking = set().union(*has.values()).difference(*(has[node] for node in chosen))
+    while lacking:
+        more = max(every, key=lambda node: len(has[node] & lacking))
+        if not has[more] & lacking:
+            break
+        chosen.add(more)
+        lacking -= has[more]
+    return [node for node in every if node in chosen]
+
+
+def _ends(rows: pl.DataFrame) -> set[str]:
+    """The slowest, the median and the fastest node of each kind of device."""
+    times = rows.filter(pl.col("metric") == "time", pl.col("estimate") > 0)
+    over = times.with_columns(over=pl.col("estimate") / pl.col("estimate").median().over(_POINT))
+    ranks = over.group_by("kind", "node").agg(pl.col("over").median()).sort("kind", "over", "node")
+    return {
+        order["node"][place]
+        for order in ranks.partition_by("kind")
+        for place in (0, len(order) // 2, len(order) - 1)
+    }  # fmt: skip
+
+
+def on_shown(
+    cells: Iterable[Mapping[str, Any]],
+    nodes: Collection[str] | None,
+    node: Callable[[Mapping[str, Any]], Any] = lambda cell: cell.get("node"),
+) -> list[Mapping[str, Any]]:
+    """Cells of these nodes, or of several of one kind with one of these among them, and those of no node; all, if
+    `nodes` is None. node: of a cell.
+    """
+
+    def here(cell: Mapping[str, Any]) -> bool:
+        of = cell.get("instances") or [node(cell)]
+        return nodes is None or not of[0] or any(one in nodes for one in of)
+
+    return [cell for cell in cells if here(cell)]
+
+
+def told(here: int, of: int, known: bool) -> str:
+    """How machines were chosen, in sentences; '' where all are shown. known: whether there was a table."""
+    if here == of:
+        return ""
+    which = (
+        "of each kind of device the slowest, the middling and the fastest at what they all measured, and those that "
+        "alone measured something"
+    )
+    return (
+        f"{here} of {of:,} machines are shown one by one: {which if known else 'the first'}. Verdicts rest on all "
+        "machines."
+    )

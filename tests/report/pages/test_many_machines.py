@@ -1,0 +1,103 @@
+"""A fleet of sixty machines: pages stay light, show the machines between which the others lie, and count all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pypdf import PdfReader
+
+from report.data.gathered import read_summary
+from report.pages import paths, shown
+from report.pages.downloads import build
+from report.pages.evidence import Evidence
+from report.pages.render import render
+from studies.bench.scale_step import loaded
+from tests.report.pages.editions import Judged, judged, kept
+from tests.report.rendering import once
+
+MANY = 60
+# From the slowest to the fastest, in an order that is not that of the names.
+RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
+ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    return kept(once(tmp_path_factory, "fleet", lambda folder: judged(folder, RATES, "2026-01-01T00:00:00Z")))
+
+
+@pytest.fixture(scope="module")
+def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fleet's site; to be read only."""
+
+    def make(folder: Path) -> None:
+        render(fleet.verdicts, folder, "pandoc", fleet.data)
+        build(folder, fleet.verdicts, fleet.data)
+
+    return once(tmp_path_factory, "fleet-site", make)
+
+
+def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Judged) -> None:
+    chosen = Evidence(fleet.document, fleet.data).shown
+    order = sorted(RATES, key=lambda name: RATES[name])
+    assert len(chosen) == 3 and set(chosen) > ENDS
+    assert len(order) // 2 - 1 <= order.index(*{*chosen} - ENDS) <= len(order) // 2 + 1
+
+
+def test_few_machines_are_all_shown(fleet: Judged) -> None:
+    nodes = fleet.document["nodes"][: shown.MOST]
+    evidence = Evidence({**fleet.document, "nodes": nodes}, fleet.data)
+    assert evidence.shown == [node["id"] for node in nodes] and not evidence.choice
+
+
+def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_shown() -> None:
+    table = pd.DataFrame(
+        [
+            {"node": node, "experiment": name, "device": "cpu", "backend": "torch", "dtype": "float32", "threads": 1,
+             "params": "{}", "metric": "time", "status": "ok", "estimate": 1.0 + place}
+            for place, node in enumerate("abcdefghij")
+            for name in ("gemm", *(["odd"] if node == "c" else []))
+        ]
+    ).astype({"device": "category"})  # fmt: skip
+    nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
+    assert shown.shown(nodes, table) == ["a", "c", "f", "h", "j"]
+    # Where every machine has a folder of its own, folders tell nothing.
+    apart = [{**node, "source": node["id"]} for node in nodes]
+    assert shown.shown(apart, table) == ["a", "c", "f", "j"]
+
+
+def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
+    whole = read_summary(fleet.data)
+    data = Evidence(fleet.document, fleet.data).data
+    assert data is not None and set(data.table["node"]) == {one.id for one in data.nodes.nodes}
+    assert len(data.table) < len(whole) / 10
+    own = whole.loc[data.table.index]
+    assert list(own["estimate"].dropna()) == list(data.table["estimate"].dropna())
+    assert set(own["node"]) == set(data.table["node"])
+    assert set(data.samples("gemm")["node"]) == set(data.table["node"])
+
+
+def test_pages_of_many_machines_are_light_and_count_all(published: Path) -> None:
+    assert loaded(published / "index.html") <= 400_000
+    found = {path.relative_to(published): path.read_text(encoding="utf-8") for path in published.rglob("*.html")}
+    pages = {str(path.with_suffix("")): text for path, text in found.items()}
+    assert max(map(len, pages.values())) <= 1_000_000
+    for name, page in pages.items():
+        rows = [len(re.findall("<tr", table)) for table in page.split("<table")]
+        assert max(rows) <= 130 or name in ("claims", "sources"), name
+    told = f"3 of {MANY} machines are shown one by one"
+    assert all(told in pages[name] for name in ("machines", "measurements/matrix-products"))
+    assert len(re.findall("<h2", pages["machines"])) == 3 + 1
+    assert len(PdfReader(published / paths.PDF).pages) <= 30
+    assert len(list((published / "figures").glob("matrix-products-*.phone.svg"))) <= 3 * 4
+    for name in ("index", "editions", "claims/N03"):
+        assert "and 57 other machines" in pages[name], name
+
+
+def test_the_site_has_all_results_and_samples(fleet: Judged, published: Path) -> None:
+    assert len(pd.read_csv(published / paths.SUMMARY)) == len(read_summary(fleet.data))
+    assert set(pd.read_parquet(published / paths.SAMPLES)["node"]) == set(RATES)
+    assert set(pd.read_csv(published / paths.FILES)["node"]) == set(Evidence(fleet.document, fleet.data).shown)
