@@ -310,3 +310,19 @@ def test_slurm_measures_each_machine_by_a_job_although_a_node_crashes_and_the_he
     own = [one["id"] for one in nodes if one["source"] == "results/nodes"]
     assert len(set(own)) == 2
     assert (clone.results / "report/report.pdf").exists()
+
+
+def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone: Clone, tmp_path: Path) -> None:
+    address, mine = "https://github.com/example/does-ai-need-a-gpu", Clone(tmp_path / "mine")
+    # The repository that is there is the clone.
+    (tmp_path / "git").write_text(f'[url "{clone.path}"]\n\tinsteadOf = {address}\n[safe]\n\tdirectory = *\n')
+    mine.extra |= {"GIT_CONFIG_GLOBAL": str(tmp_path / "git"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    clone.extra |= mine.extra
+    deployed = clone.run("snakedeploy", "deploy-workflow", address, str(mine.path), "--branch", "HEAD")
+    assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+    (mine.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1"))
+    measured = mine.snakemake("--config", "preset=mine.yaml", "--", "measured")
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    assert set(mine.rounds) == {"clock.cpu.1.parquet"}
+    planned = mine.snakemake("-n")
+    assert planned.returncode == 0 and "report" in planned.stdout + planned.stderr
