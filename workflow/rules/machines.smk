@@ -92,14 +92,24 @@ GIVE_UP = (
     "exit; fi; "
 )
 
+
+def asked(machine):
+    """A file that is older than a machine's `ended`, unless that says that it could not be measured."""
+    return f"{RESULTS}/machines/{machine}/asked"
+
+
 if workflow.is_main_process:
-    for machine in not_measured():
-        Path(ended(machine)).unlink()
+    for machine in MACHINES:
+        if machine in not_measured() or not Path(asked(machine)).exists():
+            Path(asked(machine)).parent.mkdir(parents=True, exist_ok=True)
+            # Times differ, and so do digests, by one of which Snakemake goes.
+            Path(asked(machine)).write_text(f"{time.time_ns()}\n")
 
 
 # `ended` says measured, or why not. Snakemake begins its log anew with each try: that beside the results has all of them.
 rule machine:
     input:
+        asked=asked("{machine}"),
         preset=own_preset,
     output:
         ended("{machine}"),
@@ -127,6 +137,7 @@ rule machine:
 
 rule machine_by_ssh:
     input:
+        asked=asked("{machine}"),
         preset=own_preset,
     output:
         ended("{machine}"),
