@@ -1,4 +1,5 @@
-# Tidy tables of every node: this one, and those published with the study.
+# Tidy tables of every node: this one, and those published with the study. This and all that follows runs where the
+# command was given, and is no scheduler's job (localrule).
 
 
 rule gather:
@@ -22,6 +23,7 @@ rule gather:
         package=f"{RESULTS}/data/datapackage.json",
     log:
         f"{RESULTS}/logs/gather.log",
+    localrule: True
     params:
         # The first of two nodes of one name keeps it.
         nodes=[PUBLISHED, *OWN_NODES],

@@ -30,6 +30,7 @@ rule judge:
         cells=f"{RESULTS}/verdict_cells.parquet",
     log:
         f"{RESULTS}/logs/judge.log",
+    localrule: True
     params:
         data=subpath(input.summary, parent=True),
     shell:

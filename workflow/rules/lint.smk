@@ -17,6 +17,7 @@ rule lint:
         ),
     log:
         f"{RESULTS}/logs/lint.log",
+    localrule: True
     params:
         data=subpath(input.summary, parent=True),
     shell:

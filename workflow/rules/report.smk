@@ -21,6 +21,7 @@ rule figures:
         f"{RESULTS}/report/figures/{{family}}.json",
     log:
         f"{RESULTS}/logs/figures-{{family}}.log",
+    localrule: True
     wildcard_constraints:
         family="|".join(FAMILIES),
     params:
@@ -63,6 +64,7 @@ rule report:
         source=f"{RESULTS}/report/index.qmd",
     log:
         f"{RESULTS}/logs/report.log",
+    localrule: True
     threads: CORES
     params:
         renderer=config["renderer"],

@@ -18,6 +18,7 @@ rule site:
         editions=f"{RESULTS}/report/editions.json",
     log:
         f"{RESULTS}/logs/site.log",
+    localrule: True
     params:
         data=subpath(input.summary, parent=True),
         report=subpath(input.html, parent=True),
