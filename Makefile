@@ -12,19 +12,17 @@ study: .venv/study.stamp
 	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts results/verdicts.json
 
-# Whole studies after the rest. Those that measure this machine do so one at a time: they are one file.
+# Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
 test: .venv/test.stamp check
-	pytest -n auto --dist loadfile --durations=10 -m "not slow"
-	pytest -n auto --dist loadfile --durations=10 -m slow
+	pytest -n auto --dist loadfile --no-loadscope-reorder --durations=10
 
-# What CI holds besides the tests: style, types, spelling, the workflow's own linters.
+# What CI holds besides the tests: style, types, spelling.
 check: .venv/test.stamp
 	ruff check .
 	ruff format --check .
 	mypy
 	codespell
 	snakefmt --check Snakefile workflow
-	snakemake --lint
 
 # The measuring core against its peers, and a thousand nodes gathered and judged, for the pages in docs/. Half an hour,
 # on a machine that is otherwise idle.

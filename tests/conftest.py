@@ -19,6 +19,11 @@ settings.register_profile("study", deadline=None)
 settings.load_profile("study")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole studies first: they take longest, and nobody waits for them in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A browser, driven by Playwright, with a profile of its own."""

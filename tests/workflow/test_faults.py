@@ -15,6 +15,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
     (made.path / "small.yaml").write_text(kills.PRESET.replace("- grid", "- value: 1\n        grid"))
     (made.path / "typo.yaml").write_text(kills.PRESET.replace("llvm", "lvm"))
+    (made.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
     (made.path / "occupied").write_text("a file")
     return made
 
@@ -29,6 +30,8 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("preset=typo.yaml", "typo.yaml, line 10: experiments.clock.sweep.0.grid.backend.0: 'lvm'"),
         ("previous=typo.yaml", "typo.yaml, line 2: not JSON"),
         ("results=a{b}", "configuration: results: "),
+        ("published=occupied", "occupied: holds no node"),
+        ("--configfile option.yaml", "configuration: machines.a.ssh: "),
         ("results=occupied/results", "occupied/results: cannot be written"),
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],

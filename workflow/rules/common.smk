@@ -81,13 +81,6 @@ CORES = available_cpus() if CORES is None else CORES
 if CORES < 1:
     stop(f"--cores {CORES}: measuring needs at least 1, or all")
 RESULTS = config["results"].rstrip("/")
-OWN_NODES = [
-    f"{RESULTS}/{folder}nodes"
-    for folder in [
-        f"machines/{machine}/results/" for machine in config["machines"] or []
-    ]
-    or [""]
-]
 PUBLISHED = config["published"] or str(HOME / "data" / "nodes")
 if not any(Path(PUBLISHED).glob("*/node*.json")):
     stop(
@@ -106,6 +99,14 @@ def checked_preset(preset):
 
 
 PRESET = checked_preset(config["preset"])
+MACHINES = Machines(
+    config, RESULTS, lambda preset: checked_preset(preset)["budget_min"]
+)
+OWN_NODES = [
+    MACHINES.file(machine, "results/nodes") for machine in MACHINES.settings
+] or [f"{RESULTS}/nodes"]
+if workflow.is_main_process:
+    MACHINES.ask()
 # What `experiments plan` is asked; without a record it looks at this machine.
 PLAN_WORDS = ["--preset", config["preset"]]
 if config["budget_min"]:
@@ -201,14 +202,14 @@ def jobs(round):
 
 def sealed(wildcards):
     """The record of this machine, with all its rounds; or that each of several machines has come to an end."""
-    if MACHINES:
-        return [ended(machine) for machine in MACHINES]
+    if MACHINES.settings:
+        return [MACHINES.file(machine, "ended") for machine in MACHINES.settings]
     return f"{RESULTS}/nodes/{this_node()['id']}/node.json"
 
 
 def first_page(wildcards):
     """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
-    if MACHINES:
+    if MACHINES.settings:
         return []
     if all(Path(file).exists() for number in rounds()[1:2] for file in jobs(number)):
         return []

@@ -21,9 +21,9 @@ rule figures:
         f"{RESULTS}/report/figures/{{family}}.json",
     log:
         f"{RESULTS}/logs/figures-{{family}}.log",
-    localrule: True
     wildcard_constraints:
         family="|".join(FAMILIES),
+    localrule: True
     params:
         data=subpath(input.summary, parent=True),
         out=subpath(output[0], parent=True),
