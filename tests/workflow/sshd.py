@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shlex
 import shutil
 import socket
@@ -44,8 +45,9 @@ def ssh_server(folder: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     (folder / "sshd.conf").write_text(CONF.format(port=port, folder=folder))
-    # The server separates what it does not trust into here; Debian makes it when the service starts.
-    Path("/run/sshd").mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        # Root's server locks what it does not trust in here; Debian makes it when the service starts.
+        Path("/run/sshd").mkdir(exist_ok=True)
     with (folder / "sshd.log").open("w") as log:
         words = [str(SERVER), "-D", "-e", "-f", str(folder / "sshd.conf")]
         server = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=end_with_parent)
