@@ -158,7 +158,9 @@ def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[
     wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
     sure = sides_of(*wide, threshold, compare)
     families = [_sources(str(family)) for family in estimates["family"]]
-    of_side = {side: {one for one, at in zip(families, plain, strict=True) if at is side} for side in Side}
+    of_side: dict[Side, set[frozenset[str]]] = {side: set() for side in Side}
+    for side, family in zip(plain, families, strict=True):
+        of_side[side].add(family)
     found = []
     for clear, side, family in zip(sure, plain, families, strict=True):
         agreed_on = clear is Side.UNDECIDED and any(not family & other for other in of_side[side])
