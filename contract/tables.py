@@ -293,8 +293,7 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `load_samples`, but a text that stands in many rows is held once: many files are sooner spelt out together."""
     data = read_regular(path, MOST_BYTES)
     try:
-        # Files are small: read in one go, they need no reading ahead.
-        with parquet.ParquetFile(arrow.BufferReader(data), pre_buffer=False, read_dictionary=_TEXTS) as file:
+        with _opened(arrow.BufferReader(data)) as file:
             _check_size(file.metadata, path)
             contents = file.read(use_threads=False)
         contents.validate(full=True)
@@ -312,6 +311,16 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     check(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
     # What else a writer left there would be obeyed when the table becomes a data frame.
     return contents.replace_schema_metadata(None), about
+
+
+def _opened(source: arrow.BufferReader) -> parquet.ParquetFile:
+    """A file whose texts are read once each. Files are small: read in one go, they need no reading ahead."""
+    try:
+        return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
+    except KeyError:
+        # One of them is missing, which `validate` says.
+        there = [name for name in parquet.read_schema(source).names if name in _TEXTS]
+        return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=there)
 
 
 def under_name(contents: arrow.Table, old: str, new: str) -> arrow.Table:
