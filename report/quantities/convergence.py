@@ -152,8 +152,9 @@ def _series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list
     points = points[points["n_samples"] >= FEWEST_SEEDS]
     counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
     values, found = _arrays(points), []
+    groups: Any = points.groupby(names).indices
     # In the order of their first points; of few points, a table takes far longer than arrays.
-    for key, at in sorted(points.groupby(names).indices.items(), key=lambda group: group[1][0]):
+    for key, at in sorted(groups.items(), key=lambda group: group[1][0]):
         if len(at) >= FEWEST_BATCHES:
             n, batches = int(counts[at].min()), batch[at].astype(float)
             detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
