@@ -285,12 +285,19 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
+    contents, about = load_encoded(path)
+    return _spelt_out(contents), about
+
+
+def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
+    """As `load_samples`, but a text that stands in many rows is held once: many files are sooner spelt out together."""
     data = read_regular(path, MOST_BYTES)
     try:
-        # Files are small: read in one go, they need no reading ahead. A text that stands in many rows is held once.
-        with parquet.ParquetFile(arrow.BufferReader(data), pre_buffer=False, read_dictionary=_TEXTS) as file:
+        with _opened(arrow.BufferReader(data)) as file:
             _check_size(file.metadata, path)
-            contents = _spelt_out(file.read(use_threads=False), path)
+            contents = file.read(use_threads=False)
+        contents.validate(full=True)
+        _check_texts(contents, path)
     except (arrow.ArrowException, OSError) as broken:
         reason = (str(broken).splitlines() or [type(broken).__name__])[0]
         raise StudyError(f"{path}: cannot be read as Parquet ({reason})") from None
@@ -306,12 +313,24 @@ def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     return contents.replace_schema_metadata(None), about
 
 
+def _opened(source: arrow.BufferReader) -> parquet.ParquetFile:
+    """A file whose texts are read once each. Files are small: read in one go, they need no reading ahead."""
+    try:
+        return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
+    except KeyError:
+        # One of them is missing, which `validate` says.
+        there = [name for name in parquet.read_schema(source).names if name in _TEXTS]
+        return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=there)
+
+
 def under_name(contents: arrow.Table, old: str, new: str) -> arrow.Table:
     """A table of samples whose node bears another id; other ids, and all else, as they are."""
     at = contents.column_names.index("node")
-    names = contents.column(at)
+    held = contents.column(at)
+    encoded = arrow.types.is_dictionary(held.type)
+    names = held.cast(held.type.value_type) if encoded else held
     other = compute.if_else(compute.equal(names, old), arrow.scalar(new, names.type), names)
-    return contents.set_column(at, contents.schema.field(at), other)
+    return contents.set_column(at, contents.schema.field(at), other.dictionary_encode() if encoded else other)
 
 
 def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
@@ -328,26 +347,33 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
             raise StudyError(f"{path}: has {size:,} {what}, and {most:,} are the limit")
 
 
-def _spelt_out(contents: arrow.Table, path: Path) -> arrow.Table:
-    """The table with each text in its rows. Raises StudyError if they would take too much memory."""
-    size, columns = 0, contents.columns
-    for at, column in enumerate(contents.schema):
-        if not arrow.types.is_dictionary(column.type):
-            continue
-        for chunk in columns[at].chunks:
-            chunk.validate(full=True)
-            # In most files the longest text, all of them in fact, could stand in each row.
+def _check_texts(contents: arrow.Table, path: Path) -> None:
+    """Raise StudyError if the texts would take too much memory, each in its rows."""
+    # In most files no row would be too long with all the texts that there are.
+    if len(contents) * contents.nbytes <= MOST_TEXT:
+        return
+    size = 0
+    for name, column in zip(contents.column_names, contents.columns, strict=True):
+        for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
+            # The same of most columns.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:
-            raise StudyError(f"{path}: column {column.name!r}: holds more than {MOST_TEXT:,} bytes of text")
-        columns[at] = columns[at].cast(column.type.value_type)
-    return arrow.table(columns, names=contents.column_names, metadata=contents.schema.metadata)
+            raise StudyError(f"{path}: column {name!r}: holds more than {MOST_TEXT:,} bytes of text")
+
+
+def _spelt_out(contents: arrow.Table) -> arrow.Table:
+    """The table with each text in its rows."""
+    plain = [
+        field.with_type(field.type.value_type) if arrow.types.is_dictionary(field.type) else field
+        for field in contents.schema
+    ]
+    return contents.unify_dictionaries().combine_chunks().cast(arrow.schema(plain))
 
 
 def frame(contents: arrow.Table) -> pd.DataFrame:
-    """What `load_samples` read, as a data frame; columns that earlier data lack are empty."""
-    table = contents.to_pandas()
+    """What `load_samples` or `load_encoded` read, as a data frame; columns that earlier data lack are empty."""
+    table = _spelt_out(contents).to_pandas()
     return table.assign(**{name: float("nan") for name in LATER if name not in table.columns})
 
 

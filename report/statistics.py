@@ -213,11 +213,12 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
 
     values: the rounds' medians of one point after another; n, group: per point how many those are, and its group.
     """
-    mean, variance, _ = _moments(np.log(values), n)
+    logs = np.log(values)
+    mean, variance, _ = _moments(logs, n)
     df = (n - 1).astype(float)
     order = np.argsort(group, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        variance[at], df[at] = moderate(variance[at], df[at], mean_round_correlation(np.log(values), n, at))
+        variance[at], df[at] = moderate(variance[at], df[at], mean_round_correlation(logs, n, at))
     se = np.sqrt(variance / n)
     half = half_width(se, df)
     return PointEstimates(np.exp(mean), np.exp(mean - half), np.exp(mean + half), se, df, np.zeros(len(n), dtype=bool))

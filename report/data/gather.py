@@ -1,20 +1,21 @@
 """Gather: every node's samples and their summary as tidy tables, with the data dictionary.
 
 Nodes are read, checked and summarised some at a time, by as many processes as there are cores, each into files of
-their own, which are then put together: what is held at once does not grow with the number of nodes.
+their own, which are meanwhile put together: what is held at once does not grow with the number of nodes.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 import pyarrow as arrow
-from pyarrow import csv, parquet
+from pyarrow import csv, ipc, parquet
 
 from contract import ending
 from contract.files import atomic, write_json
@@ -54,16 +55,22 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
-    with TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch:
-        parts = list(_parts(folders, Path(scratch)))
-        for part in parts:
+    ok = 0
+    with (
+        TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch,
+        _writing(out, "samples") as samples,
+        _writing(out, "summary") as summary,
+    ):
+        for part in _parts(folders, Path(scratch)):
             found.nodes += part.nodes
             found.refused += part.refused
+            ok += part.ok
+            for piece in _pieces(part.samples):
+                samples.write(piece)
+            for piece in _pieces(part.summary):
+                row = arrow.array(range(summary.rows, summary.rows + len(piece)), arrow.int64())
+                summary.write(piece.set_column(0, "row", row))
         found.check(directories)
-        # By experiment, so that a reader who asks for one passes by the others.
-        experiments = sorted({name for part in parts for name in part.experiments})
-        samples = _write(out, "samples", (one for name in experiments for one in _samples(parts, name)))
-        summary = _write(out, "summary", _summaries(parts))
     warn(found)
     with atomic(out / "dictionary.csv") as path:
         whole_dictionary().to_csv(path, index=False)
@@ -79,8 +86,8 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     write_json(out / "refused.json", found.refused)
     write_datapackage(out)
     print(
-        f"{len(found.nodes)} node(s), {samples:,} samples, {sum(part.ok for part in parts):,} of {summary:,} series "
-        f"ok, {len(found.refused)} file(s) left out: {out}",
+        f"{len(found.nodes)} node(s), {samples.rows:,} samples, {ok:,} of {summary.rows:,} series ok, "
+        f"{len(found.refused)} file(s) left out: {out}",
         file=sys.stderr,
     )
 
@@ -92,7 +99,6 @@ class _Part:
     nodes: list[Node]
     samples: Path
     summary: Path
-    experiments: list[str]
     ok: int  # series
     refused: list[dict[str, str]]
 
@@ -112,46 +118,59 @@ def _part(folders: Sequence[Folder], place: Path) -> _Part:
     summary = summarise(samples)
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
-    files = {name: place.with_suffix(f".{name}.parquet") for name in SCHEMAS}
-    # Samples are read back by experiment: those of others lie in groups of rows that are passed by.
-    for name, table in (("samples", samples.sort_values("experiment", kind="stable")), ("summary", summary)):
-        rows = arrow.Table.from_pandas(table, SCHEMAS[name], preserve_index=False)
-        parquet.write_table(rows, files[name], row_group_size=8192)
+    files = {name: place.with_suffix(f".{name}.arrow") for name in SCHEMAS}
+    # Each experiment by itself, so that a reader who asks for one passes by the others.
+    rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
+    sizes = samples["experiment"].value_counts().sort_index()
+    pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]
+    _keep(files["samples"], SCHEMAS["samples"], pieces)
+    whole = arrow.Table.from_pandas(summary, SCHEMAS["summary"], preserve_index=False)
+    _keep(files["summary"], SCHEMAS["summary"], [whole])
     bare = [replace(node, samples=samples.iloc[:0]) for node in nodes]
     faults = [fault for _, some in found for fault in some]
-    experiments = [str(name) for name in samples["experiment"].unique()]
-    return _Part(bare, files["samples"], files["summary"], experiments, int((summary["status"] == "ok").sum()), faults)
+    return _Part(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), faults)
 
 
-def _samples(parts: Sequence[_Part], experiment: str) -> Iterator[arrow.Table]:
-    for part in parts:
-        if experiment in part.experiments:
-            yield parquet.read_table(part.samples, filters=[("experiment", "=", experiment)])
+def _keep(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
+    """Write tables into a file for `_pieces`."""
+    with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
+        for piece in pieces:
+            file.write_table(piece.combine_chunks())
 
 
-def _summaries(parts: Sequence[_Part]) -> Iterator[arrow.Table]:
-    """The summaries, their rows numbered from 0."""
-    first = 0
-    for part in parts:
-        table = parquet.read_table(part.summary)
-        yield table.set_column(0, "row", arrow.array(range(first, first + len(table)), arrow.int64()))
-        first += len(table)
+def _pieces(path: Path) -> Iterator[arrow.Table]:
+    """The tables in a file, which is then removed."""
+    with ipc.open_file(path) as file:
+        for at in range(file.num_record_batches):
+            yield arrow.Table.from_batches([file.get_batch(at)])
+    path.unlink()
 
 
-def _write(out: Path, name: str, contents: Iterable[arrow.Table]) -> int:
-    """Write a table as Parquet and CSV, piece by piece; both are put in place when they are whole. Returns its rows."""
-    schema, rows = SCHEMAS[name], 0
+@dataclass
+class _Writer:
+    """A table that is written as Parquet and CSV, piece by piece."""
+
+    table: parquet.ParquetWriter
+    lines: csv.CSVWriter
+    rows: int = 0
+
+    def write(self, piece: arrow.Table) -> None:
+        self.table.write_table(piece)
+        self.lines.write_table(piece)
+        self.rows += len(piece)
+
+
+@contextmanager
+def _writing(out: Path, name: str) -> Iterator[_Writer]:
+    """A table of `out`, whose files are put in place when they are whole."""
+    schema = SCHEMAS[name]
     with (
         atomic(out / f"{name}.parquet") as whole,
         atomic(out / f"{name}.csv") as text,
         parquet.ParquetWriter(whole, schema, compression="zstd") as table,
         csv.CSVWriter(text, schema) as lines,
     ):
-        for piece in contents:
-            table.write_table(piece.cast(schema))
-            lines.write_table(piece.cast(schema))
-            rows += len(piece)
-    return rows
+        yield _Writer(table, lines)
 
 
 def whole_dictionary() -> pd.DataFrame:

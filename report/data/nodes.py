@@ -16,7 +16,7 @@ import pyarrow as arrow
 from contract.errors import StudyError
 from contract.node import missing_rounds
 from contract.schema import one_line
-from contract.tables import SAMPLES, frame, load_samples, under_name, validate
+from contract.tables import SAMPLES, frame, load_encoded, under_name, validate
 from report import ROOT
 from report.data.folders import ROUND, Folder, find_nodes, refusal, refuse_none
 from report.data.plausibility import faults
@@ -193,7 +193,7 @@ def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
     refused: list[dict[str, str]] = []
     for path in folder.files:
         try:
-            table, about = load_samples(path)
+            table, about = load_encoded(path)
             loaded.append((path, _renamed(table, folder), about))
         except StudyError as fault:
             refused.append(refusal(path, str(fault)))

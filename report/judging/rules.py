@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -156,13 +157,21 @@ def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[
     plain = sides_of(low, high, threshold, compare)
     wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
     sure = sides_of(*wide, threshold, compare)
-    families = [frozenset(str(family).split(" and ")) for family in estimates["family"]]
-    of_side = {side: {one for one, at in zip(families, plain, strict=True) if at is side} for side in Side}
+    families = [_sources(str(family)) for family in estimates["family"]]
+    of_side: dict[Side, set[frozenset[str]]] = {side: set() for side in Side}
+    for side, family in zip(plain, families, strict=True):
+        of_side[side].add(family)
     found = []
     for clear, side, family in zip(sure, plain, families, strict=True):
-        agreed_on = any(not family & other for other in of_side[side])
+        agreed_on = clear is Side.UNDECIDED and any(not family & other for other in of_side[side])
         found.append(side if clear is not Side.UNDECIDED or agreed_on else Side.UNDECIDED)
     return found
+
+
+@cache
+def _sources(family: str) -> frozenset[str]:
+    """The families of the sources of a published figure, which may have several."""
+    return frozenset(family.split(" and "))
 
 
 def population(part: Part, estimates: Estimates) -> Population | None:

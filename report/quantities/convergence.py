@@ -149,13 +149,17 @@ def _series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list
         counted = seeds(data, "updates").drop_duplicates([*_SERIES, "batch"]).rename(columns={"value": "updates"})
         points = points.merge(counted[[*_SERIES, "batch", "updates"]], on=[*_SERIES, "batch"])
     names = [*(name for name in _SERIES if name != "epochs"), held, "learning_rate"]
-    found = []
-    for key, part in points[points["n_samples"] >= FEWEST_SEEDS].groupby(names, sort=False):
-        if len(part) >= FEWEST_BATCHES:
-            n, batches = int(part["n_samples"].min()), part["batch"].to_numpy(float)
+    points = points[points["n_samples"] >= FEWEST_SEEDS]
+    counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
+    values, found = _arrays(points), []
+    groups: Any = points.groupby(names).indices
+    # In the order of their first points; of few points, a table takes far longer than arrays.
+    for key, at in sorted(groups.items(), key=lambda group: group[1][0]):
+        if len(at) >= FEWEST_BATCHES:
+            n, batches = int(counts[at].min()), batch[at].astype(float)
             detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
-            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merged(part["source_rows"])}
-            found.append(({**dict(zip(names, key, strict=True)), **row}, batches, [y[:n] for y in _arrays(part)]))
+            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merged(source_rows[at])}
+            found.append(({**dict(zip(names, key, strict=True)), **row}, batches, [values[one][:n] for one in at]))
     return found
 
 

@@ -77,9 +77,9 @@ def rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int],
 def _all_rounds(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     found: dict[tuple[str, str, int], list[Kernels]] = {}
-    for place, table in points.table.groupby(PLACE):
+    for place, at in points.table.groupby(PLACE).indices.items():
         node, device, threads = cast(tuple[str, str, int], place)
-        kernels = _of_place(points, table, memory.last_level_cache(data, node, device))
+        kernels = _of_place(points.at(np.asarray(at)), memory.last_level_cache(data, node, device))
         if kernels:
             found[node, device, int(threads)] = kernels
     return found
@@ -100,17 +100,25 @@ def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[in
 
 @dataclass(frozen=True)
 class _Points:
-    """Kernels and ceilings of all nodes.
+    """Kernels and ceilings of all nodes, or of a place.
 
-    table: a row for each, with the columns POINT, the seconds of each round (nan where it was not measured), flop and
-    bytes of a call, and what _described adds. rounds: the columns of seconds. flop, bytes: by kinds of operators, of
-    shape (rows, kinds).
+    table: a row for each, with the columns POINT, flop and bytes of a call, and what _described adds. seconds: of each
+    round, of shape (rows, rounds); nan where it was not measured. flop, bytes: by kinds of operators, of shape
+    (rows, kinds).
     """
 
     table: pd.DataFrame
-    rounds: list[int]
+    seconds: Floats
     flop: Floats
     bytes: Floats
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A column of the table."""
+        return self.table[name].to_numpy()
+
+    def at(self, rows: NDArray[np.intp]) -> _Points:
+        """Some of the rows."""
+        return _Points(self.table.iloc[rows], self.seconds[rows], self.flop[rows], self.bytes[rows])
 
 
 def _points(data: Dataset) -> _Points:
@@ -133,7 +141,7 @@ def _points(data: Dataset) -> _Points:
         launches=steps.get("kernels", pd.Series(1.0, table.index)).fillna(1.0),
         cached=steps.get("cached_bytes_share", np.nan),
     )
-    return _Points(table, [int(number) for number in seconds.columns], flop, moved)
+    return _Points(table, table[seconds.columns].to_numpy(float), flop, moved)
 
 
 def _described(table: pd.DataFrame) -> pd.DataFrame:
@@ -182,39 +190,37 @@ def _split(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
     return [parts[:, used] for parts in found]
 
 
-def _of_place(points: _Points, table: pd.DataFrame, cache: float) -> list[Kernels]:
+def _of_place(points: _Points, cache: float) -> list[Kernels]:
     """The kernels of a place that every round has; none if a half has too few.
 
     Experiments may have more rounds than others: those count in which most of them were measured.
     """
-    had = [table.loc[table[number].notna(), "experiment"].nunique() for number in points.rounds]
-    counting = [number for number, n in zip(points.rounds, had, strict=True) if n == max(1, *had)]
-    found = [ceilings for number in counting if (ceilings := _ceilings(table, table[number], cache))]
+    experiment, moved, held = points["experiment"], points["bytes"], points["held"]
+    had = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
+    counting = [seconds for seconds, n in zip(points.seconds.T, had, strict=True) if n == max(1, *had)]
+    found = [ceilings for seconds in counting if (ceilings := _ceilings(points, seconds, cache))]
     if not found:
         return []
-    mine = table[np.logical_and.reduce([one.judged for one in found])].sort_values("what", kind="stable")
-    if min(mine["held"].sum(), (~mine["held"]).sum()) < LEAST:
+    mine = np.flatnonzero(np.logical_and.reduce([one.judged for one in found]))
+    if min(held[mine].sum(), (~held[mine]).sum()) < LEAST:
         return []
+    mine = mine[np.argsort(points["what"][mine], kind="stable")]
     # Products and requests on a CPU use copies of their data in turn, more than caches hold; a request's
     # computation on a GPU stays where it is, as passes over memory do.
-    fits = (mine["experiment"] == "bandwidth") & (mine["footprint"] <= cache)
-    fits |= (mine["experiment"] == "offload") & (mine["device"] != "cpu") & (mine["bytes"] <= cache)
+    fits = (experiment == "bandwidth") & (points["footprint"] <= cache)
+    fits |= (experiment == "offload") & (points["device"] != "cpu") & (moved <= cache)
     of_kernels = {
-        "what": mine["what"].to_numpy(str),
-        "work": mine["work"].to_numpy(str),
-        "held": mine["held"].to_numpy(bool),
-        "flop": points.flop[mine.index],
-        "bytes": points.bytes[mine.index],
-        "launches": mine["launches"].to_numpy(float),
-        "cached": mine["cached"].fillna(fits.astype(float)).to_numpy(float),
+        "what": points["what"][mine].astype(str),
+        "work": points["work"][mine].astype(str),
+        "held": held[mine],
+        "flop": points.flop[mine],
+        "bytes": points.bytes[mine],
+        "launches": points["launches"][mine],
+        "cached": np.where(np.isnan(points["cached"]), fits, points["cached"])[mine],
     }
     return [
-        Kernels(
-            **of_kernels, peak=one.peak[mine.index].to_numpy(float), seconds=one.seconds[mine.index].to_numpy(float),
-            bandwidth=one.bandwidth,
-        )
-        for one in found
-    ]  # fmt: skip
+        Kernels(**of_kernels, peak=one.peak[mine], seconds=one.seconds[mine], bandwidth=one.bandwidth) for one in found
+    ]
 
 
 @dataclass(frozen=True)
@@ -222,23 +228,30 @@ class _Ceilings:
     """Of a place in a round: bytes/s of memory; and for each point its seconds, the peak FLOP/s of its format (the
     highest where there is none), and whether it is a kernel that is judged."""
 
-    seconds: pd.Series
-    judged: pd.Series
-    peak: pd.Series
+    seconds: Floats
+    judged: Bools
+    peak: Floats
     bandwidth: float
 
 
-def _ceilings(table: pd.DataFrame, seconds: pd.Series, cache: float) -> _Ceilings | None:
+def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | None:
     """The ceilings of a round, and its kernels without those that are ceilings; None where one is missing."""
-    experiment, measured = table["experiment"].to_numpy(object), seconds.notna().to_numpy()
-    products = measured & ((experiment == "gemm") | (experiment == "peak") & table["fma"].to_numpy(bool))
-    passes = measured & (experiment == "bandwidth") & (table["footprint"].to_numpy() >= memory.CACHE_MULTIPLE * cache)
+    experiment, dtype, measured = points["experiment"], points["dtype"], ~np.isnan(seconds)
+    products = measured & ((experiment == "gemm") | (experiment == "peak") & points["fma"])
+    passes = measured & (experiment == "bandwidth") & (points["footprint"] >= memory.CACHE_MULTIPLE * cache)
     if not products.any() or not passes.any():
         return None
-    rates = (table["flop"] / seconds)[products].groupby(table["dtype"].to_numpy(object)[products])
-    speeds = (table["bytes"] / seconds)[passes]
-    peak = table["dtype"].map(rates.max()).astype(float)
-    judged = (table["bytes"] > 0) & (peak.notna() | table["flop"].isna()) & (measured & (experiment != "peak"))
-    judged &= ~table.index.isin([*rates.idxmax(), speeds.idxmax()])
+    rates, speeds = points["flop"] / seconds, points["bytes"] / seconds
+    fastest = {name: _largest(rates, products & (dtype == name)) for name in set(dtype[products])}
+    widest = _largest(speeds, passes)
+    peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
+    judged = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
+    judged[[*fastest.values(), widest]] = False
     # A pass over memory in a format without products computes next to nothing.
-    return _Ceilings(seconds, judged, peak.fillna(peak.max()), float(speeds.max()))
+    return _Ceilings(seconds, judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
+
+
+def _largest(values: Floats, among: Bools) -> int:
+    """Position of the largest value among some."""
+    places = np.flatnonzero(among)
+    return int(places[np.nanargmax(values[places])])

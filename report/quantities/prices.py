@@ -124,28 +124,31 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         # No number of cores: all of them.
         known = offered.numbers("cores").replace(0.0, float(cpu["usable_cores"]))
         servers = offered.label(cores=known).ascending("cores", "requests_per_s")
-        for load, server, sure in _smallest(servers, sorted({*LOADS, *offered.numbers("requests_per_s")})):
-            for cores, dtype, rate in server.rows("cores", "dtype", "requests_per_s"):
-                held = "held" if sure else "too close to tell whether held"
-                what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
-                error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
-                used = {"what": what, "each": True, **error, **server.counts()}
-                measured_cores = Input(cores, "1", "measured", "measured by this study", **used)
-                inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
-                detail = f"{count(int(cores), 'core')} of {priced[1]} against {name}; {what}"
-                labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
-                works.append(Work(labels, REQUEST, inputs, detail))
+        rows = servers.rows("cores", "dtype", "requests_per_s")
+        counts = [servers.at([at]).counts() for at in range(len(servers))]
+        for load, at, sure in _smallest(servers, sorted({*LOADS, *offered.numbers("requests_per_s")})):
+            cores, dtype, rate = rows[at]
+            held = "held" if sure else "too close to tell whether held"
+            what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
+            error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
+            used = {"what": what, "each": True, **error, **counts[at]}
+            measured_cores = Input(cores, "1", "measured", "measured by this study", **used)
+            inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
+            detail = f"{count(int(cores), 'core')} of {priced[1]} against {name}; {what}"
+            labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
+            works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
 
 
-def _smallest(servers: Estimates, loads: Iterable[float]) -> Iterator[tuple[float, Estimates, bool]]:
-    """For each load the first server that keeps the limit at it or at a higher one, if any; whether that is sure."""
+def _smallest(servers: Estimates, loads: Iterable[float]) -> Iterator[tuple[float, int, bool]]:
+    """For each load the position of the first server that keeps the limit at it or at a higher one, if any; whether
+    that is sure."""
     rates, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "high", "estimate"))
     for load in loads:
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in ends)
         kept, sure = (surely, True) if len(surely) else (perhaps, False)
         if len(kept):
-            yield load, servers.at(kept[:1]), sure
+            yield load, int(kept[0]), sure
 
 
 def _cheapest(data: Dataset) -> tuple[Input, str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,17 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count, exactly
 from report.quantities import quantity, says
-from report.quantities.published import LABELS, alike, each, gpu_kind, labels_of, machine_of, speeds, top
+from report.quantities.published import (
+    LABELS,
+    alike,
+    gpu_kind,
+    labels_of,
+    machine_of,
+    rows_alike,
+    speeds,
+    stated,
+    top,
+)
 
 # A server without a GPU has at least so many cores for each machine.
 SERVER_CORES = 32
@@ -49,22 +62,39 @@ def pairs(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[s
     """
     records = speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
-    for same in alike(records, _PARTED, "device"):
-        cpus, gpus = same[same["device"] == "cpu"], same[same["device"] == "gpu"]
-        for baseline, below in cpus.groupby(np.where(_server(cpus), "server", "one processor")):
-            fewest = below[below["nodes"].fillna(1) == below["nodes"].fillna(1).min()]
-            cpu = top(fewest, "speed")
-            for (kind, _), entries in gpus.groupby([gpus["gpu"].map(gpu_kind), gpus["dtype"]]):
-                yield _pair(data, cpu, str(baseline), str(kind), entries)
+    records = records.assign(
+        baseline=np.where(_server(records), "server", "one processor"), kind=records["gpu"].map(gpu_kind)
+    )
+    for same in rows_alike(records, _PARTED, "device"):
+        gpus = _by([row for row in same if row["device"] == "gpu"], "kind", "dtype")
+        for (baseline,), below in _by([row for row in same if row["device"] == "cpu"], "baseline").items():
+            cpu = max(_fewest(below, "nodes"), key=itemgetter("speed"))
+            for (kind, _), entries in gpus.items():
+                yield _pair(data, cpu, baseline, kind, entries)
 
 
-def _pair(data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus: pd.DataFrame) -> dict[str, Any]:
-    fewest = gpus[gpus["gpus"].fillna(1) == gpus["gpus"].fillna(1).min()]
-    entries = fewest[fewest["variant"] == fewest.groupby("variant")["speed"].median().idxmax()]
-    middle = float(entries["speed"].median())
-    formats = str(entries["dtype"].iloc[0]), str(cpu["dtype"])
-    machines = float(cpu["nodes"]) if cpu["nodes"] == cpu["nodes"] else 1.0
-    many = entries["gpus"].fillna(1).iloc[0]
+def _by(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """The records that agree in some columns, together, in the order of these."""
+
+    def key(row: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(row[name] for name in names)
+
+    return {of: list(group) for of, group in groupby(sorted(rows, key=key), key)}
+
+
+def _fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The records of the fewest GPUs or machines, one where a source does not tell."""
+    fewest = min(stated(row[name], 1.0) for row in rows)
+    return [row for row in rows if stated(row[name], 1.0) == fewest]
+
+
+def _pair(
+    data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    variants = _by(_fewest(gpus, "gpus"), "variant").values()
+    entries = max(variants, key=_middle)
+    formats = str(entries[0]["dtype"]), str(cpu["dtype"])
+    many, machines = stated(entries[0]["gpus"], 1.0), stated(cpu["nodes"], 1.0)
     scaled = [count(int(many), "GPU") if many > 1 else "", count(int(machines), "machine") if machines > 1 else ""]
     return {
         "source": cpu["source"],
@@ -78,13 +108,17 @@ def _pair(data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus:
         "cpu": f"{machine_of(cpu)}",
         "baseline": baseline,
         "precision": _NO_FORMAT if cpu["task"] in PLAIN else " over ".join(formats) if all(formats) else "",
-        "transfers": "included" if entries["note"].map(lambda note: bool(_COPIED.search(note))).all() else "",
-        "records": " ".join([*entries["key"], cpu["key"]]),
-        "estimate": middle / float(cpu["speed"]),
-        "low": float(entries["slowest"].min()) / float(cpu["fastest"]),
-        "high": float(entries["fastest"].max()) / float(cpu["slowest"]),
+        "transfers": "included" if all(_COPIED.search(row["note"]) for row in entries) else "",
+        "records": " ".join(row["key"] for row in (*entries, cpu)),
+        "estimate": _middle(entries) / float(cpu["speed"]),
+        "low": min(row["slowest"] for row in entries) / float(cpu["fastest"]),
+        "high": max(row["fastest"] for row in entries) / float(cpu["slowest"]),
         "detail": f"scaled from {' and '.join(filter(None, scaled))}" if any(scaled) else "",
     }
+
+
+def _middle(rows: Sequence[dict[str, Any]]) -> float:
+    return median(row["speed"] for row in rows)
 
 
 def _server(records: pd.DataFrame) -> pd.Series:
@@ -220,8 +254,8 @@ def gain(data: Dataset) -> Estimates:
     rows = []
     for named, more in ((records["dtype"], []), (variants, ["dtype"])):
         known = records.assign(of=named)[named != ""]
-        for work in alike(known, [*same, *more], "of"):
-            best = {str(row["of"]): row for row in each(work.sort_values("speed"))}
+        for work in rows_alike(known, [*same, *more], "of"):
+            best = {str(work[at]["of"]): work[at] for at in np.argsort([row["speed"] for row in work])}
             for of in best:
                 to = _AGAINST.get(of, "float32")
                 if of != to and to in best:
