@@ -112,8 +112,14 @@ class Clone:
     def stages(self) -> list[str]:
         """Which STAGES are worked at now; one that several processes work at, so many times."""
         found = []
-        for process in self.processes():
-            _, *words = _words(process) or [""]
+        processes = list(self.processes())
+        numbers = {process.pid: _words(process) for process in processes}
+        for process in processes:
+            _, *words = numbers[process.pid] or [""]
+            with suppress(psutil.Error):
+                # What has just been started bears its parent's words until it runs its own program.
+                if numbers.get(process.ppid()) == numbers[process.pid]:
+                    continue
             if words[:2] in (["-m", "experiments"], ["-m", "report"]) and "--id" not in words:
                 if any("/preliminary/" in word for word in words):
                     found.append("preliminary")
