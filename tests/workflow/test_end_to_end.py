@@ -7,6 +7,8 @@ import os
 import platform
 import re
 import resource
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -325,3 +327,41 @@ def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone
     assert set(mine.rounds) == {"clock.cpu.1.parquet"}
     planned = mine.snakemake("-n")
     assert planned.returncode == 0 and "report" in planned.stdout + planned.stderr
+
+
+def in_container(tool: str, copy: Path) -> list[str]:
+    """Build the container from a copy of the study; the command that runs it, to which settings are added."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=copy, capture_output=True, text=True, check=False, timeout=1500)
+
+    if tool == "apptainer":
+        built = run(tool, "build", "study.sif", "workflow/container/apptainer.def")
+        if "docker://" in built.stderr and "dial" in built.stderr:
+            pytest.skip("apptainer reaches no image to begin with")
+        assert built.returncode == 0, built.stderr[-2000:]
+        return [tool, "run", str(copy / "study.sif")]
+    base = re.search("^ARG BASE=(.+)$", (copy / "workflow/container/Dockerfile").read_text(), re.MULTILINE)
+    assert base
+    if run(tool, "image", "inspect", base[1]).returncode and run(tool, "pull", base[1]).returncode:
+        pytest.skip(f"{tool} reaches no image to begin with")
+    order = [tool, "build", "--build-arg", "EXTRAS=", "--tag", "study", "--file", "workflow/container/Dockerfile", "."]
+    built = run(*order)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return [tool, "run", "--rm", "--volume", f"{copy.parent}:{copy.parent}", "--workdir", str(copy.parent), "study"]
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman", "apptainer"])
+def test_a_container_of_the_study_measures(clone: Clone, tmp_path: Path, tool: str) -> None:
+    if not shutil.which(tool):
+        pytest.skip(f"there is no {tool}")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    assert clone.run("bash", "-c", f"git archive HEAD | tar -xC {shlex.quote(str(copy))}").returncode == 0
+    (tmp_path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1"))
+    words = [*in_container(tool, copy), "--config", "preset=mine.yaml", "--", "measured"]
+    measured = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    assert set(Clone(tmp_path).rounds) == {"clock.cpu.1.parquet"}
+    (record,) = (tmp_path / "results").glob("nodes/*/node.json")
+    assert clone.run("git", "rev-parse", "HEAD").stdout.startswith(json.loads(record.read_text())["study"]["commit"])
