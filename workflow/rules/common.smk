@@ -105,6 +105,8 @@ MACHINES = Machines(
 OWN_NODES = [
     MACHINES.file(machine, "results/nodes") for machine in MACHINES.settings
 ] or [f"{RESULTS}/nodes"]
+for machine in MACHINES.settings:
+    checked_preset(MACHINES.of(machine, "preset"))
 if workflow.is_main_process:
     MACHINES.ask()
 # What `experiments plan` is asked; without a record it looks at this machine.
