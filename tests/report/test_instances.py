@@ -211,7 +211,7 @@ def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
     assert "All 2 cells agree" in verdict["reason"]
 
     names = {node["id"]: node["label"] for node in document["nodes"]}
-    (table,) = _case_tables(verdict, names)
+    (table,) = _case_tables(verdict, names, None)
     shown = [row["where"] for row in table["rows"]]
     assert shown[0].startswith(twins["machines"]) and shown[0].endswith("MAC/cycle from machine to machine)")
     assert shown[1] == names["other"]

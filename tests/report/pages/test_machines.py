@@ -31,7 +31,7 @@ def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dic
 def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
     told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb"))
     assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
-    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": []})
+    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
     titles = [line for line in page.splitlines() if line.startswith("#")]
     assert "2 machines of one kind" in titles[0]
     assert [line.partition("{#")[2] for line in titles[1:4]] == ["machine-1}", "machine-2}", "machine-3}"]
