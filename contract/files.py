@@ -23,6 +23,8 @@ from contract.schema import check, line_of, plain, refuse, short
 
 # The largest of ours has 60 kB, 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
+# The file that a workflow holds as long as it works in a folder of results.
+RUN_LOCK = ".run.lock"
 
 
 def held_lock(path: Path | str) -> int | None:

@@ -15,14 +15,12 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import held_lock, read_regular
+from contract.files import RUN_LOCK, held_lock, read_regular
 from contract.node import INSTANCE, PARTIAL, RECORD, kind_of_node, node_id, read_node, record_path, write_node
 from contract.schema import check
 from contract.tables import MOST_BYTES, under_name
 
 _RECORDS = (RECORD, PARTIAL)
-# What a workflow holds as long as it works in a folder of results.
-RUN_LOCK = ".run.lock"
 
 
 def rename(folder: Path, instance: str) -> str:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Machines:
     results: str
     granted_min: Callable[[str], float]
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
         """What is set for each, by its name."""
         return {name: about or {} for name, about in (self.config["machines"] or {}).items()}

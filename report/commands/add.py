@@ -16,7 +16,7 @@ from contract.pack import ROUND, Pack, check_round, read_pack
 from contract.schema import one_line
 from report.data.contributed import lay_out, place
 from report.data.dataset import Dataset
-from report.data.folders import Folder, find_nodes
+from report.data.folders import RUN, Folder, find_nodes
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.nodes import Node, read_folders
@@ -29,7 +29,6 @@ from report.publish import write_published
 
 # Of estimates that shift, so many are told.
 _MOST = 6
-_RUN = ["run", "experiment", "device", "round"]
 Record = Mapping[str, Any]
 # Gathered data and the verdicts on them.
 Judged = tuple[Dataset, Record]
@@ -116,9 +115,9 @@ def _gathered(directories: Sequence[Path], folder: Path) -> Dataset:
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
     """Raise StudyError if a round of the node is another node's too: one run would count as two machines."""
-    runs = data.nodes.samples(columns=["node", *_RUN]).drop_duplicates()
+    runs = data.nodes.samples(columns=["node", *RUN]).drop_duplicates()
     mine = runs["node"] == node
-    both = runs[mine].merge(runs[~mine], on=_RUN, suffixes=("", "_of_other"))
+    both = runs[mine].merge(runs[~mine], on=RUN, suffixes=("", "_of_other"))
     if len(both):
         first = both.iloc[0]
         raise StudyError(

@@ -20,7 +20,7 @@ from contract.tables import MOST_BYTES, load_samples
 from report.data.contributed import SIDECAR, pack_of
 
 ROUND = ["experiment", "device", "round"]
-_RUN = ["run", *ROUND]
+RUN = ["run", *ROUND]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _begun_together(one: Folder, other: Folder) -> bool:
 def _runs(path: Path) -> set[tuple[Any, ...]]:
     """Each round in a file with the process that measured it, which tells it from all others; none if unreadable."""
     try:
-        table = load_samples(path)[0].select(_RUN).to_pandas()
+        table = load_samples(path)[0].select(RUN).to_pandas()
     except Exception:
         return set()  # why, is said when its samples are read
     return set(table.drop_duplicates().itertuples(index=False, name=None))

@@ -6,7 +6,7 @@ from snakemake.logging import logger
 
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, available_cpus, pass_on
-from contract.files import bounded, held_lock, read_json
+from contract.files import RUN_LOCK, bounded, held_lock, read_json
 from contract.schema import check
 from experiments.jobs import read_plan
 from report.pages import families
@@ -125,7 +125,7 @@ if config["previous"]:
     tell_or_stop("report", "compare", config["previous"], config["previous"])
 
 
-RUN_LOCK = None
+HELD_LOCK = None
 
 
 def hold_run_lock():
@@ -133,20 +133,20 @@ def hold_run_lock():
 
     A kernel lock, in place of Snakemake's: it vanishes with this process, however that ends.
     """
-    global RUN_LOCK
+    global HELD_LOCK
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
-    while RUN_LOCK is None:
+    while HELD_LOCK is None:
         try:
-            RUN_LOCK = held_lock(f"{RESULTS}/.run.lock")
+            HELD_LOCK = held_lock(f"{RESULTS}/{RUN_LOCK}")
         except OSError as refusal:
             stop(
-                f"{RESULTS}/.run.lock: cannot be opened ({refusal.strerror}): remove it"
+                f"{RESULTS}/{RUN_LOCK}: cannot be opened ({refusal.strerror}): remove it"
             )
-        if RUN_LOCK is None and not config["wait"]:
+        if HELD_LOCK is None and not config["wait"]:
             stop(
                 f"another run is at work in {RESULTS}: wait for it, or stop it, and give the same command again"
             )
-        if RUN_LOCK is None:
+        if HELD_LOCK is None:
             time.sleep(1)
     free = shutil.disk_usage(RESULTS).free
     if free < ROOM:
