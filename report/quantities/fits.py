@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -16,41 +17,55 @@ NUMBERS = ("peak", "bandwidth", "launch", "cache")
 TOLERATED = 0.25
 # Logarithms of the numbers lie between these.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off at first.
-# Each stage with the tolerance at which it stops: the first one finds no more than where to begin.
-_STAGES = ((16.0, 1e-8), (math.inf, 1e-15))
+# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off where the search
+# only looks for where to begin. Each with the tolerance at which it stops.
+_SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
-def fit(kernels: Kernels, free: Sequence[str], starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The numbers `free` that predict kernels best, under Cauchy's loss; of peak and bandwidth, what is not free is 1.
+def fit(
+    rounds: Sequence[Kernels], free: Sequence[str], starts: Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """The numbers `free` that predict the kernels of each round best, under Cauchy's loss.
 
-    starts: of all that is free; from each of them, and of what comes of it the best in the median miss.
+    rounds: the same kernels in each. starts: of all that is free; from each of them the medians over rounds are fitted,
+    and each round from what comes of it the best in the median miss. Of peak and bandwidth, what is not free is 1.
     """
+    middle = replace(
+        rounds[0],
+        seconds=np.median([one.seconds for one in rounds], axis=0),
+        peak=np.median([one.peak for one in rounds], axis=0),
+        bandwidth=float(np.median([one.bandwidth for one in rounds])),
+    )
     at = [NUMBERS.index(name) for name in free]
+    found = [_descend(middle, at, np.log([start[name] for name in free]), *_SEARCH) for start in starts]
+    best = min(found, key=lambda x: float(np.median(np.abs(_misses(middle, _every(x, at), math.inf)[0]))))
+    fitted = [np.exp(_descend(one, at, best, *_END)).tolist() for one in rounds]
+    return [{"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, numbers, strict=True))} for numbers in fitted]
+
+
+def _descend(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
+    """The logarithms of the numbers at these places of NUMBERS that predict kernels best, looked for from x on."""
 
     # The derivatives are asked for where the misses have just been.
     @lru_cache(maxsize=1)
-    def misses(x: tuple[float, ...], sharpness: float) -> tuple[Floats, Floats]:
-        # No launch takes no time unless that is fitted: its logarithm is far below any.
-        every = np.array([0.0, 0.0, -np.inf, 0.0])
-        every[at] = x
-        values, slopes = _misses(kernels, every, sharpness)
+    def misses(x: tuple[float, ...]) -> tuple[Floats, Floats]:
+        values, slopes = _misses(kernels, _every(x, at), sharpness)
         return values, slopes[:, at]
 
-    found = []
-    for start in starts:
-        x = np.log([start[name] for name in free])
-        for sharpness, stop in _STAGES:
-            # Copies: what it is given, it works in.
-            x = least_squares(
-                lambda x, sharpness: misses(tuple(x), sharpness)[0].copy(), x,
-                lambda x, sharpness: misses(tuple(x), sharpness)[1].copy(),
-                bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, args=(sharpness,),
-                xtol=stop, ftol=stop, gtol=stop,
-            ).x  # fmt: skip
-        found.append(x)
-    best = min(found, key=lambda x: float(np.median(np.abs(misses(tuple(x), math.inf)[0]))))
-    return {"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, np.exp(best).tolist(), strict=True))}
+    # Copies: what it is given, it works in.
+    found: Floats = least_squares(
+        lambda x: misses(tuple(x))[0].copy(), x, lambda x: misses(tuple(x))[1].copy(),
+        bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, xtol=stop, ftol=stop, gtol=stop,
+    ).x  # fmt: skip
+    return found
+
+
+def _every(x: Sequence[float] | Floats, at: list[int]) -> Floats:
+    """The logarithms of all NUMBERS, of which x are those at some places."""
+    # No launch takes no time unless that is fitted: its logarithm is far below any.
+    every = np.array([0.0, 0.0, -np.inf, 0.0])
+    every[at] = x
+    return every
 
 
 def _misses(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:

@@ -37,17 +37,17 @@ _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 
 
-def fit(kernels: Kernels, numbers: int, ceilings: str) -> dict[str, float]:
-    """The numbers that predict kernels best, of so many and with ceilings that are fitted or as measured.
+def fit(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
+    """The numbers that predict each round's kernels best, of so many and with ceilings that are fitted or as measured.
 
     Least squares of the logarithms with Cauchy's loss: past TOLERATED, misses count ever less, for it is the
     median that judges. From several starts; the best in the median.
     """
     if ceilings == "measured":
-        return {"peak": 1.0, "bandwidth": 1.0}
+        return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
     launches = _LAUNCHES if numbers > 2 else _LAUNCHES[:1]
     starts = [{"peak": 1.0, "bandwidth": 1.0, "launch": launch, "cache": 3.0} for launch in launches]
-    return fits.fit(kernels, fits.NUMBERS[:numbers], starts)
+    return fits.fit(rounds, fits.NUMBERS[:numbers], starts)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
 
 def _fits(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
     """The numbers of each round, by each of MODELS."""
-    return [[fit(one, numbers, ceilings) for one in per_round] for numbers, ceilings in MODELS]
+    return [fit(per_round, numbers, ceilings) for numbers, ceilings in MODELS]
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)
