@@ -350,7 +350,7 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
 def _check_texts(contents: arrow.Table, path: Path) -> None:
     """Raise StudyError if the texts would take too much memory, each in its rows."""
     # In most files no row would be too long with all the texts that there are.
-    if len(contents) * contents.nbytes <= MOST_TEXT:
+    if len(contents) * contents.get_total_buffer_size() <= MOST_TEXT:
         return
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
