@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ MOST_BYTES = 2**20
 RECORD, PARTIAL = "node.json", "node.partial.json"
 # What the reason begins with why a plan does without a point, where the node lacks something for it.
 LACKS = "unsupported: "
-UTC = {
+A_TIME = {
     "type": "string",
     "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
     "description": "a time in UTC as in 2026-11-22T16:08:56Z",
 }
+
+
+def utc(ago_s: float = 0.0) -> str:
+    """So many seconds ago, as A_TIME describes it."""
+    return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def text(most: int = 200) -> dict[str, Any]:
@@ -147,8 +153,8 @@ NODE_SCHEMA: dict[str, Any] = fields(
     devices={**several(_DEVICE, 100), "minItems": 1},
     left_out=several(text(4000), 100),
     study=fields("version commit", version=text(), commit=text()),
-    started_utc=UTC,
-    ended_utc=UTC,
+    started_utc=A_TIME,
+    ended_utc=A_TIME,
     options=OPTIONS,
     hosts=several(INSTANCE, 1000),
     jobs=named(_JOB, 1000),

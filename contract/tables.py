@@ -22,7 +22,7 @@ import pyarrow.parquet as parquet
 from contract.errors import StudyError
 from contract.files import atomic, parse_json, read_regular
 from contract.flags import FLAGS, known
-from contract.node import OPTIONS, UTC, count, fields, named, number, several, text
+from contract.node import A_TIME, OPTIONS, count, fields, named, number, several, text
 from contract.schema import check
 
 SCHEMA_VERSION = 1
@@ -56,8 +56,8 @@ ROUND_SCHEMA = fields(
     "schema",
     schema={"const": SCHEMA_VERSION},
     seed=count(2**53),
-    started_utc=UTC,
-    ended_utc=UTC,
+    started_utc=A_TIME,
+    ended_utc=A_TIME,
     wall_s=number(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number(1e8),

@@ -19,7 +19,7 @@ from typing import Any
 from contract.arguments import Parser, count, minutes, seed
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json
-from contract.node import node_id, read_node
+from contract.node import node_id, read_node, utc
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
 # How long a round waits for another that measures on this node: one whose workflow was killed
@@ -188,8 +188,8 @@ def _run(arguments: argparse.Namespace) -> int:
         about = {
             "seed": seed,
             # Both by the clock at the end: one that is set in mid-round would have the end before the start.
-            "started_utc": rounds.utc(wall),
-            "ended_utc": rounds.utc(),
+            "started_utc": utc(wall),
+            "ended_utc": utc(),
             "wall_s": wall,
             "warmup_s": round_.warmup_s,
             "timed_s": round_.timed_s,

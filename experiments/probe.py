@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.node import node_id
+from contract.node import node_id, utc
 from experiments import hardware
 from experiments.devices import detect, usable
 from experiments.devices.accelerator import loaded
-from experiments.rounds import utc
 
 PACKAGES = (
     "numpy",

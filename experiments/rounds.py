@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -382,11 +381,6 @@ def _conforming(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any
         kept = {key: rows[0][key] for key in rows[0] if key not in vars(Reading(0.0))}
         return [{**kept, **nothing, **outcome, "status": "failed", "reason": f"its samples were refused: {fault}"}]
     return rows
-
-
-def utc(ago_s: float = 0.0) -> str:
-    """So many seconds ago, in UTC, to the second."""
-    return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def round_seed(base: int, experiment: str, device: str, number: int) -> int:

@@ -6,14 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from contract.files import parse_json, read_regular, write_json
-from contract.node import UTC as A_TIME
-from contract.node import fields
+from contract.node import A_TIME, fields, utc
 from contract.pack import Pack
 from contract.schema import check
 
@@ -43,8 +41,7 @@ def pack_of(folder: Path) -> str:
 def lay_out(pack: Pack, folder: Path) -> Path:
     """Write the node of a pack into a folder, which is made; give the folder. Raises OSError."""
     pack.write(folder)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": now})
+    write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": utc()})
     return folder
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contract.errors import StudyError
+from contract.node import utc
 from contract.work import FLOP
 from report.data.gpu_specs import find, gpu_specs
 from report.data.reference import REFERENCE, read_reference
@@ -111,10 +112,9 @@ def _devices(record: Mapping[str, Any], table: pd.DataFrame) -> list[Fault]:
 
 
 def _dates(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
-    now = time.time()
-    if now < WRITTEN:
+    if time.time() < WRITTEN:
         return []
-    latest = datetime.fromtimestamp(now + AHEAD_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    latest = utc(-AHEAD_S)
     told = []
     for at, about in enumerate(rounds):
         dates = {f"{key} {one[key]}" for one in (about, record) for key in ("started_utc", "ended_utc") if key in one}

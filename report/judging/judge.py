@@ -8,13 +8,13 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
+from contract.node import utc
 from report import PACKAGE, ROOT
 from report.data.dataset import Dataset
 from report.data.nodes import Node
@@ -65,7 +65,7 @@ def judge(
     _opinions(verdicts)
     instead, beside_ours = replaced(data), counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
-        "generated_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "generated_utc": utc(),
         "commit": _commit(),
         "study_version": _study_version(),
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",

@@ -8,12 +8,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
+from contract.node import utc
 from report.pages import pandoc, previews, quarto, site
 from report.pages.changes import since_last
 from report.pages.charts import Chart, save
@@ -120,7 +120,7 @@ def render(
             "note": chosen["note"],
             "pdf_standard": {**(earlier.get("pdf_standard") or {}), **standards},
             "seconds": round(time.monotonic() - began, 2),
-            "rendered_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "rendered_utc": utc(),
             "generated_utc": document["generated_utc"],
             "commit": document["commit"],
             "rendered_again": len(again),

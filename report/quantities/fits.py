@@ -17,8 +17,8 @@ NUMBERS = ("peak", "bandwidth", "launch", "cache")
 TOLERATED = 0.25
 # Logarithms of the numbers lie between these.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off where the search
-# only looks for where to begin. Each with the tolerance at which it stops.
+# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off in the search
+# for where to begin. Each with the tolerance at which it stops.
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 

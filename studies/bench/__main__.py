@@ -18,8 +18,8 @@ import psutil
 
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
+from contract.node import utc
 from experiments.lock import node_lock
-from experiments.rounds import utc
 from experiments.sweep import read_preset
 from studies.bench import aa, points, truth
 from studies.bench.methods import ROOT, Limits

@@ -24,8 +24,8 @@ import psutil
 
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json, write_text
+from contract.node import utc
 from experiments.lock import node_lock
-from experiments.rounds import utc
 from studies.bench import __main__ as bench
 from studies.bench import fleet
 from studies.bench.methods import ROOT

@@ -8,4 +8,4 @@ apt-get install -y -qq --no-install-recommends g++ util-linux procps pciutils ${
 rm -rf /var/lib/apt/lists/*
 cd "$1"
 # Torch's ordinary build brings CUDA with it; the driver is the host's.
-python3 -m pip install --no-cache-dir --constraint constraints.txt --editable ".[${EXTRAS:-gpu}]"
+python3 -m pip install --no-cache-dir --constraint constraints.txt --editable ".[${EXTRAS-gpu}]"
