@@ -164,6 +164,12 @@ def few(names: Sequence[str], noun: str) -> str:
     return several([*names[: _NAMED // 2], f"{len(names) - _NAMED // 2:,} other {noun}s"])
 
 
+def first(items: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first of many items: 'a, b and 3 more'; all where there are no more than `most`."""
+    more = len(items) - most
+    return between.join(items[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def capital(text: str) -> str:
     """`text` with its first letter a capital one."""
     return text[:1].upper() + text[1:]

@@ -22,7 +22,7 @@ from report.data.gathered import read_dataset
 from report.data.nodes import Node, read_folders
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
-from report.formatting import count, several, with_unit
+from report.formatting import count, first, with_unit
 from report.judging.judge import CLAIMS, judge
 from report.model import HERE, OTHERS
 from report.publish import write_published
@@ -151,9 +151,8 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
 def _machine(node: Node, pack: Pack) -> str:
     told = [node.label, *(f"{name} {pack.manifest[name]}" for name in ("preset", "commit") if pack.manifest[name])]
     missing = node.missing()
-    names = several([*missing[:3], *([f"{len(missing) - 3} more"] if len(missing) > 3 else [])])
     told.append(count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
-    return f"{node.id}: {', '.join(told)}; {f'missing are {names}' if missing else 'none is missing'}."
+    return f"{node.id}: {', '.join(told)}; {f'missing are {first(missing, 3)}' if missing else 'none is missing'}."
 
 
 def _rows(data: Dataset, status: str = "") -> int:

@@ -12,7 +12,7 @@ from report.data.gathered import read_dataset
 from report.data.nodes import read_nodes
 from report.data.published import read_published
 from report.data.reference import read_reference, stated
-from report.formatting import count
+from report.formatting import count, first
 from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import read_contradictions
 from report.judging.counterparts import counterparts
@@ -50,7 +50,7 @@ def references(
     for status in ("not verified", "verified"):
         names = [name for name, entry in entries.items() if entry["status"] == status and users[name]]
         lines += [f"{count(len(names), 'figure')} {status}:"]
-        lines += [*(f"  {name}: {stated(entries[name])}: {_named(users[name])}" for name in names), ""]
+        lines += [*(f"  {name}: {stated(entries[name])}: {first(users[name], _MOST_NAMED)}" for name in names), ""]
     unused = [name for name, by in users.items() if not by]
     told, unnamed = _others(cache, wanted, each)
     lines += told
@@ -75,16 +75,10 @@ def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[
     used = users(published, cells, replaced(cache.data), counterparts(cache))
     lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []
     for row in of_sources(published, used):
-        by = row["used_by"]
-        lines.append(f"  {row['id']}: {row['named']} of {count(row['records'], 'record')}: {_named(by) or 'nobody'}")
+        by, records = row["used_by"], count(row["records"], "record")
+        lines.append(f"  {row['id']}: {row['named']} of {records}: {first(by, _MOST_NAMED) or 'nobody'}")
         sources += [] if by else [row["id"]]
         if each:
             known = ((key, by) for key, by in used.items() if key.partition("/")[0] == row["id"])
-            lines += [f"    {key}: {_named(by) or 'shown only in the data'}" for key, by in known]
+            lines += [f"    {key}: {first(by, _MOST_NAMED) or 'shown only in the data'}" for key, by in known]
     return [*lines, ""], sources
-
-
-def _named(users: Sequence[str]) -> str:
-    """Users in a line: 'W15, G03 and 2 more'."""
-    shown = ", ".join(users[:_MOST_NAMED])
-    return f"{shown} and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else shown

@@ -18,6 +18,7 @@ from report.formatting import (
     count,
     exactly,
     few,
+    first,
     interval,
     label_value,
     labels_text,
@@ -196,8 +197,7 @@ def _not_there(need: Missing) -> str:
     if need.failures:
         return "; ".join(map(_failure, need.failures))
     if need.measured:
-        more = len(need.measured) - _MOST_LISTED
-        there = f"{', '.join(need.measured[:_MOST_LISTED])}{f' and {more} more' if more > 0 else ''}"
+        there = first(need.measured, _MOST_LISTED)
         return f"measured, but not with {several(need.wanted, 'or')} (measured: {there})"
     if need.rule:
         return f"{count(need.estimates, 'cell')} measured, but none that the rule {need.rule} can compare"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report.formatting import count, interval, threshold_text
+from report.formatting import count, first, interval, threshold_text
 
 Record = Mapping[str, Any]
 # In the order in which they are told: what people decided comes before what was measured.
@@ -134,8 +134,7 @@ def _verified(figure: Record) -> bool:
 
 
 def _some(items: Sequence[str]) -> str:
-    shown = list(dict.fromkeys(items))
-    return "; ".join(shown) if len(shown) <= _MOST else f"{'; '.join(shown[:_MOST])} and {len(shown) - _MOST} more"
+    return first(list(dict.fromkeys(items)), _MOST, "; ")
 
 
 def _measured(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
