@@ -195,7 +195,8 @@ def _run(arguments: argparse.Namespace) -> int:
             "timed_s": round_.timed_s,
             "workers": round_.workers,
             "host": hardware.instance(),
-            "options": {"preset": preset, "seed": arguments.seed},
+            # Whole paths name people and machines.
+            "options": {"preset": Path(preset).name, "seed": arguments.seed},
             "left_out_of_environment": environment.inherited(),
             "environments": round_.environments,
         }

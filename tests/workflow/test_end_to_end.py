@@ -253,6 +253,9 @@ def test_one_command_measures_several_machines_and_one_that_cannot_be_costs_no_o
     own = [node["id"] for node in json.loads(told) if node["source"] == "results/nodes"]
     assert len(set(own)) == 2 and len({kind_of_node(name) for name in own}) == 1
     assert not re.search("amber|basil|cedar", told), "names of machines"
+    files = [path.read_bytes() for name in before for path in clone.machine(name).results.glob("nodes/*/*")]
+    assert len(files) == 2 * 3
+    assert not any(str(clone.path).encode() in content for content in files), "whole paths"
 
     again = clone.snakemake(*words, "--", "results/data/nodes.json")
     assert again.returncode == 2

@@ -12,7 +12,8 @@ checkpoint discover:
         probe=f"{RESULTS}/logs/discover.log",
         plan=f"{RESULTS}/logs/plan.log",
     params:
-        preset=config["preset"],
+        # Whole paths name people and machines.
+        preset=Path(config["preset"]).name,
         seed=config["seed"],
         words=PLAN_WORDS,
         sweeps=PRESET["digest"],
