@@ -129,8 +129,9 @@ class Dataset:
             return [()] * len(made)
         own = self.table.take(np.sort(np.concatenate(places)))
         rows = _points(own).with_columns(number=pl.Series(own.index.to_numpy())).group_by(POINT).agg("number")
-        found = _points(made).join(rows, on=POINT, how="left", maintain_order="left")["number"].to_list()
-        return [tuple(numbers or ()) for numbers in found]
+        numbers = [*map(tuple, rows["number"].to_list()), ()]
+        at = _points(made).join(rows.drop("number").with_row_index("at"), on=POINT, how="left", maintain_order="left")
+        return [numbers[place] for place in at["at"].fill_null(len(rows)).to_list()]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
         """Cells of what a counter showed beside an experiment's samples, in the unit of that column of the samples.

@@ -112,8 +112,8 @@ def _values(estimates: Estimates, row: int) -> dict[str, float | None]:
 
 def _rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
     """Each estimate in words, its labels and its values."""
-    for row, labels in enumerate(estimates.all_label_values()):
-        yield {"cell": describe.row_labels(estimates, row), "labels": labels, **_values(estimates, row)}
+    for row, (labels, detail) in enumerate(zip(estimates.all_label_values(), estimates["detail"], strict=True)):
+        yield {"cell": describe.labels(labels, str(detail)), "labels": labels, **_values(estimates, row)}
 
 
 def _sensitivity(

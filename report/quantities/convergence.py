@@ -53,11 +53,13 @@ def seeds(data: Dataset, metric: str) -> pd.DataFrame:
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     runs = ok.groupby([*POINT, "sample"])["value"].mean().reset_index()
-    params = [json.loads(text) for text in runs["params"]]
+    # The same point recurs in every seed and on every node: each text is read once.
+    codes, texts = pd.factorize(runs["params"])
+    params = pd.DataFrame([json.loads(text) for text in texts], columns=["data", "model", "batch", "rate", "epochs"])
     source_rows = pd.Series(data.source_rows(runs), runs.index, dtype=object)
     runs = runs.assign(source_rows=source_rows).rename(columns={"sample": "seed"})
     runs = runs.astype(dict.fromkeys(["node", "device", "backend", "dtype"], object))
-    return runs.join(pd.DataFrame(params, columns=["data", "model", "batch", "rate", "epochs"], index=runs.index))
+    return runs.join(params.take(codes).set_axis(runs.index))
 
 
 @once

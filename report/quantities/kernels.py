@@ -77,7 +77,7 @@ def rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int],
 def _all_rounds(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     found: dict[tuple[str, str, int], list[Kernels]] = {}
-    for place, at in points.table.groupby(PLACE).indices.items():
+    for place, at in pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE).indices.items():
         node, device, threads = cast(tuple[str, str, int], place)
         kernels = _of_place(points.at(np.asarray(at)), memory.last_level_cache(data, node, device))
         if kernels:
@@ -102,23 +102,23 @@ def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[in
 class _Points:
     """Kernels and ceilings of all nodes, or of a place.
 
-    table: a row for each, with the columns POINT, flop and bytes of a call, and what _described adds. seconds: of each
+    columns: an entry for each, of POINT, flop and bytes of a call, and what _described adds. seconds: of each
     round, of shape (rows, rounds); nan where it was not measured. flop, bytes: by kinds of operators, of shape
     (rows, kinds).
     """
 
-    table: pd.DataFrame
+    columns: Mapping[str, NDArray[Any]]
     seconds: Floats
     flop: Floats
     bytes: Floats
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column of the table."""
-        return self.table[name].to_numpy()
+        return self.columns[name]
 
     def at(self, rows: NDArray[np.intp]) -> _Points:
         """Some of the rows."""
-        return _Points(self.table.iloc[rows], self.seconds[rows], self.flop[rows], self.bytes[rows])
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return _Points(columns, self.seconds[rows], self.flop[rows], self.bytes[rows])
 
 
 def _points(data: Dataset) -> _Points:
@@ -141,27 +141,31 @@ def _points(data: Dataset) -> _Points:
         launches=steps.get("kernels", pd.Series(1.0, table.index)).fillna(1.0),
         cached=steps.get("cached_bytes_share", np.nan),
     )
-    return _Points(table, table[seconds.columns].to_numpy(float), flop, moved)
+    of_all = {str(name): column.to_numpy() for name, column in table.drop(columns=seconds.columns).items()}
+    return _Points(of_all, table[seconds.columns].to_numpy(float), flop, moved)
 
 
 def _described(table: pd.DataFrame) -> pd.DataFrame:
     """Points with what each is (its key), its kind of work, and whether it is judged, whole and a ceiling."""
-    params = [json.loads(text) for text in table["params"]]
-    places = zip(table["experiment"], table["backend"], table["dtype"], params, strict=True)
+    # The same point recurs on every node.
+    by = ["experiment", "backend", "dtype", "params"]
+    points = table[by].drop_duplicates(ignore_index=True)
+    params = [json.loads(text) for text in points["params"]]
+    places = zip(points["experiment"], points["backend"], points["dtype"], params, strict=True)
     what = ["|".join([*place, json.dumps(given, sort_keys=True)]) for *place, given in places]
-    return table.assign(
+    points = points.assign(
         what=what,
-        work=[given.get("phase") or name for given, name in zip(params, table["experiment"], strict=True)],
-        held=pd.Series(map(is_held, what), table.index, dtype=bool),
-        footprint=pd.Series([given.get("footprint", 0) for given in params], table.index, dtype=float),
-        fma=pd.Series([given.get("kernel") == "fma" for given in params], table.index, dtype=bool),
+        work=[given.get("phase") or name for given, name in zip(params, points["experiment"], strict=True)],
+        held=pd.Series(map(is_held, what), dtype=bool),
+        footprint=pd.Series([given.get("footprint", 0) for given in params], dtype=float),
+        fma=pd.Series([given.get("kernel") == "fma" for given in params], dtype=bool),
         # Of requests those whose data are all that is computed with, once: no weights that lie there already.
-        whole=(table["experiment"] != "offload")
+        whole=(points["experiment"] != "offload")
         | pd.Series(
-            [given.get("uses") == 1 and given.get("op") in ("elementwise", "gemm") for given in params],
-            table.index, dtype=bool,
+            [given.get("uses") == 1 and given.get("op") in ("elementwise", "gemm") for given in params], dtype=bool
         ),
-    )  # fmt: skip
+    )
+    return table.merge(points, on=by, how="left")
 
 
 def is_held(what: str) -> bool:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from report.data.dataset import Dataset, MissingSourceError
-from report.derivations import Formula, Input, assumed, computed, documented, measured, verified
+from report.data.dataset import Dataset, MissingSourceError, once
+from report.derivations import Floats, Formula, Input, assumed, computed, documented, measured, verified
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
-from report.estimates import Estimates
 from report.formatting import count, exactly, several
 from report.model import ARITHMETIC
 from report.quantities import quantity, says
@@ -115,42 +114,46 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """
     whole = assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
-    for (node, service), offered in p99_latency(data).only(device="cpu").groups("node", "service"):
+    servers = p99_latency(data).only(device="cpu")
+    rates, cores, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "cores", "high", "estimate"))
+    rows = servers.rows("dtype", "n_rounds", "n_samples", "source_rows")
+    for (node, service), at in servers.positions("node", "service"):
         gpu, name = _cheapest(data)
         cpu = data.record(node)["hardware"]["cpu"]
         priced = core_price(data, cpu)
         if priced is None:
             continue
         # No number of cores: all of them.
-        known = offered.numbers("cores").replace(0.0, float(cpu["usable_cores"]))
-        servers = offered.label(cores=known).ascending("cores", "requests_per_s")
-        rows = servers.rows("cores", "dtype", "requests_per_s")
-        counts = [servers.at([at]).counts() for at in range(len(servers))]
-        for load, at, sure in _smallest(servers, sorted({*LOADS, *offered.numbers("requests_per_s")})):
-            cores, dtype, rate = rows[at]
+        known = np.where(cores[at] == 0, cpu["usable_cores"], cores[at])
+        order = np.lexsort((rates[at], known))
+        known, at = known[order], at[order]
+        for load, first, sure in _smallest(rates[at], *(end[at] for end in ends)):
+            n_cores, row = float(known[first]), at[first]
+            dtype, n_rounds, n_samples, source_rows = rows[row]
             held = "held" if sure else "too close to tell whether held"
-            what = f"{dtype}, {held} at {exactly(float(rate))} requests/s"
+            what = f"{dtype}, {held} at {exactly(float(rates[row]))} requests/s"
             error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
-            used = {"what": what, "each": True, **error, **counts[at]}
-            measured_cores = Input(cores, "1", "measured", "measured by this study", **used)
+            counts = {"n_rounds": n_rounds, "n_samples": n_samples, "source_rows": source_rows}
+            used = {"what": what, "each": True, **error, **counts}
+            measured_cores = Input(n_cores, "1", "measured", "measured by this study", **used)
             inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
-            detail = f"{count(int(cores), 'core')} of {priced[1]} against {name}; {what}"
+            detail = f"{count(int(n_cores), 'core')} of {priced[1]} against {name}; {what}"
             labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
             works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
 
 
-def _smallest(servers: Estimates, loads: Iterable[float]) -> Iterator[tuple[float, int, bool]]:
+def _smallest(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
     """For each load the position of the first server that keeps the limit at it or at a higher one, if any; whether
-    that is sure."""
-    rates, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "high", "estimate"))
-    for load in loads:
-        surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in ends)
+    that is sure. Each of shape (servers,)."""
+    for load in sorted({*LOADS, *rates.tolist()}):
+        surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
         kept, sure = (surely, True) if len(surely) else (perhaps, False)
         if len(kept):
             yield load, int(kept[0]), sure
 
 
+@once
 def _cheapest(data: Dataset) -> tuple[Input, str]:
     """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from report import statistics
 from report.data.dataset import Dataset
-from report.estimates import VALUES, Estimates, concat, exact
+from report.estimates import VALUES, Estimates, exact
 from report.formatting import with_unit
 from report.quantities import plateau_detection, quantity, says
 from report.quantities.gemm import clock
@@ -125,16 +125,15 @@ def cache_gain(data: Dataset) -> Estimates:
     Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
     of the level 2 cache, where the system tells it.
     """
-    above, below = [], []
-    for (node, device), times in _chase(data).ascending("footprint").groups("node", "device"):
-        sizes = times.numbers("footprint")
-        near = sizes[sizes <= min(NEAR_BYTES, _level_2(data, node))]
-        far = sizes[sizes >= CACHE_MULTIPLE * last_level_cache(data, node, device)]
-        if len(near) and len(far):
-            detail = f"{with_unit(far.iloc[-1], 'B')} over {with_unit(near.iloc[-1], 'B')}"
-            above.append(times.at([far.index[-1]]).without("footprint").label(detail=detail))
-            below.append(times.at([near.index[-1]]).without("footprint"))
-    return concat(above) / concat(below)
+    times = _chase(data).ascending("node", "device", "footprint")
+    sizes, places = times.numbers("footprint"), times.rows("node", "device")
+    near = sizes <= [min(NEAR_BYTES, _level_2(data, node)) for node, _ in places]
+    far = sizes >= [CACHE_MULTIPLE * last_level_cache(data, *place) for place in places]
+    above, below = (times.at(some).last("node", "device") for some in (far, near))
+    above, below = above.label(far=above["footprint"]), below.label(near=below["footprint"])
+    gains = above.without("footprint") / below.without("footprint")
+    detail = [f"{with_unit(most, 'B')} over {with_unit(least, 'B')}" for most, least in gains.rows("far", "near")]
+    return gains.label(detail=detail).without("far", "near")
 
 
 @_on_cpu("sequential.cache_level", "B", ("level",))
