@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import multiprocessing
 import os
 import selectors
 import signal
@@ -13,9 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
 # The environment's word for the process that a command works for: the workflow.
@@ -120,6 +121,9 @@ def _runs(process: int) -> bool:
 
 def end_with_parent(_: int = 0) -> None:
     """Kill this process once its parent is gone. Linux does it, whatever is at work; elsewhere a thread waits."""
+    # Imported here, as in `pool`: to run a program needs neither, and hundreds are run.
+    import multiprocessing
+
     before, parent = os.getppid(), multiprocessing.parent_process()
     if sys.platform == "linux" and (parent is None or parent.pid == before):
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
@@ -145,6 +149,8 @@ def available_cpus() -> int:
 @contextmanager
 def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     """Processes that share the work of this one and end with it."""
+    from concurrent.futures import ProcessPoolExecutor
+
     held: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
     # They inherit this: Ctrl-C, which reaches a whole group, is for this process to put into words.
     if held:
@@ -166,6 +172,8 @@ def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Ite
     if processes < 2:
         yield from map(work, *parts)
         return
+    import multiprocessing
+
     with pool(processes, multiprocessing.get_context("spawn")) as workers:
         yield from workers.map(work, *parts)
 

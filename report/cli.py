@@ -55,7 +55,9 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--drawn", action="store_true", help="`figures` has drawn all figures already")
 
     drawing = commands.add_parser("figures", parents=[verdicts], help="draw figures: of claims, of a family, of front")
-    drawing.add_argument("families", nargs="+", metavar="FAMILY", help="claims, front, or a page of measurements")
+    drawing.add_argument(
+        "families", nargs="+", metavar="FAMILY", help="claims, front, measurements, or one page of these"
+    )
     drawing.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder figures of the report")
     drawing.add_argument("--data", type=Path, metavar="DIR", help="what gather wrote")
 

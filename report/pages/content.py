@@ -68,15 +68,20 @@ def families() -> tuple[Family, ...]:
 
 
 def family_charts(evidence: Evidence, key: str) -> list[Chart]:
-    """The figures of one family, of the claims or of the front page. Raises StudyError for a key that is none."""
+    """The figures of one family, of all (`measurements`), of the claims or of the front page.
+
+    Raises StudyError for a key that is none.
+    """
     if key == "claims":
         return [chart for one in evidence.document["verdicts"] if (chart := claim_chart(one, evidence.names))]
     if key == "front":
         return front_page.charts(evidence)
     known = {family.key: family for family in families()}
-    if key not in known:
-        raise StudyError(f"figures: there is no family {key!r}. Families: claims, front, {', '.join(known)}")
-    return [exhibit.chart for exhibit in known[key].show(evidence)]
+    if key not in (*known, "measurements"):
+        every = ", ".join(("claims", "front", "measurements", *known))
+        raise StudyError(f"figures: there is no family {key!r}. Families: {every}")
+    shown = [known[key]] if key in known else known.values()
+    return [exhibit.chart for family in shown for exhibit in family.show(evidence)]
 
 
 def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None = None) -> Content:

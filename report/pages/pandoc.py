@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -37,21 +38,30 @@ def render(folder: Path, names: Sequence[str]) -> None:
 
     Raises RuntimeError if one cannot be: a defect of ours.
     """
+    bibliography = folder / "references.bib"
+    text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
+    entries = {entry[6:].partition(",")[0]: entry for entry in re.split(r"(?m)^(?=@misc\{)", text) if entry}
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for _ in pool.map(lambda name: _page(folder, name), names):
+        for _ in pool.map(lambda name: _page(folder, name, entries), names):
             pass
 
 
-def _page(folder: Path, name: str) -> None:
+def _page(folder: Path, name: str, entries: Mapping[str, str]) -> None:
     source = folder / f"{name}.qmd"
-    front = source.read_text(encoding="utf-8").partition("\n---\n")[0]
+    text = source.read_text(encoding="utf-8")
+    front = text.partition("\n---\n")[0]
     cites, contents = "\nnocite: " in front, "\ntoc: true" in front
+    # Of the bibliography what it cites: to read all takes pandoc as long as the page.
+    own = source.with_suffix(".bib")
+    if cites:
+        own.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
     _convert(
         folder,
         [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
          "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
-         *(["--citeproc", "--bibliography=references.bib"] if cites else [])],
+         *(["--citeproc", f"--bibliography={name}.bib"] if cites else [])],
     )  # fmt: skip
+    own.unlink(missing_ok=True)
 
 
 def typeset(folder: Path, name: str, root: Path) -> str:

@@ -32,7 +32,8 @@ _PASSING = {f"{name}.typ" for name in PDFS}
 
 
 def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> list[str]:
-    """Draw the figures of these families into the folder, `claims` and `front` among them; returns their names.
+    """Draw the figures of these families into the folder, or of `claims`, `front` or `measurements`, which is all
+    families; returns their names.
 
     Each with its version for phones; those of claims with their previews. A list of them is written last, as
     `FAMILY.json`. Raises StudyError for a family that is none.

@@ -9,7 +9,6 @@ from contract.ending import COORDINATOR, available_cpus, pass_on
 from contract.files import RUN_LOCK, bounded, held_lock, read_json
 from contract.schema import check
 from experiments.jobs import read_plan
-from report.pages import families
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -232,17 +231,3 @@ def files(folder, *patterns):
 def code(*patterns):
     """Program files whose change is a reason to judge or render again, but never to measure."""
     return files(HOME / "report", *patterns)
-
-
-def family_code(family):
-    """The file of a family of measurements, or those of the figures of claims and of the front page."""
-    if family == "claims":
-        return ["pages/claim_figure.py", "pages/previews.py"]
-    if family == "front":
-        return ["pages/front.py", "pages/previews.py", "pages/families/*.py"]
-    return [
-        f"pages/families/{family.replace('-', '_')}.py",
-        "pages/exhibit.py",
-        "pages/rows.py",
-        "pages/listed.py",
-    ]

@@ -1,9 +1,20 @@
-# The published report: figures family by family, then the pages and PDFs. It runs after measuring, never beside it.
+# The published report: figures, then the pages and PDFs. It runs after measuring, never beside it.
 
-FAMILIES = ["claims", "front", *(name.replace("_", "-") for name in families.FAMILIES)]
+# The code of each part of the figures. A process for each family would read the evidence some twenty times, which takes
+# far longer than to draw them.
+FIGURES = {
+    "claims": ["pages/claim_figure.py", "pages/previews.py"],
+    "front": ["pages/front.py", "pages/previews.py", "pages/families/*.py"],
+    "measurements": [
+        "pages/families/*.py",
+        "pages/exhibit.py",
+        "pages/rows.py",
+        "pages/listed.py",
+    ],
+}
 
 
-# One family's figures: drawn again where its data, its own file or the charts have changed.
+# One part's figures: drawn again where its data, its own files or the charts have changed.
 rule figures:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
@@ -15,20 +26,20 @@ rule figures:
             "pages/plain.py",
             "pages/words.py",
             "formatting.py",
-            *family_code(wildcards.family),
+            *FIGURES[wildcards.part],
         ),
     output:
-        f"{RESULTS}/report/figures/{{family}}.json",
+        f"{RESULTS}/report/figures/{{part}}.json",
     log:
-        f"{RESULTS}/logs/figures-{{family}}.log",
+        f"{RESULTS}/logs/figures-{{part}}.log",
     wildcard_constraints:
-        family="|".join(FAMILIES),
+        part="|".join(FIGURES),
     localrule: True
     params:
         data=subpath(input.summary, parent=True),
         out=subpath(output[0], parent=True),
     shell:
-        "python -m report figures {wildcards.family} --verdicts {input.verdicts:q} --data {params.data:q} "
+        "python -m report figures {wildcards.part} --verdicts {input.verdicts:q} --data {params.data:q} "
         "--out {params.out:q} 2> {log:q}"
 
 
@@ -36,7 +47,7 @@ rule report:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
-        figures=expand(f"{RESULTS}/report/figures/{{family}}.json", family=FAMILIES),
+        figures=expand(f"{RESULTS}/report/figures/{{part}}.json", part=FIGURES),
         calibration=str(HOME / "data/calibration.json"),
         code=code(
             "pages/**/*.py",

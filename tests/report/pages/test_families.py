@@ -108,10 +108,12 @@ def test_a_study_without_nodes_shows_nothing(key: str) -> None:
     assert [name for name in shown if name != "checks-simulated"] == []
 
 
-def test_the_figures_of_a_family_are_made_alone(fleet: Evidence) -> None:
+def test_the_figures_of_a_family_are_made_alone_or_with_those_of_all(fleet: Evidence) -> None:
     key = "matrix_products" if "matrix_products" in {one.key for one in families()} else families()[0].key
     alone = family_charts(fleet, key)
     assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in known(key).show(fleet)] != []
+    every = [chart.name for chart in family_charts(fleet, "measurements")]
+    assert every == [exhibit.chart.name for one in families() for exhibit in one.show(fleet)]
 
 
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:
