@@ -19,6 +19,7 @@ from typing import Any, get_args
 import pandas as pd
 import pytest
 
+import contract.node
 from contract.files import write_json
 from contract.tables import read_samples, write_samples
 from experiments import plan, rounds
@@ -235,7 +236,7 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
     back = [timedelta()]
     measure = Round.run
     clock = SimpleNamespace(now=lambda zone: datetime.now(zone) - back[0])
-    monkeypatch.setattr(rounds, "datetime", clock)
+    monkeypatch.setattr(contract.node, "datetime", clock)
     monkeypatch.setattr(Round, "run", lambda self: measure(self) or back.insert(0, timedelta(hours=1)))
     preset, out = tmp_path / "mine.yaml", tmp_path / "clock.parquet"
     preset.write_text(
