@@ -119,10 +119,10 @@ def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
     mine = runs["node"] == node
     both = runs[mine].merge(runs[~mine], on=RUN, suffixes=("", "_of_other"))
     if len(both):
-        first = both.iloc[0]
+        row = both.iloc[0]
         raise StudyError(
-            f"{where}: round {first['round']} of {first['experiment']} on {first['device']} is that of "
-            f"{first['node_of_other']}, which is there already: a run counts once, under one name"
+            f"{where}: round {row['round']} of {row['experiment']} on {row['device']} is that of "
+            f"{row['node_of_other']}, which is there already: a run counts once, under one name"
         )
 
 

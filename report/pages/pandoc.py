@@ -55,13 +55,15 @@ def _page(folder: Path, name: str, entries: Mapping[str, str]) -> None:
     own = source.with_suffix(".bib")
     if cites:
         own.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
-    _convert(
-        folder,
-        [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
-         "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
-         *(["--citeproc", f"--bibliography={name}.bib"] if cites else [])],
-    )  # fmt: skip
-    own.unlink(missing_ok=True)
+    try:
+        _convert(
+            folder,
+            [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
+             "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
+             *(["--citeproc", f"--bibliography={name}.bib"] if cites else [])],
+        )  # fmt: skip
+    finally:
+        own.unlink(missing_ok=True)
 
 
 def typeset(folder: Path, name: str, root: Path) -> str:
