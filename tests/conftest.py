@@ -50,6 +50,16 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of the published nodes and a synthetic fleet: a server with a GPU, a desktop and a laptop; with claims/,
+    by which they are judged."""
+    from tests.golden.__main__ import judged
+    from tests.report.rendering import once
+
+    return once(tmp_path_factory, "fleet", lambda folder: judged("fleet", folder))
+
+
+@pytest.fixture(scope="session")
 def compiler() -> str:
     """The path of a C++ compiler."""
     found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)

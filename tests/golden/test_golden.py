@@ -25,10 +25,9 @@ def test_the_published_node_says_what_it_said(published: Path) -> None:
     assert changes("published", said(published)) == []
 
 
-def test_a_fleet_with_gpus_says_what_it_said(tmp_path: Path) -> None:
-    judged("fleet", tmp_path)
-    assert changes("fleet", said(tmp_path)) == []
-    data = read_dataset(tmp_path / "data", every_figure())
+def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None:
+    assert changes("fleet", said(published_with_fleet)) == []
+    data = read_dataset(published_with_fleet / "data", every_figure())
     for name, quantity in quantities().items():
         undeclared = {*quantity.estimates(data).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"

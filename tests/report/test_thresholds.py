@@ -27,10 +27,8 @@ from report.judging.others import stand_in
 from report.judging.thresholds import by_threshold, of_claim
 from report.model import Missing, Threshold, Verdict, combined
 from tests.golden.__main__ import every_figure
-from tests.golden.__main__ import judged as judged_set
 
 from .deciding import cells, log_cells, part
-from .rendering import once
 
 Slider = Mapping[str, Any]
 
@@ -83,13 +81,13 @@ class Court:
 
 
 @pytest.fixture(scope="module", params=["published", "fleet"])
-def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Court:
+def court(request: pytest.FixtureRequest) -> Court:
     """All claims on the published nodes; then on synthetic machines too, of which two have GPUs."""
     if request.param == "published":
         folder: Path = request.getfixturevalue("published")
         reference, others, place = read_reference(REFERENCE), read_published(PUBLISHED), CLAIMS
     else:
-        folder = once(tmp_path_factory, "fleet", lambda made: judged_set("fleet", made))
+        folder = request.getfixturevalue("published_with_fleet")
         reference, others, place = every_figure(), None, folder / "claims"
     verdicts = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     claims = {claim.id: claim for claim in read_claims(place, reference)}

@@ -17,8 +17,6 @@ from report.pages.content import families, family_charts
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family
 from report.pages.markdown import identifier
-from tests.golden.__main__ import judged
-from tests.report.rendering import once
 
 EMPTY: dict[str, list[Any]] = {
     "verdicts": [],
@@ -33,10 +31,9 @@ FORBIDDEN = re.compile(r"(?<!\d )\b[Cc]ells?\b|\bholds up to\b|\bfails\b|\bNone\
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+def fleet(published_with_fleet: Path) -> Evidence:
     """The published nodes with a synthetic fleet: a server with a GPU, a desktop and a laptop."""
-    folder = once(tmp_path_factory, "fleet", lambda folder: judged("fleet", folder))
-    return Evidence(read_json(folder / "verdicts.json"), folder / "data")
+    return Evidence(read_json(published_with_fleet / "verdicts.json"), published_with_fleet / "data")
 
 
 @pytest.fixture(scope="module")
