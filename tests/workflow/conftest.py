@@ -55,6 +55,14 @@ class Study:
     faults: list[str]
 
 
+def publish_few(clone: Clone) -> None:
+    """A folder `others` of one published node with three rounds, beside which a study is soon judged and drawn."""
+    node = sorted((clone.path / "data/nodes").glob("*/clock.cpu.1.parquet"))[0].parent
+    (clone.path / "others" / node.name).mkdir(parents=True)
+    for name in ("node.json", "clock.cpu.1.parquet", "clock.cpu.2.parquet", "clock.cpu.3.parquet"):
+        shutil.copyfile(node / name, clone.path / "others" / node.name / name)
+
+
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[bool]:
     """A small file system in a folder, if that may be done here."""
@@ -90,11 +98,7 @@ def ended(clone: Clone) -> Study:
     clone.wrote = RESULTS
     chain = kills.Chain(clone, PRESET)
     make, snakemake, *_ = kills.commands(CONFIG)
-    node = sorted((clone.path / "data/nodes").glob("*/clock.cpu.1.parquet"))[0].parent
-    (clone.path / "others" / node.name).mkdir(parents=True)
-    for name in ("node.json", "clock.cpu.1.parquet", "clock.cpu.2.parquet", "clock.cpu.3.parquet"):
-        shutil.copyfile(node / name, clone.path / "others" / node.name / name)
-
+    publish_few(clone)
     head = clone.start(*make)
     while not (clone.results / ".run.lock").exists() and head.poll() is None:
         time.sleep(0.1)

@@ -31,7 +31,7 @@ from contract.node import kind_of_node
 from tests.missing import missing
 from tests.workflow import cluster, kills, sshd
 from tests.workflow.clones import ROOT, Clone
-from tests.workflow.conftest import RESULTS, Study, mounted
+from tests.workflow.conftest import RESULTS, Study, mounted, publish_few
 
 # The first of them waits for the study.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -220,7 +220,8 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
 def settle(clone: Clone, machines: str) -> tuple[str, ...]:
     """Settings of several machines in a clone, and the words that name them."""
     (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 2"))
-    (clone.path / "several.yaml").write_text(f"preset: mine.yaml\nmachines:\n{machines}")
+    publish_few(clone)
+    (clone.path / "several.yaml").write_text(f"preset: mine.yaml\npublished: others\nmachines:\n{machines}")
     return ("--configfile", "several.yaml")
 
 
