@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 
-def main(step: str, work: Path, nodes: int) -> None:
-    """One step, and on standard output what it took and made."""
+def main(step: str, work: Path, nodes: int, others: Path) -> None:
+    """One step, and on standard output what it took and made. others: a folder of what others published."""
     made: dict[str, Any] = {}
     if step == "gather":
         from report.data.gather import gather
@@ -21,12 +21,12 @@ def main(step: str, work: Path, nodes: int) -> None:
         gather(sorted((work / "fleet").iterdir())[:nodes], work / "data", allow_synthetic=True)
     elif step == "judge":
         from report.data.gathered import read_dataset
-        from report.data.published import PUBLISHED, read_published
+        from report.data.published import read_published
         from report.data.reference import REFERENCE, read_reference
         from report.judging.judge import judge
 
         out = work / "verdicts.json"
-        data = read_dataset(work / "data", read_reference(REFERENCE), read_published(PUBLISHED))
+        data = read_dataset(work / "data", read_reference(REFERENCE), read_published(others))
         document = judge(data, out, allow_synthetic=True)
         made = {
             "claims": len(document["verdicts"]),
@@ -60,4 +60,4 @@ def loaded(page: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
