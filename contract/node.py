@@ -171,6 +171,16 @@ def kind_of_node(node: str) -> str:
     return node.partition(".")[0]
 
 
+def machine_of_node(node: str) -> str:
+    """The machine of a node by its name; a number after the instance tells the runs on that machine apart."""
+    return node.rpartition(".")[0] if node.count(".") > 1 else node
+
+
+def number_of_machines(nodes: Iterable[str]) -> int:
+    """How many machines nodes are of: one that was measured more than once counts once."""
+    return len({machine_of_node(node) for node in nodes})
+
+
 def record_path(folder: Path) -> Path:
     """Where a node's record lies: the sealed one, or that of a node whose measuring was cut off."""
     sealed, partial = folder / RECORD, folder / PARTIAL

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.node import number_of_machines
+
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
 # Units of which there is commonly less than one.
 _SMALL = {"s", "J", "J/FLOP", "J/B"}
@@ -275,6 +277,14 @@ def short_processor(name: str) -> str:
 def apart_from_kind(record: Mapping[str, Any]) -> str:
     """What tells a node from others of its kind: its instance 'a1b2c3', or the day on which it was measured."""
     return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
+
+
+def machines_and_runs(nodes: Sequence[str]) -> str:
+    """Several nodes of one kind in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
+    machines = number_of_machines(nodes)
+    if machines == len(nodes):
+        return count(machines, "machine")
+    return f"{count(len(nodes), 'run')} of {'one machine' if machines == 1 else count(machines, 'machine')}"
 
 
 def place_of(cell: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from report.data.nodes import Nodes
 from report.data.published import Published
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, device_kind
-from report.formatting import apart_from_kind, count, host_label
+from report.formatting import apart_from_kind, host_label, machines_and_runs
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -221,14 +221,14 @@ class Dataset:
         return f"{make} ({self.mark(node)})" if self._labels[1][make] > 1 else make
 
     def name(self, nodes: Sequence[str]) -> str:
-        """Nodes of one kind together: 'AMD EPYC 9654, 2 cores, 3 machines'; of one its label."""
+        """Nodes of one kind together: 'AMD EPYC 9654, 2 cores, 3 machines' (or runs); of one its label."""
         if len(nodes) == 1:
             return self.label(nodes[0])
         make, kind = self.make(nodes[0]), kind_of_node(nodes[0])
         kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
         # Kinds of one make are told apart by what tells them apart in the name: the hash of the hardware.
         mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
-        return f"{make}{mark}, {count(len(nodes), 'machine')}"
+        return f"{make}{mark}, {machines_and_runs(nodes)}"
 
     def names(self, nodes: Iterable[str]) -> list[str]:
         """Nodes in words, those of one kind together."""

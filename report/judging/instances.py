@@ -9,6 +9,9 @@ than eight instances no k is sure enough at 99%. Then the interval reaches from 
 upper end, and decides nothing where instances disagree.
 
 An instance without an interval may lie anywhere, on either side of all others.
+
+Runs on one machine are instances too, but no machines: a machine that was measured ten times counts as much in the
+median as one that was measured once, and has the least of its lower ends and the greatest of its upper ends.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from contract.node import kind_of_node
+from contract.node import kind_of_node, machine_of_node
 from report import statistics
 from report.estimates import Estimates, merged
 from report.model import Side
 from report.statistics import Floats
 from report.transforms import ComparedEstimates
+
+# Shares of machines are added up: what rounding may have changed of a sum.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,37 @@ class Pooled(Estimates):
         return np.bincount(self.places, minlength=len(self.frame))
 
     @cached_property
+    def _machine(self) -> NDArray[np.intp]:
+        """A number for the machine of each instance, in the order of rows, shape (instances,)."""
+        codes, nodes = pd.factorize(self.instances["node"])
+        of = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
+        # Of no node are published figures, each by itself.
+        own = np.where(codes < 0, -1, of[codes])
+        return np.unique(self.places * (len(nodes) + 1) + own + 1, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def _by_machine(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Instances in the order of machines, shape (instances,); where in it each machine begins, (machines,)."""
+        order = np.argsort(self._machine, kind="stable")
+        return order, np.flatnonzero(np.diff(self._machine[order], prepend=-1))
+
+    def of_machines(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """The least (or greatest) value of each machine's runs, shape (machines,); unknown if one of them is."""
+        order, starts = self._by_machine
+        return np.asarray(least.reduceat(values[order], starts))
+
+    @cached_property
+    def places_of_machines(self) -> NDArray[np.intp]:
+        """The row of each machine, shape (machines,), rising."""
+        order, starts = self._by_machine
+        return self.places[order][starts]
+
+    @cached_property
+    def numbers_of_machines(self) -> NDArray[np.intp]:
+        """How many machines each row has, shape (rows,)."""
+        return np.bincount(self.places_of_machines, minlength=len(self.frame))
+
+    @cached_property
     def nodes(self) -> list[list[str]]:
         """The instances' nodes of each row, by name; of published figures none."""
         found: list[list[str]] = [[] for _ in range(len(self.frame))]
@@ -58,16 +95,20 @@ class Pooled(Estimates):
         return [sorted(one) for one in found]
 
     def picked(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
-        """Of each row the value of its instances at a rank (from 0) in rising order, shape (rows,)."""
+        """Of each row the value of its machines at a rank (from 0) in rising order, shape (rows,)."""
         unknown = np.isnan(values)
-        order = np.lexsort((values, unknown if unknown_last else ~unknown, self.places))
-        return values[order][self._starts + ranks]
+        order = np.lexsort((values, unknown if unknown_last else ~unknown, self.places_of_machines))
+        n = self.numbers_of_machines
+        return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
         """Bounds of the median over instances, from the bounds of each of them, shape (instances,)."""
-        n = self.numbers_of_instances
+        n = self.numbers_of_machines
         below = ranks(n, level)
-        return self.picked(least, below - 1, unknown_last=False), self.picked(most, n - below, unknown_last=True)
+        return (
+            self.picked(self.of_machines(np.minimum, least), below - 1, unknown_last=False),
+            self.picked(self.of_machines(np.maximum, most), n - below, unknown_last=True),
+        )
 
     def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
         """Low and high ends at another level, each of shape (rows,)."""
@@ -77,24 +118,27 @@ class Pooled(Estimates):
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
         """Of each row the median over instances, and the position of the instance that it is, or the lower of two.
 
-        Unknown where no more than half of the instances are known.
+        Unknown where no more than half of the machines are known.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.numbers_of_instances
-        unknown = np.bincount(self.places[np.isnan(values)], minlength=len(n))
-        known = n - unknown
+        # Its share of its machine.
+        weights = 1 / np.bincount(self._machine)[self._machine]
+        known = np.bincount(self.places, np.where(np.isnan(values), 0, weights), len(n))
         names = pd.factorize(self.instances["node"], sort=True)[0]
         order = np.lexsort((names, values, np.isnan(values), self.places))
-        lost = 2 * unknown >= n
-        at = order[self._starts + np.where(lost, n // 2, (known - 1) // 2)]
-        lower, upper = values[at], values[order[self._starts + np.where(lost, n // 2, known // 2)]]
+        lost = 2 * known <= self.numbers_of_machines + _ROUNDING
+        places, summed = self.places[order], np.cumsum(weights[order])
+        # Up to each in rising order, of its row alone.
+        summed -= np.concatenate([[0], np.cumsum(self.numbers_of_machines)[:-1]])[places]
+        half = known[places] / 2
+        before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))
+        through = np.bincount(places[summed <= half + _ROUNDING], minlength=len(n))
+        starts = np.cumsum(n) - n
+        at = order[starts + np.where(lost, n - 1, before)]
+        lower, upper = values[at], values[order[starts + np.where(lost, n - 1, through)]]
         with np.errstate(invalid="ignore"):
             middle = np.sqrt(lower) * np.sqrt(upper) if self.log else (lower + upper) / 2
         return np.where(lower == upper, lower, middle), at
-
-    @property
-    def _starts(self) -> NDArray[np.intp]:
-        n = self.numbers_of_instances
-        return np.cumsum(n) - n
 
 
 def ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
@@ -106,7 +150,7 @@ def ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
 def pool(compared: ComparedEstimates) -> ComparedEstimates:
     """What a rule compares, `pooled`.
 
-    A side that is settled without comparing stays so where as many instances agree on it as an interval asks for.
+    A side that is settled without comparing stays so where as many machines agree on it as an interval asks for.
     """
     found = pooled(compared.estimates)
     if not isinstance(found, Pooled):
@@ -179,10 +223,11 @@ def _settled(cases: Pooled, settled: Sequence[Side | None]) -> list[Side | None]
     found: list[Side | None] = [None] * len(cases)
     if not any(settled):
         return found
-    n = cases.numbers_of_instances
+    n = cases.numbers_of_machines
     needed = n - ranks(n, statistics.DECIDING) + 1
     for side in Side:
-        votes = np.bincount(cases.places[[one is side for one in settled]], minlength=len(n))
+        agree = cases.of_machines(np.logical_and, np.array([one is side for one in settled]))
+        votes = np.bincount(cases.places_of_machines[agree], minlength=len(n))
         for row in np.flatnonzero(votes >= needed).tolist():
             found[row] = side
     return found

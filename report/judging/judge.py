@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
-from contract.node import utc
+from contract.node import number_of_machines, utc
 from report import PACKAGE, ROOT
 from report.data.dataset import Dataset
 from report.data.nodes import Node
@@ -170,7 +170,7 @@ def decided_on(found: Sequence[PartResult], verdict: Verdict) -> str:
 
 
 def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
-    """The node that was handed in and alone decides a verdict of measurements here; '' if there is none such.
+    """The node that was handed in and whose machine alone decides a verdict of measurements here; '' if there is none.
 
     record: as `verdicts.json` has it. Published figures, which are of no node, make no second one.
     """
@@ -179,7 +179,7 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     measured = (cell for cell in record["cells"] if cell["node"] or cell["behind"])
     decisive = (cell for cell in measured if cell["outcome"] != Side.UNDECIDED)
     nodes = {node for cell in decisive for node in cell.get("instances") or [cell["node"]]}
-    return str(nodes.pop()) if len(nodes) == 1 and nodes <= set(contributed) else ""
+    return str(min(nodes)) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
 
 
 def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node
+from contract.node import kind_of_node, number_of_machines
 from report import formatting
 from report.formatting import capital, count, few, place_of, several
 from report.judging.findings import number as plain
@@ -94,8 +94,10 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
         yield f"{count(len(cells), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield hanging(machines.get(node, node))
-    if any(cell.get("instances") for cell in cells):
+    if alike := [cell["instances"] for cell in cells if cell.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
+        if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
+            yield "A machine counts once, however often it was measured."
     sources = {str(cell["source"]) for cell in cells if cell.get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
@@ -263,7 +265,8 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _where(cell: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """The machine of a case; of several of one kind how many they are, and from where to where they range."""
     spread = words.between(cell.get("instance_low"), cell.get("instance_high"), unit)
-    return place_of(cell, machines) + (f" ({spread} from machine to machine)" if spread else "")
+    apart = "machine" if number_of_machines(cell.get("instances", ())) > 1 else "run"
+    return place_of(cell, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 
 def _behind(rows: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract.node import job_of, kind_of_node
-from report.formatting import capital, exactly, node_label, several
+from contract.node import job_of, kind_of_node, number_of_machines
+from report.formatting import capital, exactly, machines_and_runs, node_label, several
 from report.pages.words import NOTHING
 
 _NAMES = {
@@ -18,11 +18,19 @@ _HIDDEN = {"family", "model_number"}
 
 
 def by_kind(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes of verdicts.json by their kind: its name, and what `describe` says of each, with its `number`."""
+    """The nodes of verdicts.json by their kind: its name, and what `describe` says of each, with its `number`.
+
+    Besides, of a kind: how many machines or runs they are in words (`several`), and whether one was measured more than
+    once (`runs`).
+    """
     found: dict[str, dict[str, Any]] = {}
     for number, node in enumerate(nodes, 1):
         kind = found.setdefault(kind_of_node(str(node["id"])), {"name": node_label(node), "nodes": []})
         kind["nodes"].append({**describe(node), "number": number})
+    for kind in found.values():
+        ids = [node["id"] for node in kind["nodes"]]
+        kind["runs"] = number_of_machines(ids) < len(ids)
+        kind["several"] = machines_and_runs(ids) + ("" if kind["runs"] else " of one kind")
     return list(found.values())
 
 

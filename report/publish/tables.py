@@ -12,6 +12,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from contract.files import atomic
+from contract.node import number_of_machines
 from report import statistics
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
@@ -60,7 +61,7 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "machines": (
         _COUNT,
         False,
-        "Machines of one kind that it is of, `node` the first; 0 for published figures",
+        "Machines of one kind that it is of, each once, `node` the first; 0 for published figures",
     ),
     "label": (_TEXT, False, "The cell in words"),
     "labels": (_TEXT, False, "The cell's other labels: a JSON object with sorted keys"),
@@ -120,7 +121,7 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         }
         yield {
             **{name: cell.get(name) for name in CELLS},
-            "machines": len(cell.get("instances", [cell["node"]] if cell["node"] else [])),
+            "machines": number_of_machines(cell.get("instances", [cell["node"]] if cell["node"] else [])),
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],

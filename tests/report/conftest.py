@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contract.node import write_node
+from contract.node import machine_of_node, write_node
 from contract.tables import SAMPLES, unit_of, write_unchecked
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,8 @@ class SyntheticNode:
 
     @property
     def id(self) -> str:
-        return self.folder.name
+        """Another run of a machine lies in a folder with a number after its id, which its files do not bear."""
+        return machine_of_node(self.folder.name)
 
     def point(
         self,

@@ -317,6 +317,8 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
         ([CELL], "here", "a"),
         ([CELL, {**CELL, "outcome": "challenges"}], "here", "a"),
         ([CELL, {**CELL, "node": "b"}], "here", ""),
+        ([{**CELL, "instances": ["b.aaaaaa", "b.aaaaaa.2"]}], "here", "b.aaaaaa"),
+        ([{**CELL, "instances": ["b.aaaaaa", "b.bbbbbb"]}], "here", ""),
         ([CELL, {**CELL, "node": "b", "outcome": "undecided"}], "here", "a"),
         ([CELL, {**CELL, "node": None, "behind": ""}], "here", "a"),
         ([CELL, {**CELL, "node": None}], "here", ""),
@@ -327,7 +329,7 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
     ],
 )
 def test_what_hangs_on_one_node(cells: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
-    assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a"}) == hangs
+    assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"}) == hangs
 
 
 def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,30 @@ def test_copies_of_a_machine_say_what_it_says_alone(
 
 
 @settings(max_examples=60, deadline=None)
+@given(
+    st.data(), st.sampled_from(sorted(RULES)), st.floats(0.3, 20), st.lists(st.integers(1, 4), min_size=3, max_size=14)
+)
+def test_a_machine_counts_once_however_often_it_was_measured(
+    data: st.DataObject, rule: str, bound: float, runs: list[int]
+) -> None:
+    once, often = [], []
+    for number, many in enumerate(runs):
+        found = data.draw(values), data.draw(errors)
+        names = [f"kind.{number:06}" + (f".{run}" if run > 1 else "") for run in range(1, many + 1)]
+        once.append(machine(names[0], *found))
+        often += [machine(name, *found) for name in names]
+    assert said(rule, concat(often), bound) == said(rule, concat(once), bound)
+
+
+def test_many_runs_of_one_machine_are_no_surer_than_they_are_wide() -> None:
+    ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
+    nodes = ["kind.aaaaaa", *(f"kind.aaaaaa.{run}" for run in range(2, 31))]
+    found = rules.decide(part("at_least", 4), cells(*ends, node=nodes))
+    assert found.sides == ["undecided"]
+    assert tuple(found.estimates.numbers(name).item() for name in ("low", "high")) == (1.0, 6.0)
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RULES)), st.floats(0.3, 20), st.permutations(range(4)))
 def test_the_order_of_machines_changes_nothing(data: st.DataObject, rule: str, bound: float, order: list[int]) -> None:
     nodes = ("kind.aaaaaa", "kind.bbbbbb", "kind.cccccc.2", "kind")
@@ -216,6 +240,19 @@ def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
     assert shown[0].startswith(twins["machines"]) and shown[0].endswith("MAC/cycle from machine to machine)")
     assert shown[1] == names["other"]
     assert any("one case" in text for text in _sure(verdict, names))
+
+
+def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court: Court) -> None:
+    document = court.judge(
+        *(measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.aaaaaa.2", 30)))
+    )
+    (verdict,) = document["verdicts"]
+    (cell,) = verdict["cells"]
+    assert "2 runs of one machine" in cell["machines"]
+    names = {node["id"]: node["label"] for node in document["nodes"]}
+    (table,) = _case_tables(verdict, names, None)
+    assert table["rows"][0]["where"].endswith("MAC/cycle from run to run)")
+    assert any("counts once" in text for text in _sure(verdict, names))
 
 
 def test_a_case_of_several_machines_is_explained_down_to_the_rows_of_each(synthetic: Factory, tmp_path: Path) -> None:

@@ -39,6 +39,15 @@ def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path:
     assert [page.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
 
 
+def test_runs_of_one_machine_are_not_called_machines(synthetic: Factory, tmp_path: Path) -> None:
+    names = ["kind.aaaaaa", "kind.aaaaaa.2", "other.aaaaaa", "other.bbbbbb", "other.bbbbbb.2"]
+    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", *names))
+    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    assert [title.rpartition(": ")[2] for title in titles[:2]] == ["2 runs of one machine", "3 runs of 2 machines"]
+    assert page.count("a machine counts once, however often it was measured") == 2
+
+
 def test_a_run_that_went_on_elsewhere_says_so(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
