@@ -35,14 +35,14 @@ class Folder:
     also: tuple[str, ...] = ()  # others that files of a copy of it bear
 
     @cached_property
-    def begun(self) -> tuple[str, str] | None:
-        """Its first file, and the process that measured it, from the footer alone: many nodes are asked for it."""
-        try:
-            with parquet.ParquetFile(arrow.BufferReader(read_regular(self.files[0], MOST_BYTES))) as file:
-                run = file.metadata.row_group(0).column(file.schema_arrow.names.index("run")).statistics
-                return self.files[0].name, str(run.min)
-        except Exception:
-            return None  # why, is said when its samples are read
+    def begun(self) -> frozenset[tuple[Any, ...]]:
+        """The rounds in its first file."""
+        return _runs(self.files[0]) if self.files else frozenset()
+
+    @cached_property
+    def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
+        """The rounds in each of its files."""
+        return {path: _runs(path) for path in self.files}
 
 
 def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
@@ -95,25 +95,36 @@ def _contributed(place: Path, refused: list[dict[str, str]]) -> str:
 def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
     """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
     like = [one for one in found if folder.written in (one.written, *one.also) or _begun_together(one, folder)]
-    runs = {path: _runs(path) for path in folder.files} if like else {}
-    there = [set().union(*map(_runs, one.files)) for one in like]
-    same = next((one for one, known in zip(like, there, strict=True) if known & set().union(*runs.values())), None)
+    if not like:
+        return None
+    own = set().union(*folder.runs.values())
+    there = [set().union(*one.runs.values()) for one in like]
+    same = next((one for one, known in zip(like, there, strict=True) if known & own), None)
     known = set().union(*there)
-    return (same, [path for path, mine in runs.items() if not mine or mine - known]) if same else None
+    return (same, [path for path, mine in folder.runs.items() if not mine or mine - known]) if same else None
 
 
 def _begun_together(one: Folder, other: Folder) -> bool:
     """Whether nodes of one kind begin with the same round, so that one is the other under another name."""
-    return one.record["kind"] == other.record["kind"] and one.begun is not None and one.begun == other.begun
+    return one.record["kind"] == other.record["kind"] and bool(one.begun) and one.begun == other.begun
 
 
-def _runs(path: Path) -> set[tuple[Any, ...]]:
-    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable."""
+def _runs(path: Path) -> frozenset[tuple[Any, ...]]:
+    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable.
+
+    From the footer, where it tells: many nodes are asked for all their files.
+    """
     try:
+        with parquet.ParquetFile(arrow.BufferReader(read_regular(path, MOST_BYTES))) as file:
+            at = [file.schema_arrow.names.index(name) for name in RUN]
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            told = [[group.column(place).statistics for place in at] for group in groups]
+        if all(one is not None and one.has_min_max and one.min == one.max for group in told for one in group):
+            return frozenset(tuple(one.min for one in group) for group in told)
         table = load_samples(path)[0].select(RUN).to_pandas()
     except Exception:
-        return set()  # why, is said when its samples are read
-    return set(table.drop_duplicates().itertuples(index=False, name=None))
+        return frozenset()  # why, is said when its samples are read
+    return frozenset(table.drop_duplicates().itertuples(index=False, name=None))
 
 
 def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:

@@ -123,6 +123,9 @@ def test_what_is_pressed_is_large_enough_for_a_thumb(site: Path, visit: Visit, k
 def test_labels_of_figures_are_large_enough_to_read(site: Path, visit: Visit, width: int) -> None:
     """At least 12 pixels, as the browser scales the picture that it chose."""
     page = visit(site / "claims" / "N11.html", width)
+    # A picture below the fold is chosen when it comes near.
+    page.locator("img.chart").first.scroll_into_view_if_needed()
+    page.wait_for_function("() => document.querySelector('img.chart').complete")
     scale = page.evaluate(
         "() => { const one = document.querySelector('img.chart'); return [one.currentSrc, one.clientWidth] }"
     )
