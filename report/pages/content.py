@@ -240,7 +240,7 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
 
 def _machines(evidence: Evidence) -> Page:
     document = evidence.document
-    kinds = by_kind([one for one in document["nodes"] if one["id"] in evidence.shown])
+    kinds = by_kind(document["nodes"], evidence.shown)
     refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
                 {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip

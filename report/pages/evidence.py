@@ -81,7 +81,7 @@ class Evidence:
     @property
     def choice(self) -> str:
         """How they were chosen, as a sentence; '' where they are all."""
-        return shown.told(len(self.shown), len(self.document["nodes"]), self.folder is not None)
+        return shown.told(len(self.shown), [str(one["id"]) for one in self.document["nodes"]], self.folder is not None)
 
     @cached_property
     def data(self) -> Dataset | None:

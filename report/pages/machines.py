@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from contract.node import job_of, kind_of_node, number_of_machines
@@ -17,21 +18,24 @@ _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
 
 
-def by_kind(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes of verdicts.json by their kind: its name, and what `describe` says of each, with its `number`.
+def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
+    """The nodes of verdicts.json by their kind: its name, and what `describe` says of those shown, with its `number`.
 
-    Besides, of a kind: how many machines or runs they are in words (`several`), and whether one was measured more than
-    once (`runs`).
+    Besides, of a kind: how many machines or runs there are in words (`several`; '' of one), and whether a machine was
+    measured more than once (`runs`).
     """
-    found: dict[str, dict[str, Any]] = {}
-    for number, node in enumerate(nodes, 1):
-        kind = found.setdefault(kind_of_node(str(node["id"])), {"name": node_label(node), "nodes": []})
-        kind["nodes"].append({**describe(node), "number": number})
-    for kind in found.values():
-        ids = [node["id"] for node in kind["nodes"]]
-        kind["runs"] = number_of_machines(ids) < len(ids)
-        kind["several"] = machines_and_runs(ids) + ("" if kind["runs"] else " of one kind")
-    return list(found.values())
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        alike.setdefault(kind_of_node(str(node["id"])), []).append(node)
+    found, number = [], count(1)
+    for kind in alike.values():
+        ids = [str(node["id"]) for node in kind]
+        runs = number_of_machines(ids) < len(ids)
+        together = machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
+        told = [{**describe(node), "number": next(number)} for node in kind if node["id"] in shown]
+        if told:
+            found.append({"name": node_label(kind[0]), "nodes": told, "several": together, "runs": runs})
+    return found
 
 
 def describe(node: Mapping[str, Any]) -> dict[str, Any]:

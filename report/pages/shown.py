@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
+from contract.node import number_of_machines
 from report.data.summary import POINT
 from report.estimates import device_kind
 
@@ -78,15 +79,16 @@ def on_shown(
     return [cell for cell in cells if here(cell)]
 
 
-def told(here: int, of: int, known: bool) -> str:
+def told(here: int, nodes: Sequence[str], known: bool) -> str:
     """How machines were chosen, in sentences; '' where all are shown. known: whether there was a table."""
-    if here == of:
+    if here == len(nodes):
         return ""
     which = (
         "of each kind of device the slowest, the middling and the fastest at what they all measured, and those that "
         "alone measured something"
     )
+    what = "machines" if number_of_machines(nodes) == len(nodes) else "runs"
     return (
-        f"{here} of {of:,} machines are shown one by one: {which if known else 'the first'}. Verdicts rest on all "
-        "machines."
+        f"{here} of {len(nodes):,} {what} are shown one by one: {which if known else 'the first'}. Verdicts rest on "
+        f"all {what}."
     )

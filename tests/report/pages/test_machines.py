@@ -12,6 +12,7 @@ from report.data.dataset import Dataset
 from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
+from report.pages import shown
 from report.pages.machines import by_kind
 from report.pages.site import templates
 from tests.report.conftest import Factory
@@ -28,8 +29,12 @@ def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dic
     return found
 
 
+def whole(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return by_kind(found, [node["id"] for node in found])
+
+
 def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
-    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb"))
+    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb"))
     assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
     page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
     titles = [line for line in page.splitlines() if line.startswith("#")]
@@ -41,18 +46,28 @@ def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path:
 
 def test_runs_of_one_machine_are_not_called_machines(synthetic: Factory, tmp_path: Path) -> None:
     names = ["kind.aaaaaa", "kind.aaaaaa.2", "other.aaaaaa", "other.bbbbbb", "other.bbbbbb.2"]
-    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", *names))
+    told = whole(nodes(synthetic, tmp_path / "verdicts.json", *names))
     page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
     titles = [line for line in page.splitlines() if line.startswith("## ")]
     assert [title.rpartition(": ")[2] for title in titles[:2]] == ["2 runs of one machine", "3 runs of 2 machines"]
     assert page.count("a machine counts once, however often it was measured") == 2
 
 
+def test_of_many_machines_few_are_shown_and_all_are_counted(synthetic: Factory, tmp_path: Path) -> None:
+    found = nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", "kind.cccccc", "other")
+    (kind,) = by_kind(found, ["kind.cccccc"])
+    assert (kind["several"], [node["id"] for node in kind["nodes"]]) == ("3 machines of one kind", ["kind.cccccc"])
+    assert kind["nodes"][0]["number"] == 1
+    twice = shown.told(1, ["kind.aaaaaa", "kind.aaaaaa.2", "other"], known=False)
+    assert "1 of 3 runs" in twice and "all runs" in twice
+    assert "1 of 2 machines" in shown.told(1, ["kind.aaaaaa", "other"], known=True)
+
+
 def test_a_run_that_went_on_elsewhere_says_so(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = ["aaaaaa", "bbbbbb"]
-    told = by_kind(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
+    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
     first, second = told[0]["nodes"]
     assert "on 2 machines of this kind one after another" in first["when"]
     assert "machines" not in second["when"]
