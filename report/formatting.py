@@ -287,6 +287,12 @@ def machines_and_runs(nodes: Sequence[str]) -> str:
     return f"{count(len(nodes), 'run')} of {'one machine' if machines == 1 else count(machines, 'machine')}"
 
 
+def nodes_of_cell(cell: Mapping[str, Any]) -> list[str]:
+    """The nodes on which a cell of `verdicts.json` was measured: several where it is of instances; none of published
+    figures."""
+    return [str(node) for node in cell.get("instances") or [cell.get("node")] if node]
+
+
 def place_of(cell: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Where a cell of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
     return str(cell.get("machines") or labels.get(str(cell.get("node"))) or cell.get("node") or "")

@@ -19,6 +19,7 @@ from report.formatting import (
     count,
     interval,
     label_value,
+    nodes_of_cell,
     number,
     place_of,
     several,
@@ -202,7 +203,7 @@ def _cells(
         if behind:
             lines += _behind(part, len(behind), len(some), sources)
         for row in some if rows else ():
-            if cell["node"] and rows[row]["node"] not in cell.get("instances", [cell["node"]]):
+            if cell["node"] and rows[row]["node"] not in nodes_of_cell(cell):
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
             lines += _samples(sources.data, rows[row])

@@ -17,6 +17,7 @@ import pandas as pd
 from report.data.gathered import read_summary
 from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
+from report.formatting import nodes_of_cell
 from report.model import Verdict, read_verdicts
 from report.quantities import Quantity, quantities
 
@@ -167,7 +168,7 @@ def rows(study: Study) -> Found:
                 yield at, "no row of the summary is behind it", "Let the quantity carry its source rows"
         elif len(lost):
             yield at, f"row {lost[0]} is not in the summary, or gave no result", _AGAIN
-        elif cell["node"] and (without := set(cell.get("instances", [cell["node"]])) - set(behind["node"])):
+        elif without := set(nodes_of_cell(cell)) - set(behind["node"]):
             yield at, f"no row behind it is of {min(without)}", _AGAIN
 
 

@@ -102,7 +102,7 @@ class Pooled(Estimates):
         return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
-        """Bounds of the median over instances, from the bounds of each of them, shape (instances,)."""
+        """Bounds of the median over machines, from the bounds of each instance, shape (instances,)."""
         n = self.numbers_of_machines
         below = ranks(n, level)
         return (
@@ -116,7 +116,7 @@ class Pooled(Estimates):
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Of each row the median over instances, and the position of the instance that it is, or the lower of two.
+        """Of each row the median over machines, and the position of the instance that it is, or the lower of two.
 
         Unknown where no more than half of the machines are known.
         """

@@ -19,6 +19,7 @@ from report import PACKAGE, ROOT
 from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
+from report.formatting import nodes_of_cell
 from report.judging import describe
 from report.judging.claims import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide, read_contradictions
@@ -178,8 +179,8 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
         return ""
     measured = (cell for cell in record["cells"] if cell["node"] or cell["behind"])
     decisive = (cell for cell in measured if cell["outcome"] != Side.UNDECIDED)
-    nodes = {node for cell in decisive for node in cell.get("instances") or [cell["node"]]}
-    return str(min(nodes)) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
+    nodes = {node for cell in decisive for node in nodes_of_cell(cell) or [""]}
+    return min(nodes) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
 
 
 def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:

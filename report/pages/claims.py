@@ -7,7 +7,7 @@ from typing import Any
 
 from contract.node import kind_of_node, number_of_machines
 from report import formatting
-from report.formatting import capital, count, few, place_of, several
+from report.formatting import capital, count, few, nodes_of_cell, place_of, several
 from report.judging.findings import number as plain
 from report.model import hanging
 from report.pages import words
@@ -265,7 +265,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _where(cell: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """The machine of a case; of several of one kind how many they are, and from where to where they range."""
     spread = words.between(cell.get("instance_low"), cell.get("instance_high"), unit)
-    apart = "machine" if number_of_machines(cell.get("instances", ())) > 1 else "run"
+    apart = "machine" if number_of_machines(nodes_of_cell(cell)) > 1 else "run"
     return place_of(cell, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 

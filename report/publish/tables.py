@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 from contract.files import atomic
 from contract.node import number_of_machines
 from report import statistics
+from report.formatting import nodes_of_cell
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
@@ -121,7 +122,7 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         }
         yield {
             **{name: cell.get(name) for name in CELLS},
-            "machines": number_of_machines(cell.get("instances", [cell["node"]] if cell["node"] else [])),
+            "machines": number_of_machines(nodes_of_cell(cell)),
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],

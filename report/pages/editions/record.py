@@ -16,6 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.schema import check
 from report.data.reference import stated
+from report.formatting import nodes_of_cell
 
 Record = Mapping[str, Any]
 SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
@@ -72,7 +73,7 @@ def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
         **{name: part[name] for name in _PART},
         "rule": part["rule_text"],
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
-        "nodes": sorted({str(node) for cell in cells for node in cell.get("instances", [cell["node"]]) if node}),
+        "nodes": sorted({node for cell in cells for node in nodes_of_cell(cell)}),
         "figures": sorted(part["entries"]),
     }
 
