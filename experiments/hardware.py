@@ -17,7 +17,7 @@ from typing import Any
 from contract.ending import available_cpus
 from contract.errors import StudyError
 from contract.node import read_node
-from experiments import counters
+from experiments import counters, nvml
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
@@ -140,61 +140,6 @@ def _caches(seen: dict[str, str]) -> dict[str, dict[str, int]]:
     return caches
 
 
-def gpus() -> list[dict[str, Any]]:
-    """NVIDIA GPUs by NVML, without serial numbers: name, memory_bytes, power_limit_w, …; [] without a driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    found = []
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        found.append(
-            {
-                "name": str(pynvml.nvmlDeviceGetName(handle)),
-                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                **_asked(
-                    {
-                        "power_limit_w": lambda h=handle: pynvml.nvmlDeviceGetPowerManagementLimit(h) / 1000,
-                        "max_sm_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM),
-                        "max_memory_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(
-                            h, pynvml.NVML_CLOCK_MEM
-                        ),
-                        "pcie_generation": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(h),
-                        "pcie_width": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkWidth(h),
-                    }
-                ),
-            }
-        )
-    return found
-
-
-def _asked(questions: dict[str, Any]) -> dict[str, Any]:
-    """The answers to those questions that this GPU and driver support."""
-    import pynvml
-
-    answers = {}
-    for key, ask in questions.items():
-        try:
-            answers[key] = ask()
-        except pynvml.NVMLError:
-            continue
-    return answers
-
-
-def nvml_status() -> str:
-    """Driver version, or why NVML does not answer."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return f"driver {pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)"
-    except pynvml.NVMLError as refusal:
-        return str(refusal)
-
-
 def identity(described: Path | None = None) -> tuple[str, str]:
     """This machine's kind and instance; the instance of an earlier record in `described`, if that is of this kind.
 
@@ -215,7 +160,7 @@ def kind() -> str:
     Nothing in it names a person, host or serial number; two machines of the same
     make share it.
     """
-    about, cards = cpu(), [card["name"] for card in gpus()]
+    about, cards = cpu(), [card["name"] for card in nvml.gpus()]
     facts = {key: about[key] for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())

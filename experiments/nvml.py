@@ -31,6 +31,61 @@ def module() -> Any:
     return pynvml
 
 
+def gpus() -> list[dict[str, Any]]:
+    """NVIDIA GPUs by NVML, without serial numbers: name, memory_bytes, power_limit_w, …; [] without a driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        found.append(
+            {
+                "name": str(pynvml.nvmlDeviceGetName(handle)),
+                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                **_asked(
+                    {
+                        "power_limit_w": lambda h=handle: pynvml.nvmlDeviceGetPowerManagementLimit(h) / 1000,
+                        "max_sm_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM),
+                        "max_memory_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(
+                            h, pynvml.NVML_CLOCK_MEM
+                        ),
+                        "pcie_generation": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(h),
+                        "pcie_width": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkWidth(h),
+                    }
+                ),
+            }
+        )
+    return found
+
+
+def _asked(questions: dict[str, Any]) -> dict[str, Any]:
+    """The answers to those questions that this GPU and driver support."""
+    import pynvml
+
+    answers = {}
+    for key, ask in questions.items():
+        try:
+            answers[key] = ask()
+        except pynvml.NVMLError:
+            continue
+    return answers
+
+
+def status() -> str:
+    """Driver version, or why NVML does not answer."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return f"driver {pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)"
+    except pynvml.NVMLError as refusal:
+        return str(refusal)
+
+
 def ask(library: Any, question: str, *words: Any) -> Any:
     """The answer to one question; None if this GPU, driver or version of the library has none."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import node_id, utc
-from experiments import hardware
+from experiments import hardware, nvml
 from experiments.devices import detect, usable
 from experiments.devices.accelerator import loaded
 
@@ -53,8 +53,8 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         "hardware": {
             "cpu": hardware.cpu(),
             "memory_bytes": hardware.memory_bytes(),
-            "gpus": hardware.gpus(),
-            "nvml": hardware.nvml_status(),
+            "gpus": nvml.gpus(),
+            "nvml": nvml.status(),
         },
         "software": {
             "os": f"{platform.system()} {_release()}",

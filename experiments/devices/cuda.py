@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments import hardware, nvml
+from experiments import nvml
 from experiments.devices import eight_bit
 from experiments.devices.accelerator import Accelerator, first_line
 from experiments.work import Dtype, Unsupported
@@ -37,7 +37,7 @@ class CudaDevice(Accelerator):
 
     @classmethod
     def without(cls, torch: Any) -> list[str]:
-        cards, latest = hardware.gpus(), _newest_cuda()
+        cards, latest = nvml.gpus(), _newest_cuda()
         if not cards:
             return super().without(torch)
         return [
@@ -62,7 +62,7 @@ class CudaDevice(Accelerator):
         if error:
             mend = _MENDS.get(error[1], "restart the machine, or install the driver again")
             return f"error {error[1]}: {first_line(error[2])}: {mend}"
-        return f"{super().why_none(torch, said)}; NVML: {hardware.nvml_status()}"
+        return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
 
     @classmethod
     def lack(cls, torch: Any, index: int) -> str:

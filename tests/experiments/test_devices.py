@@ -18,7 +18,7 @@ import torch as real
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA
 from contract.schema import check
-from experiments import devices, environment, hardware, nvml, worker
+from experiments import devices, environment, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.cuda import CudaDevice, covered
@@ -38,7 +38,7 @@ T4 = SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5})
 def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hardware, "gpus", list)
+    monkeypatch.setattr(nvml, "gpus", list)
     monkeypatch.setattr(nvml, "module", lambda: Library(broken=True, cuda=0))
 
 
@@ -55,7 +55,7 @@ def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypat
     with pytest.raises(StudyError, match=r"^no device 'mps' .*Devices: cpu\. torch .* built without"):
         devices.open_device("mps")
     # A card is there: what to install for it.
-    monkeypatch.setattr(hardware, "gpus", lambda: [{"name": "NVIDIA H100"}])
+    monkeypatch.setattr(nvml, "gpus", lambda: [{"name": "NVIDIA H100"}])
     driver(monkeypatch, 12080)
     assert re.search("there is NVIDIA H100, .*whl/cu128", devices.detect()[1][0])
 

@@ -24,7 +24,7 @@ from contract.files import write_json
 from contract.node import NODE_SCHEMA, PARTIAL, missing_rounds, node_id, read_node, record_path, write_node
 from contract.schema import check
 from contract.tables import write_samples
-from experiments import hardware, listing, lock, probe
+from experiments import hardware, listing, lock, nvml, probe
 from experiments.cli import main
 from experiments.jobs import Job, Plan, Point
 from experiments.listing import gathered, told
@@ -65,7 +65,7 @@ def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
 
 def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def kind(*names: str) -> str:
-        monkeypatch.setattr(hardware, "gpus", lambda: [{"name": name} for name in names])
+        monkeypatch.setattr(nvml, "gpus", lambda: [{"name": name} for name in names])
         return hardware.kind()
 
     assert kind() == kind() != kind(*["NVIDIA H200"] * 2)
@@ -310,7 +310,7 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
 def test_every_experiment_is_listed_with_what_it_asks_of_whom(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(hardware, "gpus", list)
+    monkeypatch.setattr(nvml, "gpus", list)
     install(monkeypatch, Torch())
     assert main(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -326,7 +326,7 @@ def test_every_experiment_is_listed_with_what_it_asks_of_whom(
 
 
 def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpus", list)
+    monkeypatch.setattr(nvml, "gpus", list)
     torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
     monkeypatch.setattr(listing.importlib.util, "find_spec", lambda _: None)
     said = told(gathered())

@@ -82,16 +82,20 @@ def hardware(module: Any) -> None:
             for level, (size, number) in caches.items()
         },
     }  # fmt: skip
+    module.cpu = lambda: cpu
+    module.usable_cores = lambda: CORES
+    module.memory_bytes = lambda: MEMORY
+    module.instance = lambda: os.environ.get("STANDIN_HOST", "")
+
+
+def nvml(module: Any) -> None:
+    """Answers of the NVIDIA driver."""
     card = {
         "name": CARD, "memory_bytes": GPU_MEMORY, "power_limit_w": 700.0, "max_sm_clock_mhz": 1980,
         "max_memory_clock_mhz": 2619, "pcie_generation": 5, "pcie_width": 16,
     }  # fmt: skip
-    module.cpu = lambda: cpu
-    module.usable_cores = lambda: CORES
-    module.memory_bytes = lambda: MEMORY
     module.gpus = lambda: [card]
-    module.nvml_status = lambda: f"driver {DRIVER}, 1 GPU(s)"
-    module.instance = lambda: os.environ.get("STANDIN_HOST", "")
+    module.status = lambda: f"driver {DRIVER}, 1 GPU(s)"
 
 
 def devices(module: Any) -> None:
