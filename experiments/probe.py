@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.node import node_id, utc
+from contract.provenance import commit, short, study_version
 from experiments import hardware, nvml
 from experiments.devices import detect, usable
 from experiments.devices.accelerator import loaded
@@ -66,7 +66,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         },
         "devices": [device.describe() for device in devices],
         "left_out": [*left_out, *refused],
-        "study": {"version": _study_version(), "commit": commit()},
+        "study": {"version": study_version(), "commit": short(commit())},
         "started_utc": utc(),
         "options": options,
     }
@@ -135,37 +135,3 @@ def _torch() -> dict[str, Any]:
         "hip": torch.version.hip,
         "config": [line for line in telling if not line.startswith("Build settings")],
     }
-
-
-def _study_version() -> str:
-    try:
-        return importlib.metadata.version("does-ai-need-a-gpu")
-    except importlib.metadata.PackageNotFoundError:
-        project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-        found = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
-        return found[1] if found else "unknown"
-
-
-def commit() -> str:
-    """The commit of this code, with `+` if files differ from it; 'unknown' outside a checkout or an archive of one."""
-    root = Path(__file__).parents[1]
-
-    def git(*words: str) -> str:
-        asked = subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=20
-        )
-        return asked.stdout.strip()
-
-    try:
-        head = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.SubprocessError):
-        head = changed = ""
-    return head + ("+" if changed else "") if head else _archived(root)
-
-
-def _archived(root: Path) -> str:
-    """The commit that `git archive` wrote into a copy of the project."""
-    place = root / ".commit"
-    written = place.read_text(encoding="utf-8").strip() if place.exists() else ""
-    return written[:12] if re.fullmatch("[0-9a-f]{40}", written) else "unknown"

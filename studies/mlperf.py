@@ -17,12 +17,13 @@ import csv
 import json
 import re
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
+from contract.provenance import git
 from report.data.published import COLUMNS
 
 Record = dict[str, Any]
@@ -86,21 +87,17 @@ class Clone:
 
     def __init__(self, at: Path) -> None:
         self.at = at
-        self.commit = self._git("rev-parse", "HEAD").strip()
-        self.paths = self._git("ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
-
-    def _git(self, *words: str) -> str:
-        asked = subprocess.run(["git", "-C", str(self.at), *words], check=True, capture_output=True)
-        return asked.stdout.decode("utf-8", "replace")
+        self.commit = git(at, "rev-parse", "HEAD").strip()
+        self.paths = git(at, "ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
 
     def text(self, path: str) -> str:
-        return self._git("show", f"HEAD:{path}")
+        return git(self.at, "show", f"HEAD:{path}")
 
     def json(self, path: str) -> Mapping[str, Any]:
         """A file's mapping; {} where it is none, as some entrants' are."""
         try:
             read = json.loads(self.text(path).lstrip("\ufeff"))
-        except (ValueError, subprocess.CalledProcessError):
+        except (ValueError, StudyError):
             return {}
         return read if isinstance(read, Mapping) else {}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from contract.arguments import Parser, number
 from contract.errors import StudyError, run_command
+from contract.provenance import git
 
 BUNDLE = Path("build/bundle")
 MIB = 1 << 20
@@ -115,12 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tracked() -> int:
-    """Bytes of the files here that git knows. Raises StudyError where there is no git."""
-    try:
-        asked = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.SubprocessError):
-        raise StudyError(f"{Path.cwd()}: is no git checkout, whose files travel with the bundle") from None
-    files = [Path(name) for name in asked.stdout.split("\0") if name]
+    """Bytes of the files here that git knows, which travel with the bundle. Raises StudyError where there is no git."""
+    files = [Path(name) for name in git(Path.cwd(), "ls-files", "-z").split("\0") if name]
     return sum(path.lstat().st_size for path in files if path.exists())
 
 

@@ -15,6 +15,12 @@ read -ra ssh <<< "${SSH:-ssh} -o BatchMode=yes -o ConnectTimeout=20 -o ServerAli
 on_host() { "${ssh[@]}" -- "$host" "cd $there 2>/dev/null || { mkdir -p $there && cd $there; }; $1"; }
 quoted() { printf ' %q' "$@"; }
 
+# Hooks export GIT_DIR and others, which name another repository than this project's.
+unset $(git rev-parse --local-env-vars)
+top=$(git -C "$home" rev-parse --show-toplevel) && [ "$top" -ef "$home" ] || {
+    echo "error: $home is no git checkout of its own: clone the project, what is committed is copied there" >&2
+    exit 2
+}
 commit=$(git -C "$home" rev-parse HEAD)
 [ -z "$(git -C "$home" status --porcelain --untracked-files=no)" ] || echo "note: what is not committed here is not copied there"
 if [ "$(on_host 'cat .commit 2>/dev/null || true')" != "$commit" ]; then

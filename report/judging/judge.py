@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
 from contract.node import number_of_machines, utc
-from report import PACKAGE, ROOT
+from contract.provenance import commit, study_version
+from report import PACKAGE
 from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
@@ -67,8 +65,8 @@ def judge(
     instead, beside_ours = replaced(data), counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
         "generated_utc": utc(),
-        "commit": _commit(),
-        "study_version": _study_version(),
+        "commit": commit(),
+        "study_version": study_version(),
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
@@ -273,21 +271,3 @@ def _write_csv(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:
         table = csv.DictWriter(file, _CSV, extrasaction="ignore")
         table.writeheader()
         table.writerows(verdicts)
-
-
-def _commit() -> str:
-    """The commit of the project that judges; unknown outside a git checkout."""
-    try:
-        asked = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=PACKAGE, capture_output=True, text=True, check=True, timeout=20
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return asked.stdout.strip()
-
-
-def _study_version() -> str:
-    try:
-        return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
-    except OSError:
-        return metadata.version("does-ai-need-a-gpu")

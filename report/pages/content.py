@@ -12,6 +12,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
+from contract.provenance import short
 from report import formatting
 from report.formatting import capital, count, few
 from report.model import DECIDED
@@ -370,7 +371,7 @@ def _glossary() -> Page:
 def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
     """What changed from edition to edition. changes: as `since_last` gives it."""
     day = str(document["generated_utc"])[:10]
-    commit = str(document["commit"] or "not recorded")[:12]
+    commit = short(document["commit"]) or "not recorded"
     machines = few([str(node.get("label") or node["id"]) for node in document["nodes"]], "machine") or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import jinja2
 
 from contract.errors import StudyError
+from contract.provenance import short
 from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
 from report.pages.words import Word
 
@@ -246,6 +247,6 @@ def plain(text: str, room: int = 200) -> str:
 def imprint(document: Mapping[str, Any]) -> str:
     """Which edition this is, at the foot of every page."""
     told = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
-    commit = str(document["commit"] or "")[:12]
+    commit = short(document["commit"])
     made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""
     return f"{told}, commit {commit}.{made_up}" if commit else f"{told}.{made_up}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contract.provenance import short
 from report.formatting import count, first, interval, threshold_text
 
 Record = Mapping[str, Any]
@@ -53,7 +54,7 @@ def unknown(old: Record, new: Record) -> Cause:
     shown = "neither its rule nor its evidence is another in these files"
     if old["commit"] == new["commit"]:
         return Cause("unknown", shown)
-    commits = [str(one["commit"] or "not recorded")[:7] for one in (new, old)]
+    commits = [short(one["commit"], 7) or "not recorded" for one in (new, old)]
     return Cause("unknown", f"{shown}: the program that judges is (commit {commits[0]}, before {commits[1]})")
 
 

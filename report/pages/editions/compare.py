@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from contract.node import kind_of_node
+from contract.provenance import short
 from report.formatting import capital, count, several
 from report.pages.editions.causes import causes, measured_again, unknown
 
@@ -122,7 +123,7 @@ def reasons(why: Sequence[Record]) -> list[str]:
 
 def lines(found: Record) -> Iterator[str]:
     """The comparison in plain text."""
-    editions = [f"{day(found[key])} (commit {str(found[key]['commit'] or 'unknown')[:7]})" for key in ("new", "old")]
+    editions = [f"{day(found[key])} (commit {short(found[key]['commit'], 7) or 'unknown'})" for key in ("new", "old")]
     yield f"The edition of {editions[0]} against that of {editions[1]}:"
     yield headline(found)
     yield from machines(found)

@@ -11,7 +11,6 @@ import csv
 import hashlib
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
+from contract.provenance import commit as commit_of
+from contract.provenance import git, short
 from contract.schema import check
 from report.commands.lint import Study, faults
 from report.data.reference import REFERENCE
@@ -116,21 +117,17 @@ def without_samples(folder: Path) -> set[str]:
 def _of_the_commit(commit: str, verdicts: Path) -> None:
     """Raise StudyError unless the project is checked out as it was committed, and the verdicts are of that commit."""
     try:
-        head = _git("rev-parse", "HEAD").strip()
-        changed = _git("status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
-    except (OSError, subprocess.SubprocessError):
-        raise StudyError(f"{ROOT}: an edition names its commit, and this is no git checkout") from None
+        head = git(ROOT, "rev-parse", "--verify", "HEAD").strip()
+        changed = git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
+    except StudyError as refusal:
+        raise StudyError(f"an edition names its commit: {refusal}") from None
     if changed.strip():
         raise StudyError(
             f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render"
         )
-    if commit != head:
-        raise StudyError(f"{verdicts}: was judged by commit {commit[:12]}, checked out is {head[:12]}: judge again")
-
-
-def _git(*words: str) -> str:
-    asked = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    return asked.stdout
+    # A commit with `+` is of other files, unless this command itself has written what differs.
+    if commit not in (head, commit_of(ROOT)):
+        raise StudyError(f"{verdicts}: was judged by commit {short(commit)}, checked out is {short(head)}: judge again")
 
 
 def digest(path: Path) -> str:
@@ -142,7 +139,8 @@ def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) 
     shows = in_short(document)
     return {
         "number": number,
-        **{name: document[name] for name in ("study_version", "commit", "generated_utc", "origin")},
+        **{name: document[name] for name in ("study_version", "generated_utc", "origin")},
+        "commit": document["commit"].removesuffix("+"),
         "nodes": [
             {name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]
         ],

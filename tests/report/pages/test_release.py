@@ -58,7 +58,9 @@ def keep(report: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.Monke
 
 def checked_out(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
     """As if this commit were, without any changes."""
-    monkeypatch.setattr(release, "_git", lambda *words: {"rev-parse": f"{commit}\n", "status": ""}[words[0]])
+    answers = {"rev-parse": commit.removesuffix("+"), "status": ""}
+    monkeypatch.setattr(release, "git", lambda root, *words: answers[words[0]])
+    monkeypatch.setattr(release, "commit_of", lambda root: commit)
 
 
 def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, second: Judged) -> None:
@@ -69,7 +71,7 @@ def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, 
         assert (folder / name).read_bytes() == (report / name).read_bytes()
         assert record["sha256"][name] == digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
-    assert record["commit"] == second.document["commit"]
+    assert f"{record['commit']}+".startswith(str(second.document["commit"]))
     assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
     # Sources and what is for a host alone are made again from the commit.
     assert not list(folder.rglob("*.qmd")) and not (folder / paths.EDITIONS).exists()
@@ -168,12 +170,15 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
     # What the command itself writes may differ.
     (tmp_path / "README.md").write_text("second", encoding="utf-8")
     release._of_the_commit(head, Path("verdicts.json"))
+    release._of_the_commit(f"{head}+", Path("verdicts.json"))
     (tmp_path / "code.py").write_text("second", encoding="utf-8")
     with pytest.raises(StudyError, match=r"^code\.py: has changes that are not committed"):
         release._of_the_commit(head, Path("verdicts.json"))
+    git("checkout", "-q", ".")
+    with pytest.raises(StudyError, match=r"was judged by commit .{12}\+, checked out is"):
+        release._of_the_commit(f"{head}+", Path("verdicts.json"))
     monkeypatch.setattr(release, "ROOT", tmp_path.parent)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent.parent))
-    with pytest.raises(StudyError, match="no git checkout"):
+    with pytest.raises(StudyError, match="no git checkout of its own"):
         release._of_the_commit(head, Path("verdicts.json"))
 
 

@@ -1,0 +1,143 @@
+"""The commit is that of these files: never that of a repository around them, or of one that the environment names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from contract import provenance
+from contract.errors import StudyError
+from contract.provenance import UNKNOWN, commit, git, short
+
+
+def run_git(at: Path, *words: str) -> str:
+    mine = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false",
+            "-c", "protocol.file.allow=always"]  # fmt: skip
+    return subprocess.run(["git", *mine, *words], cwd=at, check=True, capture_output=True).stdout.decode().strip()
+
+
+def repository(at: Path, text: str = "1") -> str:
+    """A repository with one commit of two files; its commit."""
+    at.mkdir(parents=True)
+    run_git(at, "init", "-q")
+    (at / "code").write_text(text, encoding="utf-8")
+    (at / ".commit").write_text("$Format:%H$\n", encoding="utf-8")
+    (at / ".gitattributes").write_text(".commit export-subst\n", encoding="utf-8")
+    run_git(at, "add", ".")
+    run_git(at, "commit", "-qm", text)
+    return run_git(at, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The top of a study's checkout, without any variable of git's set."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    repository(tmp_path / "study")
+    return tmp_path / "study"
+
+
+def archived(study: Path, into: Path) -> Path:
+    into.mkdir(parents=True)
+    subprocess.run(f"git archive HEAD | tar -x -C '{into}'", shell=True, cwd=study, check=True)
+    return into
+
+
+def test_a_plus_marks_changed_files_of_this_tree_alone(study: Path) -> None:
+    head = run_git(study, "rev-parse", "HEAD")
+    assert commit(study) == head
+    (study / "not known to git").touch()
+    assert commit(study) == head
+    (study / "code").write_text("2, and longer", encoding="utf-8")
+    assert commit(study) == f"{head}+"
+    (study / ".git" / "index").write_bytes(b"broken")
+    assert commit(study) == f"{head}+"
+    assert (short(f"{head}+"), short(head, 7), short(None)) == (f"{head[:12]}+", head[:7], "")
+    assert short(UNKNOWN) == UNKNOWN
+
+
+def test_an_archive_says_its_own_commit_wherever_it_lies(study: Path, tmp_path: Path) -> None:
+    head = run_git(study, "rev-parse", "HEAD")
+    assert commit(archived(study, tmp_path / "alone")) == head
+    repository(tmp_path / "around", "theirs")
+    within = archived(study, tmp_path / "around" / "study")
+    assert commit(within) == head
+    run_git(within, "init", "-q")
+    assert commit(within) == head
+    repository(tmp_path / "theirs", "theirs")
+    (tmp_path / "theirs" / ".commit").unlink()
+    subprocess.run(f"git archive HEAD | tar -x -C '{tmp_path / 'theirs'}'", shell=True, cwd=study, check=True)
+    assert commit(tmp_path / "theirs") == head
+
+
+@pytest.mark.parametrize("beside", [None, b"$Format:%H$\n", b"", b"\xff\xfe", b"abc\n"])
+def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path, study: Path, beside: bytes | None) -> None:
+    """So do the packages of an environment, say `around/.venv/lib/python3.12/site-packages`."""
+    within = study / ".venv" / "site-packages"
+    within.mkdir(parents=True)
+    if beside is not None:
+        (within / ".commit").write_bytes(beside)
+    assert commit(within) == UNKNOWN
+    (within / ".git").write_text("gitdir: nowhere\n", encoding="utf-8")
+    assert commit(within) == UNKNOWN
+    with pytest.raises(StudyError, match="no git checkout of its own"):
+        git(within, "status")
+
+
+@pytest.mark.parametrize("names", [
+    {"GIT_DIR": "theirs/.git"},
+    {"GIT_DIR": "theirs/.git", "GIT_WORK_TREE": "theirs"},
+    {"GIT_DIR": "theirs/.git", "GIT_WORK_TREE": "study"},
+    {"GIT_COMMON_DIR": "theirs/.git"},
+    {"GIT_INDEX_FILE": "theirs/.git/index"},
+    {"GIT_OBJECT_DIRECTORY": "theirs/.git/objects"},
+    {"GIT_CEILING_DIRECTORIES": "."},
+])  # fmt: skip
+def test_no_variable_names_another_repository(
+    study: Path, tmp_path: Path, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = run_git(study, "rev-parse", "HEAD")
+    repository(tmp_path / "theirs", "theirs")
+    copy = archived(study, tmp_path / "theirs" / "copy")
+    (copy / ".commit").unlink()
+    for name, value in names.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    assert commit(study) == head
+    assert commit(copy) == UNKNOWN
+
+
+def test_each_kind_of_checkout_has_its_commit(study: Path, tmp_path: Path) -> None:
+    head = run_git(study, "rev-parse", "HEAD")
+    run_git(study, "worktree", "add", "-q", str(tmp_path / "tree"))
+    run_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{study}", "shallow")
+    around = repository(tmp_path / "around")
+    run_git(tmp_path / "around", "submodule", "add", "-q", str(study), "sub")
+    (tmp_path / "link").symlink_to(study)
+    for place in ("tree", "shallow", "around/sub", "link"):
+        assert commit(tmp_path / place) == head, place
+    assert commit(tmp_path / "around").startswith(around)
+
+
+def test_without_an_answer_of_git_there_is_no_commit(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(tmp_path / "other")
+    shutil.rmtree(tmp_path / "other" / ".git" / "refs")
+    assert commit(tmp_path / "other") == UNKNOWN
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit(study) == UNKNOWN
+    refusing = tmp_path / "git"
+    refusing.write_text("#!/bin/sh\necho 'fatal: detected dubious ownership in repository' >&2\nexit 128\n")
+    refusing.chmod(0o755)
+    with pytest.raises(StudyError, match=r"no git checkout of its own \(fatal: detected dubious ownership"):
+        git(study, "status")
+    assert commit(study) == UNKNOWN
+
+
+def test_the_version_is_that_of_this_tree() -> None:
+    declared = (provenance.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{provenance.study_version()}"' in declared
