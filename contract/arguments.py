@@ -1,10 +1,12 @@
-"""Numbers on a command line: each kind of them once, and mistakes in one line."""
+"""Numbers and paths on a command line: each kind of them once, and mistakes in one line."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from contract.errors import StudyError
@@ -45,6 +47,20 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def expand_home(text: str) -> str:
+    """A path whose `~` or `~user` at the start is that home folder. Raises StudyError if no such home is known."""
+    expanded = os.path.expanduser(text)  # noqa: PTH111  "./~x" is a folder of that name, which pathlib would not tell
+    if expanded.startswith("~"):
+        user, _, _ = text.partition("/")
+        raise StudyError(f"{text}: no home folder is known for {user}: give the whole path, or ./{text} for that name")
+    return expanded
+
+
+def path(text: str) -> Path:
+    """A path, its `~` expanded: `--out=~/x` and "~/x" in quotes reach a program as they are. Raises StudyError."""
+    return Path(expand_home(text))
 
 
 count = whole(1, 1_000_000)

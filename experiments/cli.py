@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from contract.arguments import Parser, count, minutes, seed
+from contract.arguments import Parser, count, expand_home, minutes, path, seed
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json
 from contract.node import node_id, read_node, utc
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     listing.set_defaults(run=_list)
 
     probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
-    probe.add_argument("--out", type=Path, help="file to write (default: standard output); a node keeps its name there")
+    probe.add_argument("--out", type=path, help="file to write (default: standard output); a node keeps its name there")
     probe.add_argument("--require", choices=["cpu", "gpu"], help="fail unless there is such a device")
     probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
     probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
@@ -52,56 +52,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     asked = run.add_mutually_exclusive_group()
-    asked.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
-    asked.add_argument("--plan", type=Path, help="what `plan` wrote: the points that it asks for are measured")
+    asked.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
+    asked.add_argument("--plan", type=path, help="what `plan` wrote: the points that it asks for are measured")
     run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
-    run.add_argument("--out", type=Path, required=True, help="Parquet file to write")
-    run.add_argument("--node", type=Path, help="what `probe` wrote: samples bear its name (default: this machine's)")
+    run.add_argument("--out", type=path, required=True, help="Parquet file to write")
+    run.add_argument("--node", type=path, help="what `probe` wrote: samples bear its name (default: this machine's)")
     run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
-    run.add_argument("--log", type=Path, help="for what libraries print, and tracebacks (default: standard error)")
+    run.add_argument("--log", type=path, help="for what libraries print, and tracebacks (default: standard error)")
     run.set_defaults(run=_run)
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
-    plan.add_argument("--preset", default="quick", help="quick, full, or a .yaml file of your own")
+    plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
     plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
-    plan.add_argument("--node", type=Path, help="what `probe` wrote (default: this machine)")
+    plan.add_argument("--node", type=path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
     plan.add_argument("--cores", type=count, help="as if there were so many cores")
     plan.add_argument("--time-start", action="store_true", help="time the start of processes, and a core")
-    plan.add_argument("--out", type=Path, help="file to write, for `run --plan`")
+    plan.add_argument("--out", type=path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
     seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
-    seal.add_argument("--probe", type=Path, required=True, help="what `probe` wrote")
-    seal.add_argument("--rounds", type=Path, nargs="+", required=True, help="the Parquet files of its rounds")
-    seal.add_argument("--plan", type=Path, help="what `plan` wrote: its predictions are kept beside what rounds took")
-    seal.add_argument("--out", type=Path, required=True, help="node.json to write")
+    seal.add_argument("--probe", type=path, required=True, help="what `probe` wrote")
+    seal.add_argument("--rounds", type=path, nargs="+", required=True, help="the Parquet files of its rounds")
+    seal.add_argument("--plan", type=path, help="what `plan` wrote: its predictions are kept beside what rounds took")
+    seal.add_argument("--out", type=path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
     came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
-    came.add_argument("folders", type=Path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
+    came.add_argument("folders", type=path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
     came.set_defaults(run=_outcomes)
 
     packed = commands.add_parser("pack", help="put a node into one file that can be sent")
     packed.add_argument(
         "folder",
-        type=Path,
+        type=path,
         nargs="?",
         default=Path("results/nodes"),
         metavar="NODE_FOLDER",
         help="of a node (default: the only one in results/nodes)",
     )
-    packed.add_argument("--out", type=Path, metavar="FILE", help="default: results/<node>.zip")
+    packed.add_argument("--out", type=path, metavar="FILE", help="default: results/<node>.zip")
     packed.set_defaults(run=_pack)
 
     named = commands.add_parser("rename", help="give a node another instance, in its record, its rounds and its folder")
-    named.add_argument("folder", type=Path, help="of the node, say results/nodes/<node>")
+    named.add_argument("folder", type=path, help="of the node, say results/nodes/<node>")
     named.add_argument("instance", help="six hexadecimal digits")
     named.set_defaults(run=_rename)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
-    check.add_argument("--preset", default="quick")
-    check.add_argument("--node", type=Path, help="a node record that must be this machine's, if it exists")
+    check.add_argument("--preset", type=expand_home, default="quick")
+    check.add_argument("--node", type=path, help="a node record that must be this machine's, if it exists")
     check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from contract.arguments import path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
 from contract.node import utc
@@ -41,7 +42,7 @@ PATIENCE_S = 30
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Raises StudyError if the machine is busy or a peer is missing."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder for bench.json, .md, .svg and .png")
+    parser.add_argument("--out", type=path, default=Path("docs"), help="folder for bench.json, .md, .svg and .png")
     parser.add_argument("--quick", action="store_true", help="a smoke run of two minutes, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
     arguments = parser.parse_args(argv)

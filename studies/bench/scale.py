@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from contract.arguments import path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json, write_text
 from contract.node import utc
@@ -47,7 +48,7 @@ SITE = "site"
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Raises StudyError if the machine is busy, or the published node has too few series."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench.scale", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder for scale.json and scale.md")
+    parser.add_argument("--out", type=path, default=Path("docs"), help="folder for scale.json and scale.md")
     parser.add_argument("--nodes", type=int, default=NODES, help="how many nodes there are at most")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a minute or two, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")

@@ -9,11 +9,11 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from contract.arguments import path
 from contract.errors import run_command
 from contract.files import write_json
 from report.statistics import DECIDING, LEVEL
@@ -107,7 +107,7 @@ def _line(one: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate and write the table. Raises OSError."""
     given = argparse.ArgumentParser(prog="python -m studies.calibration", description=__doc__)
-    given.add_argument("--out", required=True, type=Path, metavar="FILE")
+    given.add_argument("--out", required=True, type=path, metavar="FILE")
     options = given.parse_args(argv)
     write_json(options.out, table())
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from scipy import stats
 
+from contract.arguments import path
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 
@@ -51,8 +52,8 @@ AGAIN = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     top = argparse.ArgumentParser(prog="python -m studies.replication", description=__doc__)
-    top.add_argument("--verdicts", type=Path, default=Path("results/verdicts.json"), metavar="FILE")
-    top.add_argument("--out", type=Path, metavar="FILE")
+    top.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
+    top.add_argument("--out", type=path, metavar="FILE")
     top.add_argument("--only", nargs="+", metavar="CLAIM")
     given = top.parse_args(argv)
     document = read_json(given.verdicts)

@@ -16,6 +16,8 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     (made.path / "small.yaml").write_text(kills.PRESET.replace("- grid", "- value: 1\n        grid"))
     (made.path / "typo.yaml").write_text(kills.PRESET.replace("llvm", "lvm"))
     (made.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
+    (made.path / "machine.yaml").write_text("machines: {a: {preset: ~nobody-here/x.yaml}}")
+    made.extra["HOME"] = "/nowhere"
     (made.path / "occupied").write_text("a file")
     return made
 
@@ -33,6 +35,9 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("published=occupied", "occupied: holds no node"),
         ("--configfile option.yaml", "configuration: machines.a.ssh: "),
         ("results=occupied/results", "occupied/results: cannot be written"),
+        ("published=~/none", "/nowhere/none: holds no node"),
+        ("results=~nobody-here/x", "~nobody-here/x: no home folder is known for ~nobody-here"),
+        ("--configfile machine.yaml", "~nobody-here/x.yaml: no home folder"),
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],
 )

@@ -4,6 +4,7 @@ from functools import cache
 
 from snakemake.logging import logger
 
+from contract.arguments import expand_home
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, available_cpus, pass_on
 from contract.files import RUN_LOCK, bounded, held_lock, read_json
@@ -50,14 +51,23 @@ def tell_or_stop(package, *words):
     return answer.stdout
 
 
+def expand_homes(settings):
+    for name in {"preset", "results", "published", "previous"} & settings.keys():
+        if isinstance(settings[name], str):
+            settings[name] = expand_home(settings[name])
+
+
 def checked_config():
     try:
         bounded(config, "configuration")
+        expand_homes(config)
         check(
             dict(config),
             read_json(HOME / "workflow" / "schemas" / "study.schema.json"),
             "configuration",
         )
+        for settings in (config["machines"] or {}).values():
+            expand_homes(settings or {})
     except StudyError as mistake:
         stop(mistake)
 

@@ -1,0 +1,51 @@
+"""A path that begins with `~` is in a home folder, however it reaches the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.arguments import expand_home, path
+from contract.errors import run_command
+from experiments.cli import main as experiments
+from report.cli import main as report
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_home_is_expanded_and_other_names_are_left_as_they_are(home: Path) -> None:
+    assert path("~/a b/x") == home / "a b/x"
+    assert expand_home("~") == str(home)
+    for name in ("results", "./~x", "a/~/x", "$HOME/x", ""):
+        assert expand_home(name) == name
+
+
+@pytest.mark.parametrize("name", ["~nobody-here/x", "~+", "~-/x"])
+def test_a_home_that_nobody_has_is_refused_in_a_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = (
+        (experiments, ["check", f"--preset={name}"]),
+        (report, ["gather", "--nodes=x", "--out", name]),
+        (report, ["summary", f"--verdicts={name}"]),
+    )
+    for command, words in commands:
+        assert run_command(command, words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {name}: no home folder is known for ~") and said.count("\n") == 1
+
+
+def test_commands_read_and_write_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = home / "mine.yaml"
+    mine.write_text(
+        "{rounds: 1, target: 0.5, point_s: 0.1, round_s: 5, max_samples: 6, experiments: {clock: {sweep: [{grid: "
+        "{backend: [llvm], threads: [1], chain: [1000]}}]}}}",
+        encoding="utf-8",
+    )
+    assert experiments(["plan", "--preset=~/mine.yaml", "--cores=2", "--out=~/new/plan.json"]) == 0
+    assert (home / "new" / "plan.json").is_file()
+    assert experiments(["check", "--preset", "~/mine.yaml"]) == 0
+    assert str(mine) in capsys.readouterr().out
