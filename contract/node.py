@@ -98,7 +98,9 @@ _CPU = fields(
     sockets=count(1000, 1),
     cores=count(1e5, 1),
     usable_cores=count(1e5, 1),
+    quota=number(1e5),
     threads_per_core=count(16, 1),
+    kinds=several(fields("name", name=text(), cores=count(1e5, 1), usable_cores=count(1e5)), 20),
     simd=several(text(50), 200),
     matrix=several(text(50), 200),
     caches={
@@ -106,6 +108,7 @@ _CPU = fields(
         "propertyNames": {"enum": ["L1d", "L1i", "L2", "L3", "L4"]},
     },
     virtual={"type": "boolean"},
+    unknown=several(text(50), 30),
 )
 _GPU = fields(
     "name",

@@ -6,6 +6,7 @@ Each reading is a few small files of the kernel (under a millisecond in all), ma
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +19,8 @@ import psutil
 
 from contract.flags import Flag
 from experiments import nvml
+from experiments.topology import ROOT, read_text
 
-ROOT = Path("/")
 _PAGE = 4096
 # The kernel's names of the sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
@@ -90,12 +91,17 @@ def read_totals(process: psutil.Process) -> Totals:
     )
 
 
+def decimal(text: str) -> float | None:
+    """The finite number that a text is; None where it is none."""
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        return value if math.isfinite(value) else None
+    return None
+
+
 def number(path: Path) -> float | None:
     """The number that a file of the kernel holds; None where there is none."""
-    try:
-        return float(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+    return decimal(read_text(path))
 
 
 def table(path: Path) -> dict[str, str]:
@@ -108,35 +114,40 @@ def table(path: Path) -> dict[str, str]:
 
 
 @cache
-def cgroups(root: Path = ROOT) -> tuple[Path, ...]:
-    """Folders of this process's CPU cgroup and of those that contain it, innermost first; none outside Linux."""
+def cgroups(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
+    """Folders of this process's cgroup and of those that contain it, innermost first; none outside Linux.
+
+    controller: cpu or memory. Versions 1 and 2, and both beside each other.
+    """
     try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ()
     found: list[Path] = []
     for line in lines:
-        _, controllers, place = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        _, controllers, place = (*line.split(":", 2), "", "")[:3]
+        if controllers and controller not in controllers.split(","):
             continue
-        mount = root / "sys/fs/cgroup" / controllers
-        inner = mount / place.lstrip("/")
-        # In a container the path may be the host's: what is mounted is then the container's own.
-        levels = [inner, *inner.parents]
-        found += [folder for folder in levels[: levels.index(mount) + 1] if (folder / "cpu.stat").exists()]
-    return tuple(found)
+        mounts = [
+            root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
+        ]
+        parts = [part for part in Path(place).parts if part not in ("/", "..")]
+        # In a container the path may begin as the host sees it: only its end is mounted there, if any.
+        places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
+        inner = next((folder for folder in places if folder.is_dir()), root)
+        levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
+        found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
+    return tuple(dict.fromkeys(found))
 
 
 def quota(root: Path = ROOT) -> float | None:
     """The fewest cores that a cgroup of this process grants; None if none sets a limit."""
     granted = []
     for folder in cgroups(root):
-        words = (folder / "cpu.max").read_text(encoding="ascii").split() if (folder / "cpu.max").exists() else []
-        limit = number(folder / "cpu.cfs_quota_us") if not words else None
-        period = number(folder / "cpu.cfs_period_us")
-        if words and words[0] != "max":
-            limit, period = float(words[0]), float(words[1])
-        if limit and period and limit > 0:
+        limit, period = number(folder / "cpu.cfs_quota_us"), number(folder / "cpu.cfs_period_us")
+        if words := read_text(folder / "cpu.max").split():
+            limit, period = decimal(words[0]), decimal(words[1] if len(words) > 1 else "100000")
+        if limit and period and limit > 0 and period > 0:
             granted.append(limit / period)
     return min(granted, default=None)
 
@@ -144,7 +155,10 @@ def quota(root: Path = ROOT) -> float | None:
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
     """Periods in which quotas of this process's cgroups were counted, and those in which one stopped its tasks."""
     seen = [table(folder / "cpu.stat") for folder in cgroups(root)]
-    return sum(float(one.get("nr_periods", 0)) for one in seen), sum(float(one.get("nr_throttled", 0)) for one in seen)
+    return (
+        sum(decimal(one.get("nr_periods", "")) or 0.0 for one in seen),
+        sum(decimal(one.get("nr_throttled", "")) or 0.0 for one in seen),
+    )
 
 
 def pressure(kind: str, root: Path = ROOT) -> float | None:

@@ -73,11 +73,14 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
 
 
 def described(record: dict[str, Any]) -> str:
-    """A node record in one sentence: its processor, memory and accelerators."""
+    """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
     cpu, others = record["hardware"]["cpu"], [one["name"] for one in record["devices"] if one["kind"] != "cpu"]
+    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else f"{cpu['usable_cores']} cores"
+    gigabytes = record["hardware"]["memory_bytes"] / 1e9
+    unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
     return (
-        f"{cpu['model']}, {cpu['usable_cores']} cores, {record['hardware']['memory_bytes'] / 1e9:.0f} GB; "
-        f"{' and '.join(others) or 'no GPU'}"
+        f"{cpu['model']}, {cores}, {gigabytes:.{0 if gigabytes >= 10 else 1}f} GB; "
+        f"{' and '.join(others) or 'no GPU'}{unknown}"
     )
 
 

@@ -8,7 +8,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from experiments import backends, hardware
+from experiments import backends, hardware, memory
 from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
 
@@ -50,9 +50,7 @@ class CpuDevice(Device):
         self._limits = threadpool_limits(limits=threads, user_api="blas")
 
     def free_bytes(self) -> int:
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return memory.available_bytes()
 
     @cached_property
     def overhead_s(self) -> float:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments import hardware
+from experiments import hardware, memory
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
@@ -47,11 +47,9 @@ class MpsDevice(Accelerator):
         return f"{super().why_none(torch, said)}: it needs one that Metal shows, and macOS 14 or newer"
 
     def free_bytes(self) -> int:
-        import psutil
-
         self._module.empty_cache()
         room = int(self._module.recommended_max_memory()) - int(self._module.driver_allocated_memory())
-        return max(0, min(room, int(psutil.virtual_memory().available)))
+        return max(0, min(room, memory.available_bytes()))
 
     def between(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from contract.errors import StudyError
-from experiments import hardware
+from experiments import hardware, topology
 from experiments.doctor import cuda, libraries, machine, plan, processor
 from experiments.doctor.finding import Finding, Level, for_programs, note, told
 
@@ -26,7 +26,7 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
     # Before libraries are loaded, which keeps cores busy.
     found = machine.examine(root, results)
     found += [*_processor(root), plan.predictions(results)]
-    simd = hardware.cpu()["simd"]
+    simd = hardware.cpu().get("simd", [])
     found += libraries.examine(simd)
     if device is None or device.startswith("cuda"):
         found += cuda.examine(root, device)
@@ -46,17 +46,18 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
 def _processor(root: Path) -> list[Finding | None]:
     from experiments.devices.cpu import CpuDevice
 
-    allowed = processor.allowed_cpus()
+    about, allowed = hardware.cpu(), topology.allowed_cpus()
     return [
+        processor.described(about.get("unknown", [])),
         processor.governor(root),
         processor.boost(root),
         processor.heat(root),
         processor.smt(root),
         processor.quota(root),
-        processor.affinity(allowed, os.cpu_count() or 1),
+        processor.affinity(allowed, os.cpu_count() or 1, root),
         processor.isolated(root, allowed),
         processor.numa(root),
-        processor.virtual(hardware.cpu()["virtual"]),
+        processor.virtual(about.get("virtual")),
         processor.clock_source(root),
         processor.clock_cost(CpuDevice().overhead_s, _step_s()),
         processor.perf(root),

@@ -12,8 +12,8 @@ from experiments import nvml
 from experiments.devices.cuda import CudaDevice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu import Card, of_card
-from experiments.doctor.processor import text
 from experiments.kernels.cuda import package
+from experiments.topology import read_text
 
 _NVIDIA = "0x10de"
 _NOT_MEASURED = "The GPU is not measured."
@@ -45,7 +45,7 @@ def here() -> Torch:
 def plugged_in(root: Path) -> bool:
     """Whether an NVIDIA GPU is on the PCI bus, with or without a driver."""
     cards = (root / "sys/bus/pci/devices").glob("*")
-    return any(text(one / "vendor") == _NVIDIA and text(one / "class").startswith("0x03") for one in cards)
+    return any(read_text(one / "vendor") == _NVIDIA and read_text(one / "class").startswith("0x03") for one in cards)
 
 
 def absent(refusal: str, torch: Torch, pci: bool) -> Finding:

@@ -14,7 +14,8 @@ import psutil
 from experiments import counters, state
 from experiments.counters import Totals
 from experiments.doctor.finding import Finding, note, ok, warning
-from experiments.doctor.processor import text
+from experiments.memory import available_bytes, total_bytes
+from experiments.topology import read_text
 
 # How long others' work is watched.
 WATCH_S = 1.0
@@ -111,9 +112,16 @@ def _steal_since_start() -> float:
     return getattr(times, "steal", 0.0) / max(sum(times), 1.0)
 
 
-def memory(available: float, total: float, stalled: float | None) -> Finding:
-    """Whether there is room for the points. stalled: share of the watched time that work waited for memory."""
+def memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
+    """Whether there is room for the points.
+
+    total: bytes that this process may use. stalled: share of the watched time that work waited for memory.
+    machine: bytes that the machine has, where a cgroup may grant less.
+    """
     seen = f"{available / 2**30:.1f} of {total / 2**30:.1f} GiB available"
+    limited = total < machine
+    if limited:
+        seen += f", by the limit of a cgroup (the machine has {machine / 2**30:.1f} GiB)"
     if stalled is not None and stalled > state.MEMORY_SHARE:
         seen += f", work waits for memory {stalled:.0%} of the time"
     elif available > _FEW_MEMORY * total:
@@ -122,7 +130,7 @@ def memory(available: float, total: float, stalled: float | None) -> Finding:
         "memory",
         seen,
         "Points that need more than is available are skipped, and the system may swap during others.",
-        "end what holds the memory",
+        "end what holds the memory" + (", or raise the limit (docker run --memory)" if limited else ""),
     )
 
 
@@ -139,7 +147,7 @@ def swap(used: float, total: float) -> Finding:
 
 def huge_pages(root: Path) -> Finding | None:
     """Whether the kernel makes large pages of small ones."""
-    words = text(root / "sys/kernel/mm/transparent_hugepage/enabled")
+    words = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
     chosen = words.partition("[")[2].partition("]")[0]
     if not chosen:
         return None
@@ -194,9 +202,9 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
     return [
         load(watched, cores),
         steal(watched, cores),
-        memory(now.available, now.total, stalled),
+        memory(available_bytes(root), total_bytes(root), stalled, now.total),
         swap(swapped.used, swapped.total),
         huge_pages(root),
-        battery(supply.power_plugged if supply else None, text(root / "sys/firmware/acpi/platform_profile")),
+        battery(supply.power_plugged if supply else None, read_text(root / "sys/firmware/acpi/platform_profile")),
         room(shutil.disk_usage(place).free, str(results)),
     ]

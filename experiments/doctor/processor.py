@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from experiments import counters
 from experiments.counters import number
 from experiments.doctor.finding import Finding, note, ok, warning
+from experiments.topology import CPUS, ROOT, allowed_cpus, cpu_list, physical_cores, read_text
 
-_CPUS = "sys/devices/system/cpu"
 # Drivers that choose the clock in hardware: their "powersave" goes up to the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
 # Clock sources that the kernel reads without leaving user space.
@@ -18,19 +18,11 @@ _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 _SLOW_CLOCK_S = 1e-6
 
 
-def text(path: Path) -> str:
-    """A file of the kernel, stripped; '' where there is none."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def governor(root: Path) -> Finding | None:
     """Whether the kernel holds the clock up."""
-    folders = sorted((root / _CPUS).glob("cpu[0-9]*/cpufreq"))
-    chosen = sorted({text(folder / "scaling_governor") for folder in folders} - {""})
-    drivers = {text(folder / "scaling_driver") for folder in folders}
+    folders = sorted((root / CPUS).glob("cpu[0-9]*/cpufreq"))
+    chosen = sorted({read_text(folder / "scaling_governor") for folder in folders} - {""})
+    drivers = {read_text(folder / "scaling_driver") for folder in folders}
     if not chosen:
         return None
     seen = f"{', '.join(chosen)} ({', '.join(sorted(drivers - {''})) or 'driver unknown'})"
@@ -44,7 +36,7 @@ def governor(root: Path) -> Finding | None:
 
 def boost(root: Path) -> Finding | None:
     """Whether the clock may rise above the rated one."""
-    no_turbo, generic = number(root / _CPUS / "intel_pstate/no_turbo"), number(root / _CPUS / "cpufreq/boost")
+    no_turbo, generic = number(root / CPUS / "intel_pstate/no_turbo"), number(root / CPUS / "cpufreq/boost")
     if no_turbo is None and generic is None:
         return None
     if no_turbo == 0 or (no_turbo is None and generic):
@@ -53,17 +45,17 @@ def boost(root: Path) -> Finding | None:
             "boost",
             "on",
             "What users get, but the clock then depends on heat and on how many cores work.",
-            f"for steadier, slower times: echo {value} | sudo tee /{_CPUS}/{path}",
+            f"for steadier, slower times: echo {value} | sudo tee /{CPUS}/{path}",
         )
     path, value = ("intel_pstate/no_turbo", 0) if no_turbo is not None else ("cpufreq/boost", 1)
     return note(
-        "boost", "off", "Steady times, below what this processor can do.", f"echo {value} | sudo tee /{_CPUS}/{path}"
+        "boost", "off", "Steady times, below what this processor can do.", f"echo {value} | sudo tee /{CPUS}/{path}"
     )
 
 
 def smt(root: Path) -> Finding | None:
     """Whether cores are shared by hardware threads."""
-    active = number(root / _CPUS / "smt/active")
+    active = number(root / CPUS / "smt/active")
     if active is None:
         return None
     if not active:
@@ -72,7 +64,7 @@ def smt(root: Path) -> Finding | None:
         "SMT",
         "on",
         "Threads are counted by cores, but the system may put two on one core, or others' work beside yours.",
-        f"echo off | sudo tee /{_CPUS}/smt/control",
+        f"echo off | sudo tee /{CPUS}/smt/control",
     )
 
 
@@ -82,51 +74,48 @@ def quota(root: Path) -> Finding | None:
     if granted is None:
         return ok("quota", "no cgroup limits CPU time") if counters.cgroups(root) else None
     periods, hits = counters.quota_periods(root)
+    cores = physical_cores(allowed_cpus(), root).groups[: max(1, round(granted))]
+    first = [core[0] for core in cores]
+    together = len(first) > 1 and first == list(range(first[0], first[-1] + 1))
+    whole = f"{first[0]}-{first[-1]}" if together else ",".join(map(str, first))
     stopped = f"; it has stopped its tasks in {hits / periods:.0%} of its periods" if periods and hits else ""
     return warning(
         "quota",
         f"a cgroup grants {granted:g} cores{stopped}",
         "Who uses it up is stopped until the next period: times come in steps of tens of milliseconds.",
-        "give whole cores instead (docker run --cpuset-cpus=0-3, without --cpus; systemd: AllowedCPUs, not CPUQuota)",
+        f"give whole cores instead (docker run --cpuset-cpus={whole}, without --cpus; "
+        "systemd: AllowedCPUs, not CPUQuota)",
     )
 
 
-def affinity(allowed: set[int], online: int) -> Finding:
+def affinity(allowed: Collection[int], online: int, root: Path = ROOT) -> Finding:
     """Whether the process is confined to some CPUs."""
     if len(allowed) >= online:
         return ok("affinity", f"all {online} logical CPUs")
+    cores = len(physical_cores(frozenset(allowed), root).groups)
     return note(
         "affinity",
-        f"{len(allowed)} of {online} logical CPUs",
+        f"{len(allowed)} of {online} logical CPUs, on {cores} {'core' if cores == 1 else 'cores'}",
         "The node is measured as a machine of that size; others may still use these CPUs.",
     )
 
 
-def isolated(root: Path, allowed: set[int]) -> Finding | None:
+def isolated(root: Path, allowed: Collection[int]) -> Finding | None:
     """CPUs that the scheduler leaves alone."""
-    path = root / _CPUS / "isolated"
+    path = root / CPUS / "isolated"
     if not path.exists():
         return None
-    kept = cpu_list(text(path))
+    kept = cpu_list(read_text(path))
     if not kept:
         return ok("isolated", "no isolated CPUs")
-    if len(allowed & kept) > 1:
+    if len(kept.intersection(allowed)) > 1:
         return warning(
             "isolated",
-            f"{len(allowed & kept)} of the CPUs that may be used are isolated",
+            f"{len(kept.intersection(allowed))} of the CPUs that may be used are isolated",
             "The scheduler does not spread threads over isolated CPUs: they pile up on one.",
             "taskset -c 0-3 … with CPUs that are not isolated, or boot without isolcpus",
         )
     return note("isolated", f"{len(kept)} CPUs are isolated and not used", "They are missing from the node's cores.")
-
-
-def cpu_list(words: str) -> set[int]:
-    """The kernel's list of CPUs: '0-2,5' is {0, 1, 2, 5}."""
-    found: set[int] = set()
-    for part in filter(None, words.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def numa(root: Path) -> Finding | None:
@@ -144,8 +133,21 @@ def numa(root: Path) -> Finding | None:
     )
 
 
-def virtual(machine: bool) -> Finding:
-    """Whether a hypervisor stands between."""
+def described(unknown: Sequence[str]) -> Finding:
+    """Whether the system tells what the processor is. unknown: names of what it does not tell."""
+    if not unknown:
+        return ok("processor", "model, cores and caches are known")
+    return note(
+        "processor",
+        f"not known: {', '.join(unknown)}",
+        "The record of the machine does without. Cores whose CPUs are not known are counted as one for each CPU.",
+    )
+
+
+def virtual(machine: bool | None) -> Finding | None:
+    """Whether a hypervisor stands between. machine: whether this is a virtual one; None if the system does not say."""
+    if machine is None:
+        return None
     if not machine:
         return ok("virtual", "no hypervisor")
     return note(
@@ -159,12 +161,12 @@ def virtual(machine: bool) -> Finding:
 def clock_source(root: Path) -> Finding | None:
     """Where the kernel gets the time from."""
     folder = root / "sys/devices/system/clocksource/clocksource0"
-    source = text(folder / "current_clocksource")
+    source = read_text(folder / "current_clocksource")
     if not source:
         return None
     if source in _FAST:
         return ok("clock source", source)
-    has = "tsc" in text(folder / "available_clocksource").split()
+    has = "tsc" in read_text(folder / "available_clocksource").split()
     return warning(
         "clock source",
         source,
@@ -215,10 +217,3 @@ def perf(root: Path) -> Finding | None:
     devices = (root / "sys/bus/event_source/devices").glob("*")
     has = any(entry.name.startswith(("cpu", "armv")) for entry in devices)
     return ok("counters", "hardware counters are there" if has else "no hardware counters; none are needed")
-
-
-def allowed_cpus() -> set[int]:
-    """CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))

@@ -85,7 +85,7 @@ def _quantised(model: bytes, folder: Path) -> bytes:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     path = folder / "quantised.onnx"
-    instructions = hardware.cpu()["simd"]
+    instructions = hardware.cpu().get("simd", [])
     quantize_dynamic(
         onnx.load_model_from_string(model),
         path,

@@ -14,17 +14,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from contract.ending import end_with_parent
-from experiments import hardware
+from experiments import hardware, topology
 from experiments.work import Unsupported
 
 _PACKAGE = "experiments.serving"
 # Seconds that a process may take to end after it has closed its answers.
 _ENDS_S = 5.0
-_TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 class ChildError(RuntimeError):
@@ -147,23 +145,11 @@ def split_cores(cores: int) -> tuple[list[int], list[int]]:
         if 0 < cores < usable:
             raise Unsupported(f"this system cannot hold a process to {cores} of {usable} cores")
         return [], []
-    physical = _siblings(sorted(os.sched_getaffinity(0)))
+    physical = topology.physical_cores(topology.allowed_cpus()).groups
     mine, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
     # A quota is shared by whatever the processes are pinned to.
     shared = (cores or usable) >= usable
     return [core[0] for core in mine], [] if shared else [one for core in others for one in core]
-
-
-def _siblings(logical: list[int]) -> list[list[int]]:
-    """The logical CPUs by physical core, in order; each for itself where the system does not say."""
-    cores: dict[str, list[int]] = {}
-    for one in logical:
-        try:
-            core = (_TOPOLOGY / f"cpu{one}" / "topology" / "thread_siblings_list").read_text().strip()
-        except OSError:
-            core = f"{one}"
-        cores.setdefault(core, []).append(one)
-    return list(cores.values())
 
 
 def pin(cpus: list[int]) -> None:

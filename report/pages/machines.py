@@ -13,6 +13,7 @@ from report.pages.words import NOTHING
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
     "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
+    "kinds": "kinds of core", "quota": "cores by a cgroup's quota", "unknown": "not known",
 }  # fmt: skip
 _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
@@ -105,6 +106,8 @@ def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
             continue
         if key == "caches":
             value = ", ".join(_cache(level, cache) for level, cache in value.items())
+        if key == "kinds":
+            value = [f"{kind.get('cores', 'some')} {kind['name']}" for kind in value]
         name = _NAMES.get(key, _plain(key))
         if not before:
             name = capital(name)

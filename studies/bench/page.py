@@ -32,7 +32,7 @@ def table(columns: list[str], rows: list[list[str]], right: int) -> str:
 
 def _head(data: dict[str, Any]) -> str:
     cpu = data["machine"]["hardware"]["cpu"]
-    virtual = ", a virtual machine" if cpu["virtual"] else ""
+    virtual = ", a virtual machine" if cpu.get("virtual") else ""
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     warnings = []
     if data["smoke"]:

@@ -35,7 +35,7 @@ class Case:
 
 def cache_footprint(threads: int) -> int:
     """Bytes that lie in second-level caches whatever their pages: half of one for each thread."""
-    level = hardware.cpu()["caches"].get("L2", {"bytes": 2**20, "instances": 1})
+    level = hardware.cpu().get("caches", {}).get("L2", {"bytes": 2**20, "instances": 1})
     return level["bytes"] // level["instances"] // 2 * threads
 
 

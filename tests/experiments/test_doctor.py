@@ -94,17 +94,19 @@ WIDE = ["avx2", "avx512f"]
 
 
 FOUND: dict[str, list[Finding | None]] = {
-    "left out": [machine.battery(None, ""), libraries.spoiling({"PATH": "/bin"})],
+    "left out": [machine.battery(None, ""), processor.virtual(None), libraries.spoiling({"PATH": "/bin"})],
     "ok": [
         machine.load(watched(0.01), 8),
         machine.memory(6 * GIB, 8 * GIB, 0.0),
         machine.memory(6 * GIB, 8 * GIB, None),
+        machine.memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
         machine.swap(0, 0),
         machine.swap(0.01 * GIB, 2 * GIB),
         machine.battery(True, "balanced"),
         machine.room(20 * GIB, "results"),
         processor.affinity({0, 1}, 2),
         processor.virtual(False),
+        processor.described([]),
         processor.clock_cost(40e-9, 10e-9),
         libraries.inherited([]),
         libraries.openblas("SkylakeX", WIDE),
@@ -118,6 +120,7 @@ FOUND: dict[str, list[Finding | None]] = {
         machine.swap(1 * GIB, 2 * GIB),
         processor.affinity({0}, 2),
         processor.virtual(True),
+        processor.described(["sockets", "caches"]),
         processor.clock_cost(2e-6, 10e-9),
         libraries.inherited(["OPENBLAS_CORETYPE"]),
         libraries.openblas("Haswell", WIDE),

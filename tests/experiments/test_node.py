@@ -122,13 +122,6 @@ def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, 
         read_node(path)
 
 
-def test_caches_are_read_as_lscpu_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = hardware._caches({"L2 cache": "96 KiB (2 instances)", "L3 cache": "1.5 MiB"})
-    assert found == {"L2": {"bytes": 98304, "instances": 2}, "L3": {"bytes": 1572864, "instances": 1}}
-    monkeypatch.setattr(hardware, "cpu", lambda: {"caches": found})
-    assert hardware.last_level_cache_bytes() == 1572864
-
-
 def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text("whatever")

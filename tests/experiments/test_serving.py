@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import psutil
 import pytest
 import torch
 
-from experiments import hardware
+from experiments import hardware, topology
 from experiments.registry import get
 from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
@@ -284,10 +285,10 @@ def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
     every = [one for core in siblings for one in core]
     for core in siblings:
         for one in core:
-            folder = tmp_path / f"cpu{one}" / "topology"
+            folder = tmp_path / f"sys/devices/system/cpu/cpu{one}/topology"
             folder.mkdir(parents=True)
             (folder / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
-    monkeypatch.setattr(process, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(topology, "physical_cores", partial(topology.physical_cores, root=tmp_path))
     monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(every))
     assert process.split_cores(cores) == (mine, others)

@@ -1,0 +1,308 @@
+"""The processor, as lscpu, the kernel's files and macOS's sysctl describe it; no field of theirs is trusted.
+
+A field that no source tells is left out, and named in `unknown`.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import topology
+from experiments.lscpu import first, known_count, known_text, lscpu_fields, output_of, sections, sysctl_fields
+from experiments.topology import CPUS, ROOT, cpu_list, read_text
+
+# Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
+_SIMD = re.compile(
+    r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
+)
+_LEVELS = ("L1d", "L1i", "L2", "L3", "L4")
+# As lscpu writes sizes ("2 MiB (2 instances)", "256K") and the kernel ("48K"). Before version 2.34 lscpu gives the size
+# of one cache, later that of all of them, and from 2.37 on also their number.
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|[KMG](?:i?B)?)?(?:\s*\(([0-9]{1,6}) instances?\))?")
+_UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+# Names of macOS's flags for extensions of Arm.
+_MAC_FEATURE = "hw.optional.arm.FEAT_"
+# The largest values that the schema of a node takes.
+MOST_CORES, _MOST_BYTES, _MOST_SOCKETS, _MOST_THREADS, _MOST_KINDS, _MOST_FLAGS = 10**5, 2**53, 1000, 16, 20, 200
+
+Ask = Callable[..., bytes]
+
+
+def usable_cores(cpus: Collection[int], quota: float | None = None, root: Path = ROOT) -> int:
+    """Physical cores among the logical CPUs `cpus`, and no more than whole cores of a quota; at least 1."""
+    cores = _physical(cpus, root)
+    return max(1, min(cores, int(quota)) if quota is not None else cores)
+
+
+def _physical(cpus: Collection[int], root: Path) -> int:
+    cores = topology.physical_cores(frozenset(cpus), root)
+    if not cores.known and platform.system() != "Linux":
+        import psutil
+
+        # Other systems say how many there are, and bind nobody to some of them.
+        return min(psutil.cpu_count(logical=False) or len(cpus), len(cpus))
+    return len(cores.groups)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What the system says of the processor.
+
+    fields: lscpu's, in order; sections: the same by kind of core. info: /proc/cpuinfo by logical CPU. mac: macOS's
+    sysctl. cpus: logical CPUs of the machine. cores: their physical cores by the kernel.
+    """
+
+    fields: Sequence[tuple[str, str]]
+    sections: Sequence[Mapping[str, str]]
+    info: Mapping[int, Mapping[str, str]]
+    mac: Mapping[str, str]
+    cpus: frozenset[int]
+    cores: topology.Cores
+    root: Path
+
+    @classmethod
+    def read(cls, cpus: frozenset[int], root: Path, ask: Ask) -> _Sources:
+        """Ask them all."""
+        fields = lscpu_fields(ask("lscpu", "-J")) or lscpu_fields(ask("lscpu"))
+        info = topology.cpuinfo(root)
+        mac = {} if fields or info else sysctl_fields(ask("sysctl", "hw", "machdep.cpu"))
+        # A container's list of CPUs that are online may number them anew: those of this process are there in any case.
+        every = topology.online_cpus(root) | cpus
+        return cls(fields, sections(fields), info, mac, every, topology.physical_cores(every, root), root)
+
+    @property
+    def lscpu_cpus(self) -> int:
+        """Number of CPUs that lscpu sees; 0 if it does not say."""
+        listed = first(self.fields, "On-line CPU(s) list", "CPU(s)")
+        return (
+            len(cpu_list(listed.get("On-line CPU(s) list", ""))) or known_count(listed.get("CPU(s)"), MOST_CORES) or 0
+        )
+
+    @property
+    def kernel_knows(self) -> bool:
+        """Whether the kernel tells which CPUs share a core, of as many CPUs as lscpu sees."""
+        return self.cores.known and len(self.cpus) >= self.lscpu_cpus
+
+    @property
+    def arm(self) -> bool:
+        """Whether the kernel's packages may be clusters of one socket, as on many Arm boards."""
+        return any("cpu implementer" in about for about in self.info.values())
+
+
+def describe(
+    cpus: Collection[int], quota: float | None = None, root: Path = ROOT, ask: Ask = output_of
+) -> dict[str, Any]:
+    """The record of the processor: the keys of `hardware.cpu` that are known, and the names of the others.
+
+    cpus: logical CPUs that this process may use. quota: cores that a cgroup grants. ask: runs a command.
+    """
+    sources = _Sources.read(frozenset(cpus), root, ask)
+    about, mac = _identity(sources), sources.mac
+    simd, kinds, usable = _simd(sources), _kinds(sources, cpus), _physical(cpus, root)
+    caches, counted = _caches(sources)
+    found: dict[str, Any] = {
+        "model": known_text(" + ".join(dict.fromkeys(_models(sources)))) or None,
+        "vendor": about.get("Vendor ID") or mac.get("machdep.cpu.vendor"),
+        "family": about.get("CPU family") or mac.get("machdep.cpu.family"),
+        "model_number": about.get("Model") or mac.get("machdep.cpu.model"),
+        "architecture": known_text(platform.machine()) or None,
+        "sockets": _sockets(sources),
+        "cores": _machine_cores(sources),
+        "usable_cores": usable_cores(cpus, quota, root),
+        "threads_per_core": _threads_per_core(sources),
+        "simd": simd,
+        "matrix": simd and [flag for flag in simd if flag.startswith(("amx", "sme", "avx512_bf16"))],
+        "caches": caches,
+        "virtual": _virtual(sources),
+    }
+    unknown = [key for key, value in found.items() if value is None]
+    unknown += [] if counted else ["number of caches"]
+    known = topology.physical_cores(frozenset(cpus), root).known or platform.system() != "Linux"
+    unknown += [] if known else ["CPUs that share a core"]
+    # A record needs a name.
+    found["model"] = found["model"] or known_text(platform.processor()) or found["architecture"] or "unknown"
+    return {
+        **{key: value for key, value in found.items() if value is not None},
+        **({"kinds": kinds} if kinds else {}),
+        **({"quota": round(quota, 3)} if quota is not None and quota < usable else {}),
+        **({"unknown": unknown} if unknown else {}),
+    }
+
+
+def _identity(sources: _Sources) -> dict[str, str]:
+    """Vendor, family and model number by lscpu's names; on x86 it takes them from /proc/cpuinfo."""
+    x86 = next((about for about in sources.info.values() if "vendor_id" in about), {})
+    names = {"Vendor ID": "vendor_id", "CPU family": "cpu family", "Model": "model"}
+    return {key: known_text(x86.get(name, "")) for key, name in names.items()} | first(sources.fields, *names)
+
+
+def _models(sources: _Sources) -> list[str]:
+    """Names of the machine's kinds of core, as lscpu has them, or the kernel, or macOS."""
+    named = [known_text(section.get("Model name", "")) for section in sources.sections]
+    named = [name for name in named if name] or list(map(known_text, topology.models(sources.root).values()))
+    return [name for name in named if name] or [sources.mac.get("machdep.cpu.brand_string", "")]
+
+
+def _cores_by_lscpu(section: Mapping[str, str]) -> int | None:
+    """Cores of one kind: those of a socket, or of a cluster, times their number."""
+    if cores := known_count(section.get("Core(s) per socket"), MOST_CORES):
+        number = known_count(section.get("Socket(s)") or section.get("Socket(s) per book"), MOST_CORES) or 1
+        for outer in ("Book(s) per drawer", "Book(s)", "Drawer(s)"):
+            number *= known_count(section.get(outer), _MOST_SOCKETS) or 1
+        return cores * number
+    cores = known_count(section.get("Core(s) per cluster"), MOST_CORES)
+    return cores and cores * (known_count(section.get("Cluster(s)"), MOST_CORES) or 1)
+
+
+def _machine_cores(sources: _Sources) -> int | None:
+    """Physical cores of the machine: by the kernel, or by lscpu where that sees more."""
+    if sources.mac:
+        return known_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
+    if sources.kernel_knows:
+        return len(sources.cores.groups)
+    told = [_cores_by_lscpu(section) for section in sources.sections]
+    cores = sum(filter(None, told)) if all(told) else 0
+    # On s390 lscpu counts frames and drawers of which this system has a part.
+    return cores if 0 < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else None
+
+
+def _sockets(sources: _Sources) -> int | None:
+    if sources.mac:
+        return known_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
+    packages = topology.packages(sources.cpus, sources.root)
+    if packages and sources.kernel_knows and not sources.arm:
+        return known_count(packages, _MOST_SOCKETS)
+    # Kinds of core lie beside each other in one socket.
+    told = [known_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
+    return max(filter(None, told), default=None)
+
+
+def _threads_per_core(sources: _Sources) -> int | None:
+    """The most hardware threads of a core."""
+    if sources.mac:
+        cores = known_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
+        threads = known_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
+        return known_count(threads // cores, _MOST_THREADS) if cores and threads else None
+    told = [known_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
+    if sources.kernel_knows:
+        return known_count(max(map(len, sources.cores.groups)), _MOST_THREADS)
+    return max(filter(None, told), default=None)
+
+
+def _simd(sources: _Sources) -> list[str] | None:
+    """Extensions that every core has."""
+    lines = [section["Flags"] for section in sources.sections if known_text(section.get("Flags", ""))]
+    lines = lines or [about.get("flags") or about.get("features") or "" for about in sources.info.values()]
+    if mac := sources.mac:
+        words = " ".join(mac.get(f"machdep.cpu.{name}features", "") for name in ("", "leaf7_", "ext"))
+        arm = [name.rpartition("_")[2] for name in mac if name.startswith(_MAC_FEATURE) and mac[name] == "1"]
+        arm += ["asimd"] if mac.get("hw.optional.AdvSIMD") == "1" else []
+        lines = [" ".join([words.replace("AVX1.0", "avx").replace(".", "_"), *arm]).lower()]
+    if not any(lines):
+        return None
+    common = set.intersection(*(set(line.split()) for line in lines))
+    return sorted(flag for flag in common if _SIMD.match(flag) and len(flag) <= 50)[:_MOST_FLAGS]
+
+
+def _kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
+    """Kinds of core with their numbers, in the machine and usable by this process; empty where all are alike."""
+    kinds = topology.kinds_of_core(sources.cpus, sources.root)
+    found: list[dict[str, Any]] = [
+        {
+            "name": known_text(name) or "unnamed",
+            "cores": len(topology.physical_cores(members, sources.root).groups),
+            "usable_cores": len(topology.physical_cores(members.intersection(cpus), sources.root).groups),
+        }
+        for name, members in kinds.items()
+    ]
+    if len(found) < 2:
+        named = [(known_text(one.get("Model name", "")), _cores_by_lscpu(one)) for one in sources.sections]
+        named += [
+            (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), known_count(cores, MOST_CORES))
+            for level in range(_MOST_KINDS)
+            if (cores := sources.mac.get(f"hw.perflevel{level}.physicalcpu"))
+        ]
+        found = [{"name": name or "unnamed", **({"cores": cores} if cores else {})} for name, cores in named if cores]
+    return found[:_MOST_KINDS] if len(found) > 1 else []
+
+
+def _virtual(sources: _Sources) -> bool | None:
+    """Whether this is a virtual machine."""
+    told = dict(sources.fields)
+    if "Hypervisor vendor" in told:
+        return bool(known_text(told["Hypervisor vendor"])) or None
+    if first(sources.fields, "Architecture", "CPU(s)"):
+        return False
+    flags = [about["flags"].split() for about in sources.info.values() if "flags" in about]
+    return any("hypervisor" in line for line in flags) if flags else None
+
+
+def _caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
+    """Bytes of each level in all, and in how many instances; whether lscpu or the kernel counts all of these."""
+    found, counted = _macs_caches(sources.mac), True
+    names = {level: (f"{level} cache", level) for level in _LEVELS}
+    told = first(sources.fields, *(name for both in names.values() for name in both))
+    sizes = {level: _SIZE.fullmatch(told.get(long) or told.get(short, "")) for level, (long, short) in names.items()}
+    if (not sources.mac and not all(size[3] for size in sizes.values() if size)) or not any(sizes.values()):
+        found |= _kernels_caches(sources.cpus, sources.root)
+    for level, size in sizes.items():
+        if size and (size[3] or level not in found):
+            count = known_count(size[3] or 1, MOST_CORES)
+            amount = float(size[1]) * _UNITS[(size[2] or "B")[0]]
+            if count and 1 <= amount <= _MOST_BYTES:
+                found[level] = {"bytes": int(amount), "instances": count}
+                counted &= size[3] is not None
+    return found or None, counted
+
+
+def _kernels_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]:
+    """The caches of all CPUs that are online, each counted once for the CPUs that share it."""
+    sizes: dict[tuple[str, frozenset[int]], int] = {}
+    for cpu in cpus:
+        for folder in (root / CPUS / f"cpu{cpu}/cache").glob("index*"):
+            size = _SIZE.fullmatch(read_text(folder / "size"))
+            letter = {"Data": "d", "Instruction": "i"}.get(read_text(folder / "type"), "")
+            name = f"L{read_text(folder / 'level')}{letter}"
+            shared = frozenset(cpu_list(read_text(folder / "shared_cpu_list"))) or frozenset([cpu])
+            if name in _LEVELS and size:
+                sizes[name, shared] = int(float(size[1]) * _UNITS[(size[2] or "B")[0]])
+    return _summed((name, bytes_, 1) for (name, _), bytes_ in sizes.items())
+
+
+def _macs_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """The caches of a Mac: of each kind of core, or, where all are alike, as hw.cacheconfig shares them."""
+    found = []
+    for level, name in (("L1d", "l1dcachesize"), ("L1i", "l1icachesize"), ("L2", "l2cachesize"), ("L3", "l3cachesize")):
+        for kind in range(_MOST_KINDS):
+            prefix = f"hw.perflevel{kind}"
+            cores = known_count(mac.get(f"{prefix}.physicalcpu"), MOST_CORES)
+            sharing = known_count(mac.get(f"{prefix}.cpusper{level.lower()}", 1), MOST_CORES)
+            size = known_count(mac.get(f"{prefix}.{name}"), _MOST_BYTES)
+            if cores and sharing and size:
+                found.append((level, size, -(-cores // sharing)))
+    if not found:
+        threads, sharing_by_level = (
+            known_count(mac.get("hw.logicalcpu"), MOST_CORES),
+            mac.get("hw.cacheconfig", "").split(),
+        )
+        for level, place in (("l1d", 1), ("l1i", 1), ("l2", 2), ("l3", 3)):
+            sharing = known_count(sharing_by_level[place], MOST_CORES) if place < len(sharing_by_level) else None
+            size = known_count(mac.get(f"hw.{level}cachesize"), _MOST_BYTES)
+            if threads and sharing and size:
+                found.append((level.capitalize(), size, -(-threads // sharing)))
+    return _summed(found)
+
+
+def _summed(caches: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
+    """Caches (level, bytes of one, instances) by level, within what a record takes."""
+    found: dict[str, dict[str, int]] = {}
+    for level, size, instances in sorted(caches):
+        one = found.setdefault(level, {"bytes": 0, "instances": 0})
+        one["bytes"] += size * instances
+        one["instances"] += instances
+    return {level: one for level, one in found.items() if 0 < one["bytes"] <= _MOST_BYTES}

@@ -1,0 +1,157 @@
+"""Physical cores and kinds of core, from what the kernel says of each logical CPU."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path("/")
+CPUS = "sys/devices/system/cpu"
+# Longer ranges are no list of CPUs: the kernel's own limit on x86 is 8,192.
+_MOST_CPUS = 2**16
+
+# Common cores by Arm's implementer and part (Linux, arch/arm64/include/asm/cputype.h).
+_ARM_PARTS = {
+    "0x41": {
+        "0xc07": "Cortex-A7", "0xc09": "Cortex-A9", "0xc0f": "Cortex-A15", "0xd03": "Cortex-A53",
+        "0xd04": "Cortex-A35", "0xd05": "Cortex-A55", "0xd07": "Cortex-A57", "0xd08": "Cortex-A72",
+        "0xd09": "Cortex-A73", "0xd0a": "Cortex-A75", "0xd0b": "Cortex-A76", "0xd0c": "Neoverse-N1",
+        "0xd0d": "Cortex-A77", "0xd40": "Neoverse-V1", "0xd41": "Cortex-A78", "0xd42": "Cortex-A78AE",
+        "0xd44": "Cortex-X1", "0xd46": "Cortex-A510", "0xd47": "Cortex-A710", "0xd48": "Cortex-X2",
+        "0xd49": "Neoverse-N2", "0xd4d": "Cortex-A715", "0xd4e": "Cortex-X3", "0xd4f": "Neoverse-V2",
+        "0xd80": "Cortex-A520", "0xd81": "Cortex-A720", "0xd82": "Cortex-X4", "0xd84": "Neoverse-V3",
+        "0xd85": "Cortex-X925", "0xd87": "Cortex-A725", "0xd8e": "Neoverse-N3",
+    },
+    "0x46": {"0x001": "A64FX"},
+    "0x48": {"0xd01": "TaiShan-v110"},
+    "0x51": {"0x001": "Oryon"},
+    "0xc0": {"0xac3": "Ampere-1", "0xac4": "Ampere-1a"},
+}  # fmt: skip
+# Intel's kinds of core by the kernel's names of their event counters.
+_INTEL_KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
+
+
+class Cores(NamedTuple):
+    """groups: logical CPUs of each physical core. known: whether the kernel says which of all of them share a core."""
+
+    groups: tuple[tuple[int, ...], ...]
+    known: bool
+
+
+def read_text(path: Path) -> str:
+    """A file of the kernel, stripped; '' where there is none, with odd bytes replaced."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def cpu_list(words: str) -> set[int]:
+    """Parse the kernel's list of CPUs: '0-2,5' is {0, 1, 2, 5}; anything else is an empty set."""
+    found: set[int] = set()
+    for part in filter(None, words.strip().split(",")):
+        ends = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part.strip())
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if not first <= last < first + _MOST_CPUS:
+            return set()
+        found |= set(range(first, last + 1))
+    return found
+
+
+def allowed_cpus() -> frozenset[int]:
+    """Logical CPUs that this process may use: its affinity, or all where the system knows none."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+@cache
+def online_cpus(root: Path = ROOT) -> frozenset[int]:
+    """Logical CPUs of the machine that are online; empty where the kernel lists none."""
+    return frozenset(cpu_list(read_text(root / CPUS / "online")) or cpuinfo(root).keys())
+
+
+@cache
+def cpuinfo(root: Path = ROOT) -> dict[int, dict[str, str]]:
+    """Each logical CPU's lines of /proc/cpuinfo, with keys in small letters; empty outside Linux."""
+    found: dict[int, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in read_text(root / "proc/cpuinfo").splitlines():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        # s390 has all of a processor in one line: "processor 0: version = FF, …".
+        number = re.fullmatch(r"processor\s*([0-9]{1,6})?", key)
+        if number and (number[1] or re.fullmatch("[0-9]{1,6}", value)):
+            current = found.setdefault(int(number[1] or value), {})
+        elif key:
+            current.setdefault(key.lower(), value)
+    return found
+
+
+@cache
+def physical_cores(cpus: frozenset[int], root: Path = ROOT) -> Cores:
+    """Group logical CPUs by physical core, in the order of their numbers.
+
+    Sources: the kernel's Documentation/admin-guide/cputopology.rst; /proc/cpuinfo where sysfs is hidden.
+    A CPU of which neither says anything is taken for a core.
+    """
+    groups: dict[object, list[int]] = {}
+    known = True
+    for cpu in sorted(cpus):
+        core = _core_of(cpu, root)
+        known &= core is not None
+        groups.setdefault(cpu if core is None else core, []).append(cpu)
+    return Cores(tuple(map(tuple, groups.values())), known)
+
+
+def _core_of(cpu: int, root: Path) -> object | None:
+    """A name of the physical core of a logical CPU; None where nothing tells it."""
+    folder = root / CPUS / f"cpu{cpu}/topology"
+    for name in ("core_cpus_list", "thread_siblings_list"):
+        siblings = cpu_list(read_text(folder / name))
+        if cpu in siblings:
+            return frozenset(siblings)
+    ids = [read_text(folder / f"{name}_id") for name in ("physical_package", "core", "die", "cluster")]
+    if not all(map(str.isdecimal, ids[:2])):
+        about = cpuinfo(root).get(cpu, {})
+        ids = [about.get("physical id", ""), about.get("core id", "")]
+    return tuple(ids) if all(map(str.isdecimal, ids[:2])) else None
+
+
+def packages(cpus: Iterable[int], root: Path = ROOT) -> int | None:
+    """Number of sockets that hold these logical CPUs; None where the kernel does not number all of them."""
+    about = cpuinfo(root)
+    ids = {
+        read_text(root / CPUS / f"cpu{cpu}/topology/physical_package_id") or about.get(cpu, {}).get("physical id", "")
+        for cpu in cpus
+    }
+    return len(ids) if ids and all(map(str.isdecimal, ids)) else None
+
+
+def models(root: Path = ROOT) -> dict[int, str]:
+    """The model of each logical CPU as /proc/cpuinfo has it; CPUs of which it says none are missing."""
+    found = {}
+    for cpu, about in cpuinfo(root).items():
+        maker, part = about.get("cpu implementer", "").lower(), about.get("cpu part", "").lower()
+        name = next((about[key] for key in ("model name", "cpu model", "cpu", "uarch") if about.get(key)), "")
+        if part:
+            unnamed = f"Arm part {part}" if maker == "0x41" else f"part {part} of implementer {maker or 'unknown'}"
+            name = _ARM_PARTS.get(maker, {}).get(part, unnamed)
+        if name:
+            found[cpu] = name
+    return found
+
+
+def kinds_of_core(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:
+    """These logical CPUs by kind of core, where there are several: hybrid processors, big.LITTLE. Else empty."""
+    folders = [*(root / "sys/devices").glob("cpu_*"), *(root / "sys/bus/event_source/devices").glob("cpu_*")]
+    counted = {folder.name: frozenset(cpu_list(read_text(folder / "cpus"))) for folder in folders}
+    kinds = {_INTEL_KINDS[name]: counted[name] for name in _INTEL_KINDS if counted.get(name)}
+    if len(kinds) < 2:
+        names = models(root)
+        kinds = {name: frozenset(cpu for cpu in names if names[cpu] == name) for name in dict.fromkeys(names.values())}
+    kinds = {name: members & cpus for name, members in kinds.items() if members & cpus}
+    return kinds if len(kinds) > 1 else {}
