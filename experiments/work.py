@@ -18,6 +18,13 @@ class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not a
     """This device or library cannot do this point; the message says why."""
 
 
+class HarnessError(RuntimeError):
+    """The measuring side failed at this point (a limit of the system, a process that ended), not the subject.
+
+    The point is recorded as failed, with a reason that begins with `harness:`; the message says what to do.
+    """
+
+
 # Libraries whose module has another name than what is installed.
 _INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
 

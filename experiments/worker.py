@@ -29,7 +29,7 @@ from experiments.jobs import needs_torch
 from experiments.registry import Experiment, get, typed
 from experiments.state import Watch
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import Observed, Unsupported, Work, not_installed
+from experiments.work import HarnessError, Observed, Unsupported, Work, not_installed
 
 # A point that is predicted to take this share of its budget is measured without another probe; without any, if the
 # plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
@@ -107,6 +107,8 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
             raise not_installed(absent) from absent
     except Unsupported as lack:
         return _outcome("unsupported", str(lack))
+    except HarnessError as trouble:
+        return _outcome("failed", f"harness: {trouble}")
     except Skipped as limit:
         return _outcome("skipped", str(limit))
     except MemoryError:

@@ -25,7 +25,7 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
         raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …, xpu:0, mps")
     # Before libraries are loaded, which keeps cores busy.
     found = machine.examine(root, results)
-    found += [*_processor(root), plan.predictions(results)]
+    found += [*_processor(root), plan.predictions(results), plan.loads(results)]
     simd = hardware.cpu().get("simd", [])
     found += libraries.examine(simd)
     if device is None or device.startswith("cuda"):

@@ -1,4 +1,4 @@
-"""Whether the plan's predictions held when this machine was measured before."""
+"""Whether the plan's predictions held when this machine was measured before, and whether its loads fit the system."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.node import RECORD, read_node
 from experiments import hardware
-from experiments.doctor.finding import Finding, note, ok
+from experiments.doctor.finding import Finding, note, ok, warning
+from experiments.jobs import read_plan
 from experiments.seal import pace
+from experiments.serving import limits
 
 # Seconds taken over seconds predicted that are near enough.
 LEAST, MOST = 0.8, 1.25
@@ -32,3 +34,27 @@ def predictions(results: Path) -> Finding | None:
     if all(LEAST <= ratio <= MOST for ratio in paces.values()):
         return ok("plan", seen)
     return note("plan", seen, "A run may take more, or less, than its plan says: a budget is then missed.")
+
+
+def loads(results: Path) -> Finding | None:
+    """Whether the connections of the largest load on a server fit; None where the plan in `results` has no load."""
+    try:
+        requests = _most_requests(results / "plan.json")
+    except StudyError:  # nothing is planned yet
+        requests = None
+    if requests == 0:
+        return None
+    wanted = limits.connections(requests or limits.CONNECTIONS)
+    reason = limits.lacking_files(wanted, limits.make_room(wanted)) or limits.lacking_ports(wanted)
+    if not reason:
+        return ok("connections", f"room for the {wanted} of a load on a server")
+    why = "Points of `serving` with such a load fail, with the reason `harness`."
+    seen, _, mend = reason.partition(": ")
+    return note("connections", seen, why, mend) if requests is None else warning("connections", seen, why, mend)
+
+
+def _most_requests(plan: Path) -> int:
+    """Requests of the largest load in a plan; 0 if it has none. Raises StudyError if it cannot be read."""
+    points = [dict(one.params) for job in read_plan(plan).jobs if job.experiment == "serving" for one in job.points
+              if not one.left_out]  # fmt: skip
+    return max((point["requests_per_s"] * point["seconds"] for point in points), default=0)

@@ -9,6 +9,7 @@ that finds all connections taken waits for one, and this counts as well.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import itertools
 import json
@@ -18,14 +19,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from experiments.serving import limits
 from experiments.serving.process import orders
-from experiments.work import not_installed
+from experiments.serving.pulse import Pulse
+from experiments.work import HarnessError, not_installed
 
 if TYPE_CHECKING:
     import aiohttp
 
-# Connections at most: more than this many requests at a time are in a queue, whoever keeps it.
-CONNECTIONS = 256
 # Requests before the first that counts, one after the other, and seconds before the first arrival.
 WARM_UP, LEAD_S = 20, 0.05
 
@@ -37,13 +38,17 @@ class Seen:
     latency: seconds from when a request was due until its answer was read; of one that failed,
     the time-out at least. late: seconds from when it was due until it was sent or stood in
     the queue for a connection: the client's own delay. good: answered, and rightly.
+    trouble: by cause, how many requests the harness failed; they have no entries. stood_s: seconds in which
+    this process stood still.
     """
 
     latency: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
     good: list[bool] = field(default_factory=list)
+    trouble: dict[str, int] = field(default_factory=dict)
     span_s: float = 0.0
     cpu_s: float = 0.0
+    stood_s: float = 0.0
 
 
 def arrivals(rate: float, count: int, seed: int) -> list[float]:
@@ -53,13 +58,18 @@ def arrivals(rate: float, count: int, seed: int) -> list[float]:
 
 
 async def offer(asked: dict[str, Any]) -> Seen:
-    """Offer the load. asked: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (their answers)."""
+    """Offer the load. asked: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (their answers).
+
+    Raises HarnessError where the system's limits leave no room for its connections, or no request can be made at all.
+    """
     import aiohttp
 
     bodies = [bytes.fromhex(body) for body in asked["bodies"]]
     times = arrivals(asked["rate"], asked["count"], asked["seed"])
     which = random.Random(~asked["seed"]).choices(range(len(bodies)), k=len(times))
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+    most = limits.connections(len(times))
+    limits.require(most, "the load", limits.make_room(most))
+    connector = aiohttp.TCPConnector(limit=most)
     # Each request has a time-out of its own, from when it is due.
     unlimited = aiohttp.ClientTimeout(total=None)
     base = f"http://127.0.0.1:{asked['port']}"
@@ -70,15 +80,22 @@ async def offer(asked: dict[str, Any]) -> Seen:
             await _asked(session, bodies[body], asked["expected"][body], clock() + asked["timeout_s"])
         gc.collect()
         gc.freeze()
+        pulse = Pulse()
+        watching = asyncio.create_task(pulse.run())
         begin, used = clock() + LEAD_S, time.process_time()
-        seen = Seen([0.0] * len(times), [0.0] * len(times), [False] * len(times))
+        found: list[tuple[float, float, bool] | None] = [None] * len(times)
+        seen = Seen()
 
         async def one(place: int, due: float) -> None:
-            seen.late[place] = clock() - due
+            late = clock() - due
             body = which[place]
-            good = await _asked(session, bodies[body], asked["expected"][body], due + asked["timeout_s"])
+            try:
+                good = await _asked(session, bodies[body], asked["expected"][body], due + asked["timeout_s"])
+            except HarnessError as trouble:
+                seen.trouble[str(trouble)] = seen.trouble.get(str(trouble), 0) + 1
+                return
             took = clock() - due
-            seen.good[place], seen.latency[place] = good, took if good else max(took, asked["timeout_s"])
+            found[place] = took if good else max(took, asked["timeout_s"]), late, good
 
         tasks = []
         for place, at in enumerate(times):
@@ -87,19 +104,50 @@ async def offer(asked: dict[str, Any]) -> Seen:
             tasks.append(asyncio.create_task(one(place, begin + at)))
         await asyncio.gather(*tasks)
         seen.span_s, seen.cpu_s = clock() - begin, time.process_time() - used
+        pulse.beat()
+        watching.cancel()
+        seen.stood_s = pulse.stood_s
+    kept = [entry for entry in found if entry is not None]
+    seen.latency, seen.late = [latency for latency, _, _ in kept], [late for _, late, _ in kept]
+    seen.good = [good for _, _, good in kept]
     return seen
 
 
 async def _asked(session: aiohttp.ClientSession, body: bytes, expected: int, until: float) -> bool:
-    """Whether a request was answered rightly in time."""
+    """Whether a request was answered rightly in time. Raises HarnessError where that is not the server's to answer for.
+
+    The server failed where it gave no answer in time, a wrong one, none that can be read, or said that it cannot
+    (status 5xx, or 429 Too Many Requests), and where it closed or reset a connection that it had: each is what
+    somebody who asks an overloaded or broken server sees. Everything else is the harness's: a file, port, buffer or
+    address that the system did not give, a name or proxy that came in between, a refused connection (nobody listens
+    any more: connections that an overloaded server has not taken yet wait, and are never more than may), or
+    another status (the request was wrong, which a right one of the harness never is).
+    """
     import aiohttp
 
     try:
         async with asyncio.timeout_at(until), session.post("/answer", data=body) as response:
-            told = await response.read()
-            return response.status == 200 and json.loads(told)["answer"] == expected
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError):
+            told, status = await response.read(), response.status
+    except (TimeoutError, aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, *_CLOSED):
         return False
+    except (aiohttp.ClientError, OSError) as error:
+        number = getattr(error, "errno", None)
+        if number in _CLOSED_NUMBERS:
+            return False
+        name = errno.errorcode.get(number or 0, type(error).__name__)
+        raise HarnessError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if status >= 500 or status == 429:
+        return False
+    if status != 200:
+        raise HarnessError(f"the server said {status}: {told[:200].decode(errors='replace')}")
+    try:
+        return bool(json.loads(told)["answer"] == expected)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+_CLOSED = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+_CLOSED_NUMBERS = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ESHUTDOWN}
 
 
 def exact_loop() -> asyncio.AbstractEventLoop:
@@ -115,6 +163,8 @@ def main() -> None:
             tell(vars(runner.run(offer(asked))))
         except ModuleNotFoundError as absent:
             tell({"unsupported": str(not_installed(absent))})
+        except HarnessError as trouble:
+            tell({"harness": str(trouble)})
 
 
 if __name__ == "__main__":

@@ -18,15 +18,17 @@ from typing import Any
 
 from contract.ending import end_with_parent
 from experiments import hardware, topology
-from experiments.work import Unsupported
+from experiments.work import HarnessError, Unsupported
 
 _PACKAGE = "experiments.serving"
 # Seconds that a process may take to end after it has closed its answers.
 _ENDS_S = 5.0
+# Seconds of one wait for an answer: as much as a pause of this process can take from the whole.
+_STEP_S = 0.5
 
 
-class ChildError(RuntimeError):
-    """A child ended, or kept silent, before it had answered; the message says which."""
+class ChildError(HarnessError):
+    """A child did not start, ended, or kept silent, before it had answered; the message says which."""
 
 
 class Child:
@@ -34,9 +36,11 @@ class Child:
 
     def __init__(self, module: str, orders: Mapping[str, Any]) -> None:
         self.name = module
-        self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as refusal:  # no more processes, files or memory
+            raise ChildError(f"the {module} could not be started: {refusal.strerror}") from None
         _ALL.append(self)
         assert self._process.stdin is not None
         try:
@@ -55,11 +59,16 @@ class Child:
         return self._process.poll() is None
 
     def answer(self, seconds: float) -> dict[str, Any]:
-        """The child's next line. Raises ChildError if there is none in time; Unsupported if that is what it says."""
+        """The child's next line.
+
+        Raises ChildError if there is none after this process has waited so long (not the wall clock: both may have
+        been stopped); Unsupported or HarnessError if that is what the child says.
+        """
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
+            steps = max(1, round(seconds / _STEP_S))
+            if not any(selector.select(min(seconds, _STEP_S)) for _ in range(steps)):
                 self.stop()
                 raise ChildError(f"the {self.name} did not answer within {seconds:.0f} s")
         line = self._process.stdout.readline()
@@ -71,6 +80,9 @@ class Child:
         if "unsupported" in told:
             self.stop()
             raise Unsupported(str(told["unsupported"]))
+        if "harness" in told:
+            self.stop()
+            raise HarnessError(str(told["harness"]))
         return told
 
     def stop(self) -> None:

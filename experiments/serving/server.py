@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
+from experiments.serving import limits
 from experiments.serving.process import orders
-from experiments.work import Dtype, Unsupported, not_installed
+from experiments.serving.pulse import Pulse
+from experiments.work import Dtype, HarnessError, Unsupported, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 # Connections that wait to be taken, and seconds for which an idle one is kept: longer than the clients keep theirs.
 BACKLOG, KEEP_ALIVE_S = 4096, 120
+# Seconds that its threads have to start.
+START_S = 20.0
 
 
 class Desk:
@@ -35,15 +40,26 @@ class Desk:
 
     threads: for each computation. workers: computations at the same time; on an accelerator, one
     after the other. busy_s: seconds that an accelerator took from the first to the last operation
-    of each request, by its own clock: its idle moments in between count as work.
+    of each request, by its own clock: its idle moments in between count as work. refused: how often the
+    system did not give this process what it asked for, and the first such complaint.
     """
 
     def __init__(self, service: Service, device: Device, kind: str, threads: int, workers: int) -> None:
         self.service, self.device, self.accelerator = service, device, kind != "cpu"
         self.busy_s, self.open = 0.0, 0
+        self.refused, self.complaint = 0, ""
+        self.pulse = Pulse()
         self._threads, self._one = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
         self._pool = ThreadPoolExecutor(workers, initializer=self._prepare)
+        # All threads now: one that the system refuses later would be a request that failed.
+        together = threading.Barrier(workers)
+        try:
+            started = [self._pool.submit(together.wait, START_S) for _ in range(workers)]
+        except RuntimeError as refusal:
+            raise HarnessError(f"{workers} threads are wanted: {refusal} (see ulimit -u)") from None
+        for one in started:
+            one.result()
         # One more than are computed, so that the next is at hand.
         self._turn = asyncio.Semaphore(workers + 1)
 
@@ -79,9 +95,20 @@ class Desk:
             self.busy_s += seconds
         return found[0]
 
+    def note(self, refusal: OSError) -> None:
+        """Count what the system refused; the first one alone is a line in the log."""
+        self.refused += 1
+        if not self.complaint:
+            self.complaint = refusal.strerror or str(refusal)
+            print(f"the server: {self.complaint}", file=sys.stderr)
+
     def usage(self) -> dict[str, Any]:
-        """CPU seconds of this process, busy seconds of the accelerator, and requests that have no answer yet."""
-        return {"cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open}
+        """CPU seconds of this process, busy seconds of the accelerator, requests without an answer yet, and trouble."""
+        self.pulse.beat()
+        return {
+            "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": self.pulse.stood_s,
+            "refused": self.refused, "complaint": self.complaint,
+        }  # fmt: skip
 
 
 def application(desk: Desk) -> Starlette:
@@ -96,6 +123,9 @@ def application(desk: Desk) -> Starlette:
             return JSONResponse(await desk.answer(await request.body(), request.is_disconnected))
         except ValueError as mistake:
             return PlainTextResponse(str(mistake), 400)
+        except OSError as refusal:
+            desk.note(refusal)
+            return PlainTextResponse(str(refusal), 500)
 
     async def usage(_: Request) -> Response:
         return JSONResponse(desk.usage())
@@ -115,8 +145,24 @@ def uvicorn_server(desk: Desk) -> uvicorn.Server:
     )  # fmt: skip
 
 
+async def serve(desk: Desk, held: socket.socket) -> None:
+    """Answer on a socket until the process is told to end, and watch for what the system refuses."""
+
+    def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # asyncio accepts a connection outside of any request, and where it cannot it complains thousands of times.
+        if isinstance(refusal := context.get("exception"), OSError):
+            desk.note(refusal)
+        else:
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(unhandled)
+    watching = asyncio.create_task(desk.pulse.run())
+    await uvicorn_server(desk).serve(sockets=[held])
+    watching.cancel()
+
+
 def listening(port: int) -> socket.socket:
-    """A socket on loopback; port 0 is one that the system chooses. Raises Unsupported."""
+    """A socket on loopback; port 0 is one that the system chooses. Raises HarnessError."""
     # asyncio sends at once (TCP_NODELAY) only on sockets that say that they are TCP. Otherwise an answer's body waits
     # until its header has been acknowledged, which takes the other side up to 40 ms.
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -127,7 +173,7 @@ def listening(port: int) -> socket.socket:
     except OSError as refusal:
         held.close()
         where = f"port {port} of {LOOPBACK}" if port else LOOPBACK
-        raise Unsupported(f"no server can listen on {where}: {refusal.strerror}") from None
+        raise HarnessError(f"no server can listen on {where}: {refusal.strerror}") from None
     return held
 
 
@@ -144,16 +190,19 @@ def main() -> None:
         service = SERVICES[asked["service"]](device, Dtype(asked["dtype"]))
         # The first request would wait for libraries that set themselves up.
         service.answer(service.inputs(service.requests()[0]))
-        serving = uvicorn_server(Desk(service, device, asked["kind"], asked["threads"], asked["workers"]))
+        desk = Desk(service, device, asked["kind"], asked["threads"], asked["workers"])
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(not_installed(absent))})
         return
     except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
         tell({"unsupported": str(lack).splitlines()[0]})
         return
+    except (OSError, HarnessError) as refusal:
+        tell({"harness": f"the server: {refusal}"})
+        return
     # Whoever connects now waits until the loop runs.
-    tell({"port": held.getsockname()[1]})
-    serving.run(sockets=[held])
+    tell({"port": held.getsockname()[1], "room": limits.make_room(limits.CONNECTIONS)})
+    asyncio.run(serve(desk, held))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +17,9 @@ import numpy as np
 
 from experiments.devices import Device
 from experiments.registry import experiment
+from experiments.serving import limits
 from experiments.serving.process import Child, split_cores, wait_until
-from experiments.work import Dtype, Observed, Threads, Unsupported, Work, largest
+from experiments.work import Dtype, HarnessError, Observed, Threads, Unsupported, Work, largest
 
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
@@ -30,6 +32,12 @@ START_S, DRAIN_S = 50.0, 10.0
 MOST_SERVERS = 4
 # Latencies kept of a round; percentiles are those of all.
 MOST_SAMPLES = 500
+# Requests of all that the harness may fail, which are left out, before it is the load that failed.
+HARNESS_SHARE = 0.001
+# A load that sends more than one in a hundred requests so late measures itself: half of what is comfortable to wait.
+LATE_S, LATE_SHARE = 0.05, 0.01
+# How often a load is offered until nothing disturbs it.
+TRIES = 3
 # Percentiles, and the requests without which they say nothing.
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
 
@@ -45,14 +53,18 @@ class Kept:
 
     child: Child
     port: int
+    room: limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """What the server says, in JSON. Raises OSError where nobody answers, RuntimeError if it is no answer."""
+        """What the server says, in JSON. Raises HarnessError where nobody answers, RuntimeError if it is no answer."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
             line.request(method, path, body)
             response = line.getresponse()
             told = response.read()
+        except (OSError, http.client.HTTPException) as silence:
+            state = "does not answer" if self.child.alive else "has ended"
+            raise HarnessError(f"the server {state}: {silence or type(silence).__name__}") from None
         finally:
             line.close()
         if response.status != 200:
@@ -75,7 +87,8 @@ def server(orders: Mapping[str, Any]) -> Kept:
         _SERVERS.pop(next(iter(_SERVERS))).child.stop()
     if kept is None:
         child = Child("server", orders)
-        kept = Kept(child, int(child.answer(START_S)["port"]))
+        told = child.answer(START_S)
+        kept = Kept(child, int(told["port"]), limits.Room(*told["room"]))
     _SERVERS[key] = kept  # the last in order is the one used last
     return kept
 
@@ -138,15 +151,30 @@ def serving(
             "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
             "timeout_s": TIMEOUT_S, "cpus": others or cpus,
         }  # fmt: skip
-        return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
+        for left in reversed(range(TRIES)):
+            try:
+                return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
+            except DisturbedError as trouble:
+                if not left:
+                    raise
+                print(f"serving: {trouble}: the load is offered again", file=sys.stderr)
+        raise AssertionError("no try is left")
 
     return Work(observe=observe, check=check, tolerance=tolerance)
+
+
+class DisturbedError(HarnessError):
+    """Something passing spoilt a load: the next try may be better."""
 
 
 def _observed(
     kept: Kept, load: Mapping[str, Any], kind: type[Service], expected: list[int], shared: int, device_kind: str
 ) -> dict[str, Observed]:
-    """Offer a load to a server, and say what became of it. shared: cores that client and server have in common."""
+    """Offer a load to a server, and say what became of it. shared: cores that client and server have in common.
+
+    Raises HarnessError for trouble that is not the server's.
+    """
+    limits.require(limits.connections(load["count"]), "the server", kept.room)
     bodies = [body.hex() for body in kind.requests()]
     before = kept.ask("GET", "/usage")
     child = Child("load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
@@ -159,7 +187,29 @@ def _observed(
     if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
         # Overrun: what is left over would be in the way of the next point.
         kept.child.stop()
+    raise_trouble(seen, before, after)
     return _metrics(seen, before, after, shared, device_kind)
+
+
+def raise_trouble(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise HarnessError, or DisturbedError if it passes, where a load says more of the harness than of the server.
+
+    Whose a failed request is decides `experiments.serving.load._asked`.
+    """
+    if refused := after["refused"] - before["refused"]:
+        raise HarnessError(f"the system refused the server something {refused} times: {after['complaint']}")
+    lost, count = sum(seen["trouble"].values()), len(seen["good"])
+    if lost > HARNESS_SHARE * (lost + count):
+        most = max(seen["trouble"], key=seen["trouble"].__getitem__)
+        raise HarnessError(f"{lost} of {lost + count} requests were not the server's to answer, most for {most}")
+    for who, stood in (("load", seen["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
+        if stood:
+            raise DisturbedError(f"the {who} stood still for {stood:.1f} s")
+    late = sum(one > LATE_S for one in seen["late"])
+    if late > max(1.0, LATE_SHARE * count):
+        raise DisturbedError(
+            f"the load sent {late} of {count} requests over {LATE_S:g} s late: other work on its cores, or a quota?"
+        )
 
 
 def _metrics(

@@ -28,7 +28,7 @@ from experiments.registry import get
 from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
-from experiments.work import Dtype, Unsupported
+from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.points import CPU, GPU, observed, right, work
 
 ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
@@ -189,7 +189,7 @@ def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other
 def test_a_taken_port_is_told() -> None:
     with server.listening(0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Unsupported, match=rf"port {port} of 127.0.0.1: Address already in use"):
+        with pytest.raises(HarnessError, match=rf"port {port} of 127.0.0.1: Address already in use"):
             Child("server", {**ORDERS, "port": port}).answer(60)
 
 
@@ -401,7 +401,8 @@ def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
     latency = [took * (1 + place / count) for place in range(count)]
     latency[:failing] = [2.0] * failing
     good = [place >= failing for place in range(count)]
-    return {"latency": latency, "late": [1e-4] * count, "good": good, "span_s": count / 100, "cpu_s": count / 1000}
+    return {"latency": latency, "late": [1e-4] * count, "good": good, "trouble": {}, "span_s": count / 100,
+            "cpu_s": count / 1000, "stood_s": 0.0}  # fmt: skip
 
 
 USED = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
@@ -439,7 +440,10 @@ def test_latencies_are_thinned_and_percentiles_are_not() -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
-def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(device: Any) -> None:
+def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "LATE_S", 1.0)  # whoever runs tests has other work on its cores
     serving.close()
     made = work("serving", device, threads=1)
     assert right(made)
@@ -485,13 +489,6 @@ def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
         right, told = layer(x), services.LinearInt8(layer)(x)
     assert told.shape == right.shape
     assert 0 < float((told - right).norm() / right.norm()) < 0.02
-
-
-def test_a_server_that_is_gone_fails_every_request() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert not any(offered(port, rate=400, count=20).good)
 
 
 def test_memory_is_that_of_the_stored_vectors() -> None:

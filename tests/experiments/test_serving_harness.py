@@ -1,0 +1,366 @@
+"""Trouble of the harness behind a server is never the server's: limits, refused files and ports, pauses, lateness."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from contract.files import write_json
+from experiments import worker
+from experiments.doctor import plan
+from experiments.doctor.finding import Level
+from experiments.jobs import Job, Plan, Point
+from experiments.serving import limits, load, process, server
+from experiments.serving.limits import CONNECTIONS, MARGIN, Room
+from experiments.serving.process import Child, ChildError
+from experiments.serving.pulse import Pulse
+from experiments.state import Watch
+from experiments.suite import serving
+from experiments.work import HarnessError, Unsupported
+from tests.experiments.points import CPU, params, work
+from tests.experiments.test_serving import ORDERS, desk, offered, seen, stand
+
+__all__ = ["stand"]  # a fixture
+USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25, "refused": 3, "complaint": "Too many open files"}
+RANGE = "proc/sys/net/ipv4/ip_local_port_range"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_server_is_left() -> Iterator[None]:
+    yield
+    serving.close()
+    process.stop_all()
+
+
+@pytest.fixture
+def few_files() -> Iterator[Callable[[int], None]]:
+    """Leave this process so many free files, by its soft limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def leave(free: int) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + free, hard))
+
+    yield leave
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ------------------------------------------------------------------ before
+
+
+def test_a_soft_limit_is_raised_as_far_as_needed_and_no_further(few_files: Callable[[int], None]) -> None:
+    few_files(5)
+    room = limits.make_room(40)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert room == (40 + MARGIN, soft)
+    assert limits.lacking_files(40, room) == ""
+    assert limits.make_room(10) == room
+
+
+def test_a_hard_limit_is_told_with_what_to_do(
+    few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_files(5)
+    soft, _ = limits.limits_of_files()
+    monkeypatch.setattr(limits, "limits_of_files", lambda: (soft, soft))
+    assert limits.make_room(40) == (5, soft)
+    with pytest.raises(
+        HarnessError, match=rf"the load: 40 connections need 72 files, 5 of the limit of {soft} .*ulimit"
+    ):
+        limits.require(40, "the load", limits.make_room(40))
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (limits.sys.maxsize,) * 2])
+def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    assert not limits.lacking_files(CONNECTIONS, limits.make_room(CONNECTIONS))
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [("32768\t60999\n", False), ("32768 32800", True), (f"40000 {40000 + CONNECTIONS + MARGIN - 1}", False),
+     ("", False), (None, False)],
+)  # fmt: skip
+def test_a_narrow_range_of_ports_is_told(tmp_path: Path, text: str | None, lacks: bool) -> None:
+    if text is not None:
+        (tmp_path / RANGE).parent.mkdir(parents=True)
+        (tmp_path / RANGE).write_text(text)
+    reason = limits.lacking_ports(CONNECTIONS, tmp_path)
+    assert bool(reason) == lacks
+    assert not lacks or ("ip_local_port_range" in reason and "33" in reason)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "requests", "wanted"), [(4096, 9000, CONNECTIONS), (128, 9000, 128), (4096, 15, 15), (None, 1, 1)]
+)
+def test_connections_fit_the_load_and_the_queue_of_those_that_wait(
+    tmp_path: Path, backlog: int | None, requests: int, wanted: int
+) -> None:
+    if backlog:
+        (tmp_path / "proc/sys/net/core").mkdir(parents=True)
+        (tmp_path / "proc/sys/net/core/somaxconn").write_text(f"{backlog}\n")
+    assert limits.connections(requests, tmp_path) == wanted
+
+
+def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "make_room", lambda _: Room(20, 64))
+    with pytest.raises(HarnessError, match="the load: 30 connections need 62 files, 20 of the limit of 64 are free"):
+        offered(stand(), rate=300, count=30)
+    kept = serving.Kept(Child.__new__(Child), 0, Room(20, 64))
+    with pytest.raises(HarnessError, match="the server: 30 connections"):
+        serving._observed(kept, {"count": 30}, None, [], 0, "cpu")  # type: ignore[arg-type]
+
+
+def test_threads_that_the_system_refuses_fail_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(server.ThreadPoolExecutor, "submit", refuse)
+    with pytest.raises(HarnessError, match=r"2 threads are wanted: can't start new thread \(see ulimit -u\)"):
+        desk(workers=2)
+
+
+def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    with pytest.raises(ChildError, match="the load could not be started: Resource temporarily unavailable"):
+        Child("load", {})
+
+
+@pytest.mark.parametrize(
+    ("free", "planned", "found"),
+    [(None, None, Level.OK), (5, None, Level.NOTE), (5, 5, Level.OK), (5, 600, Level.WARNING), (5, 0, None)],
+)
+def test_doctor_tells_of_loads_that_do_not_fit(
+    few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int | None,
+    planned: int | None, found: Level | None,
+) -> None:  # fmt: skip
+    if planned is not None:
+        point = Point.of("serving" if planned else "gemm", {"requests_per_s": max(planned, 1), "seconds": 4})
+        jobs = (Job(point.experiment, "cpu", "cpu", 0.1, 10.0, 30, (point,)),)
+        write_json(tmp_path / "plan.json", Plan(jobs, 1).plain)
+    if free is not None:
+        few_files(CONNECTIONS // 2)
+        soft, _ = limits.limits_of_files()
+        monkeypatch.setattr(limits, "limits_of_files", lambda: (soft, soft))
+    finding = plan.loads(tmp_path)
+    assert (finding and finding.level) == found
+    assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
+
+
+# ------------------------------------------------------------------ whose failure
+
+
+def said(status: str, body: bytes = b"") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+ANSWERS: list[tuple[bytes | str, bool | str]] = [
+    (said("200 OK", b'{"answer":7}'), True),
+    (said("200 OK", b'{"answer":8}'), False),
+    (said("200 OK", b"null"), False),
+    (said("200 OK", b"seven"), False),
+    (said("200 OK", b'{"other":7}'), False),
+    (said("500 Internal Server Error"), False),
+    (said("503 Service Unavailable"), False),
+    (said("429 Too Many Requests"), False),
+    (said("200 OK", b'{"answer":7}')[:-5], False),
+    (b"", False),
+    ("reset", False),
+    ("silent", False),
+    (said("400 Bad Request", b"an image is 784 bytes"), "the server said 400: an image is 784 bytes"),
+    (said("404 Not Found"), "the server said 404"),
+    ("nobody listens", "ECONNREFUSED"),
+]
+
+
+@pytest.mark.parametrize(("answer", "fate"), ANSWERS, ids=[str(answer)[:60] for answer, _ in ANSWERS])
+def test_what_an_overloaded_server_does_is_its_failure_and_nothing_else_is(
+    answer: bytes | str, fate: bool | str
+) -> None:
+    import aiohttp
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answer == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        elif answer == "silent":
+            await asyncio.sleep(0.6)
+        else:
+            assert isinstance(answer, bytes)
+            writer.write(answer)
+        writer.close()
+
+    async def ask() -> bool:
+        listener = await asyncio.start_server(handle, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        if answer == "nobody listens":
+            listener.close()
+        until = asyncio.get_running_loop().time() + (0.2 if answer == "silent" else 20)
+        async with listener, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            return await load._asked(session, b"x", 7, until)
+
+    if isinstance(fate, str):
+        with pytest.raises(HarnessError, match=fate):
+            asyncio.run(ask())
+    else:
+        assert asyncio.run(ask()) is fate
+
+
+def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
+    stand: Any, few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "make_room", lambda _: Room(1000, 1000))
+    monkeypatch.setattr(load, "WARM_UP", 1)
+    port = stand(seconds=0.02)
+    few_files(16)
+    found = offered(port, rate=2000, count=80, timeout_s=2.0)
+    (trouble,) = found.trouble
+    assert trouble == "EMFILE: Too many open files"
+    assert found.trouble[trouble] + len(found.good) == 80
+    assert len(found.good) == len(found.latency) == len(found.late)
+    with pytest.raises(HarnessError, match="requests were not the server's to answer, most for EMFILE"):
+        serving.raise_trouble(vars(found), USED, USED)
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
+def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
+    few_files: Callable[[int], None], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = serving.server(ORDERS)
+    limit = psutil.Process(kept.child.pid).num_fds() + 4
+    resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    kind = serving_kind()
+    expected = [kept.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
+    asked = {"rate": 3000, "count": 30, "seed": 1, "timeout_s": 0.5, "cpus": []}
+    with pytest.raises(HarnessError, match=r"the system refused the server something \d+ times: Too many open files"):
+        serving._observed(kept, asked, kind, expected, 0, "cpu")
+    _, complaints = capfd.readouterr()
+    assert complaints.count("Too many open files") == 1
+    assert "Traceback" not in complaints
+    kept.child.stop()
+
+
+def serving_kind() -> Any:
+    from experiments.serving.services import SERVICES
+
+    return SERVICES["classifier"]
+
+
+def test_a_server_that_dies_under_load_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = serving.server(ORDERS)
+    usage = kept.ask("GET", "/usage")
+    os.kill(kept.child.pid, signal.SIGKILL)
+    assert process.wait_until(lambda: not kept.child.alive, 10)
+    with pytest.raises(HarnessError, match="the server has ended"):
+        kept.ask("GET", "/usage")
+    with pytest.raises(HarnessError, match="ECONNREFUSED"):
+        serving.raise_trouble({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}}, usage, usage)
+
+
+# ------------------------------------------------------------------ meanwhile
+
+
+def test_a_server_that_is_stopped_says_for_how_long() -> None:
+    kept = serving.server(ORDERS)
+    before = kept.ask("GET", "/usage")["stood_s"]
+    os.kill(kept.child.pid, signal.SIGSTOP)
+    time.sleep(0.8)
+    os.kill(kept.child.pid, signal.SIGCONT)
+    assert kept.ask("GET", "/usage")["stood_s"] - before > 0.5
+
+
+@pytest.mark.parametrize(
+    ("gap", "used", "stood"), [(3.0, 0.01, 3.0), (3.0, 2.5, 0.0), (0.3, 0.0, 0.0), (0.3, 0.3, 0.0)]
+)
+def test_a_pause_is_a_gap_without_work(gap: float, used: float, stood: float) -> None:
+    clock, cpu = iter([0.0, 1.0, 1.0 + gap]), iter([0.0, 0.5, 0.5 + used])
+    pulse = Pulse(lambda: next(clock), lambda: next(cpu))
+    pulse.stood_s = 0.0
+    pulse.beat()
+    pulse.beat()
+    assert pulse.stood_s == pytest.approx(stood)
+
+
+TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"refused": 4}, "refused the server something 1 times: Too many open files"),
+    ({"trouble": {"EMFILE": 2, "EADDRNOTAVAIL": 9}}, {}, "11 of 1011 requests .*, most for EADDRNOTAVAIL"),
+    ({"stood_s": 2.0}, {}, "the load stood still for 2.0 s"),
+    ({}, {"stood_s": 3.25}, "the server stood still for 3.0 s"),
+    ({"late": [0.2] * 11 + [0.0] * 989}, {}, "the load sent 11 of 1000 requests over 0.05 s late"),
+]
+
+
+@pytest.mark.parametrize(("found", "after", "words"), TROUBLE)
+def test_trouble_of_the_harness_is_no_number(found: dict[str, Any], after: dict[str, Any], words: str) -> None:
+    with pytest.raises(HarnessError, match=words):
+        serving.raise_trouble({**seen(1000), **found}, USED, {**USED, **after})
+
+
+@pytest.mark.parametrize("found", [{}, {"trouble": {"EMFILE": 1}}, {"late": [0.2] * 10 + [0.0] * 990}])
+def test_what_servers_fail_is_a_number(found: dict[str, Any]) -> None:
+    serving.raise_trouble({**seen(1000, failing=900), **found}, USED, USED)
+    serving.raise_trouble({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "spoilt", "tries"),
+    [(serving.DisturbedError, 2, 3), (serving.DisturbedError, 9, 3), (HarnessError, 9, 1)],
+)
+def test_a_load_that_something_passing_spoilt_is_offered_again(
+    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception], spoilt: int, tries: int
+) -> None:
+    tried: list[int] = []
+
+    def spoil(*_: Any) -> dict[str, Any]:
+        tried.append(1)
+        if len(tried) <= spoilt:
+            raise trouble("the load stood still")
+        return {"failed_share": (0.0, "1")}
+
+    monkeypatch.setattr(serving, "server", lambda _: None)
+    monkeypatch.setattr(serving, "_observed", spoil)
+    made = work("serving", threads=1)
+    assert made.observe
+    if spoilt < tries:
+        assert made.observe() == {"failed_share": (0.0, "1")}
+    else:
+        with pytest.raises(trouble, match="the load stood still"):
+            made.observe()
+    assert len(tried) == tries
+
+
+def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> None:
+        raise HarnessError("the load: 256 connections need 288 files")
+
+    monkeypatch.setattr(serving, "server", refuse)
+    order = {"experiment": "serving", "device": "cpu", "params": params("serving"),
+             "policy": {"target": 0.1, "budget_s": 1.0, "max_samples": 6}}  # fmt: skip
+    told = worker.answer_to(order, CPU, Watch("cpu"))
+    assert told == {"status": "failed", "reason": "harness: the load: 256 connections need 288 files"}
+
+
+@pytest.mark.parametrize(("word", "kind"), [("harness", HarnessError), ("unsupported", Unsupported)])
+def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str, kind: type[Exception]) -> None:
+    said = f'import sys; sys.stdin.readline(); print(\'{{"{word}": "no files"}}\', flush=True)'
+    started = process.subprocess.Popen
+    monkeypatch.setattr(
+        process.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
+    )
+    with pytest.raises(kind, match="no files"):
+        Child("load", {}).answer(30)
