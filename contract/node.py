@@ -122,12 +122,13 @@ _GPU = fields(
 )
 _TORCH = fields("version", version=text(), cuda=_MAYBE, hip=_MAYBE, config=several(text(1000), 50))
 _POOL = named({"anyOf": [text(), count(1e5)]}, 20)
-# Seconds of each round that has anything to measure, as planned and as they were; points without a place in the plan,
-# by reason.
+# Seconds of each round that has anything to measure, as planned, as they were, and those of them in which it stood
+# still; points without a place in the plan, by reason.
 _JOB = fields(
     "predicted_s left_out",
     predicted_s=several(number(1e8), 100),
     wall_s=several(number(1e8), 100),
+    stood_s=several(number(1e8), 100),
     left_out=named(count(1e6)),
 )
 

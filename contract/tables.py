@@ -59,6 +59,8 @@ ROUND_SCHEMA = fields(
     started_utc=A_TIME,
     ended_utc=A_TIME,
     wall_s=number(1e8),
+    # Seconds of wall_s in which the round stood still.
+    stood_s=number(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number(1e8),
     timed_s=number(1e8),

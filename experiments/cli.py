@@ -191,6 +191,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "started_utc": utc(wall),
             "ended_utc": utc(),
             "wall_s": wall,
+            **({"stood_s": round_.stood_s} if round_.stood_s else {}),
             "warmup_s": round_.warmup_s,
             "timed_s": round_.timed_s,
             "workers": round_.workers,

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from contract import running_time
 from contract.flags import Flag
 from experiments import nvml
 from experiments.topology import ROOT, read_text
@@ -39,6 +40,7 @@ class Totals:
     and from the disk for want of memory. periods, quota_hits: periods of cgroup quotas,
     and those in which one stopped its tasks. hot: times that heat lowered the processor's clock.
     stops: times that this process went on after it had been stopped (SIGSTOP), once `count_stops` was called.
+    stood: in which this process stood still, as far as its running time tells.
     """
 
     at: float
@@ -52,6 +54,7 @@ class Totals:
     quota_hits: float = 0.0
     hot: float = 0.0
     stops: float = 0.0
+    stood: float = 0.0
 
 
 _stops = 0
@@ -88,6 +91,7 @@ def read_totals(process: psutil.Process) -> Totals:
         quota_hits=hits,
         hot=heat_stops(),
         stops=_stops,
+        stood=running_time.stood_s(),
     )
 
 

@@ -1,10 +1,11 @@
-"""What became of a node's points: how many gave a result, and of the others each status by reason."""
+"""Outcomes of points: of a round in a few words, of a node each status that is not ok, by reason."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,21 @@ def _lines(node: Path) -> Iterable[str]:
     yield from (f"  unreadable: {fault}" for fault in unreadable)
     if missing := missing_rounds(record, [path.name for path in files]):
         yield f"  missing: {', '.join(missing)}"
+
+
+def count_statuses(statuses: list[str]) -> str:
+    """'12 ok, 2 skipped'."""
+    return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
+
+
+def highest_rate(rows: Iterable[Mapping[str, Any]]) -> str:
+    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
+    points = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
+            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
+            points[kind].append(row["value"])
+    for index, unit in enumerate(("GFLOP/s", "GB/s")):
+        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
+            return f", at most {fastest / 1e9:.3g} {unit}"
+    return ""

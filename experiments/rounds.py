@@ -11,20 +11,21 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import psutil
 from tqdm import tqdm
 
+from contract import running_time
 from contract.errors import StudyError
 from contract.node import status_of
 from experiments import environment
 from experiments.jobs import Job, Point
+from experiments.outcomes import count_statuses, highest_rate
 from experiments.state import Reading
 
 # A point that is not back after its budget, this many times over, and a constant
@@ -51,57 +52,64 @@ class Round:
     outcomes: list[str] = field(default_factory=list)
     warmup_s: float = 0.0
     timed_s: float = 0.0
+    stood_s: float = 0.0
     workers: int = 0
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points."""
+        """Measure all points. Budgets count running time: a round that stands still loses no point."""
         points = self.job.in_round(self.number)
         random.Random(self.seed).shuffle(points)
-        begun = time.perf_counter()
         workers = _Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
         # tqdm's own thread would wake up during samples; it draws only between points here.
         tqdm.monitor_interval = 0
-        try:
-            # Some terminals say that they are 0 by 0; this asks with a fallback.
-            size = shutil.get_terminal_size()
-            with tqdm(
-                points,
-                desc=title,
-                unit="point",
-                disable=not sys.stderr.isatty(),
-                mininterval=0,
-                ncols=size.columns - 1,
-                nrows=size.lines,
-            ) as bar:
-                for point in bar:
-                    if point.left_out:
-                        self._note(point, dict(zip(("status", "reason"), status_of(point.left_out), strict=True)))
-                        continue
-                    if time.perf_counter() - begun > self.job.round_s:
-                        left = f"budget: this round's {self.job.round_s:g} s are used up"
-                        self._note(point, {"status": "skipped", "reason": left})
-                        continue
-                    before = len(self.rows), len(self.outcomes)
-                    try:
-                        worker = workers.started_with(point.process)
-                        self._note(point, worker.measure(self._order(point), point.point_s))
-                    except Exception as fault:  # no process, or an answer of another shape: this point's loss alone
-                        del self.rows[before[0] :], self.outcomes[before[1] :]
-                        what = f"no answer that could be read ({type(fault).__name__}: {fault})"
-                        self._note(point, {"status": "failed", "reason": what})
-        finally:
-            self.workers = workers.stop()
-            self.environments = workers.environments
+        with running_time.RunningTime(waits_for=workers.are_stopped) as clock:
+            begun = clock.now()
+            try:
+                # Some terminals say that they are 0 by 0; this asks with a fallback.
+                size = shutil.get_terminal_size()
+                with tqdm(
+                    points,
+                    desc=title,
+                    unit="point",
+                    disable=not sys.stderr.isatty(),
+                    mininterval=0,
+                    ncols=size.columns - 1,
+                    nrows=size.lines,
+                ) as bar:
+                    for point in bar:
+                        self._measure(point, workers, clock.now() - begun)
+            finally:
+                self.workers = workers.stop()
+                self.environments = workers.environments
+                took, self.stood_s = clock.now() - begun, clock.lost_s()
         if not sys.stderr.isatty():
             counted = f"{len(points)} point" + "s" * (len(points) != 1)
+            stood = f", and {self.stood_s:.0f} s of standing still" if self.stood_s else ""
             print(
-                f"{title}: {counted} in {time.perf_counter() - begun:.0f} s "
-                f"({_tally(self.outcomes)}{_fastest(self.rows)})",
+                f"{title}: {counted} in {took:.0f} s{stood} ({count_statuses(self.outcomes)}{highest_rate(self.rows)})",
                 file=sys.stderr,
             )
+
+    def _measure(self, point: Point, workers: _Workers, spent_s: float) -> None:
+        """Note a point's outcome, `spent_s` seconds after the round began."""
+        if point.left_out:
+            self._note(point, dict(zip(("status", "reason"), status_of(point.left_out), strict=True)))
+            return
+        if spent_s > self.job.round_s:
+            left = f"budget: this round's {self.job.round_s:g} s are used up"
+            self._note(point, {"status": "skipped", "reason": left})
+            return
+        before = len(self.rows), len(self.outcomes)
+        try:
+            worker = workers.started_with(point.process)
+            self._note(point, worker.measure(self._order(point), point.point_s))
+        except Exception as fault:  # no process, or an answer of another shape: this point's loss alone
+            del self.rows[before[0] :], self.outcomes[before[1] :]
+            what = f"no answer that could be read ({type(fault).__name__}: {fault})"
+            self._note(point, {"status": "failed", "reason": what})
 
     def by_point(self) -> list[list[dict[str, Any]]]:
         """The rows so far, in lists of one point's each."""
@@ -146,7 +154,8 @@ class Round:
             self._note_part(part, base)
         for metric, (values, unit) in answer["observed"].items():
             for index, value in enumerate(values if isinstance(values, list) else [values]):
-                self.rows.append(base | {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1})
+                row = {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1}
+                self.rows.append(base | row | {"flags": answer.get("observed_flags", "")})
 
     def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
         """Rows of one of the works that were measured at a point."""
@@ -183,6 +192,10 @@ class _Workers:
             self._all[variables] = _Worker(self._command, self._log, dict(variables), self._meanwhile)
         return self._all[variables]
 
+    def are_stopped(self) -> bool:
+        """Whether a child that is at work has been stopped by a signal."""
+        return any(worker.is_stopped() for worker in list(self._all.values()))
+
     @property
     def environments(self) -> list[dict[str, str]]:
         """The variables of each child that was asked for."""
@@ -205,6 +218,7 @@ class _Worker:
         self._command, self._meanwhile = list(command), meanwhile
         self._log, self._variables = log, variables
         self._child: subprocess.Popen[bytes] | None = None
+        self._at_work = False
 
     def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
         """The child's answer; if it dies or hangs over this point, an outcome that says so."""
@@ -242,10 +256,13 @@ class _Worker:
         try:
             child.stdin.write(json.dumps(order).encode() + b"\n")
             child.stdin.flush()
+            self._at_work = True
             meanwhile()
             line = _line_within(child, limit)
         except BrokenPipeError:
             line = b""
+        finally:
+            self._at_work = False
         if line is None:
             self.stop()
             return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
@@ -261,6 +278,13 @@ class _Worker:
         self.stop()
         return {"status": "failed", "reason": "the measuring process said what is no answer"}
 
+    def is_stopped(self) -> bool:
+        """Whether the child has something to do, and a signal keeps it from that."""
+        child = self._child
+        with contextlib.suppress(psutil.Error):
+            return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+        return False
+
     def stop(self) -> None:
         """End the child, whatever it does."""
         if self._child is not None:
@@ -270,12 +294,14 @@ class _Worker:
 
 
 def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-    """The child's next line, b'' if it has ended, None if the time is over."""
+    """The child's next line, b'' if it has ended, None once it has had that much running time."""
     assert child.stdout is not None
+    end = running_time.now() + seconds
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
-        if not selector.select(seconds):
-            return None
+        while not selector.select(max(0.0, end - running_time.now())):
+            if running_time.now() >= end:
+                return None
     return child.stdout.readline()
 
 
@@ -285,24 +311,6 @@ def _death(code: int) -> str:
         name = signal.Signals(-code).name
         return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
     return f"the measuring process ended with exit code {code}"
-
-
-def _fastest(rows: Iterable[Mapping[str, Any]]) -> str:
-    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
-    points = defaultdict(list)
-    for row in rows:
-        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
-            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
-            points[kind].append(row["value"])
-    for index, unit in enumerate(("GFLOP/s", "GB/s")):
-        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
-            return f", at most {fastest / 1e9:.3g} {unit}"
-    return ""
-
-
-def _tally(statuses: list[str]) -> str:
-    counts = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 def start_s(
@@ -318,17 +326,18 @@ def start_s(
     # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
     words = [sys.executable, "-c", "import contract.tables"]
     worker = _Worker(command, None, {}, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
-    begun = time.perf_counter()
-    try:
-        ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
-        seconds = time.perf_counter() - begun
-        if "ready" not in ready:
-            return None
-        if then:
-            then(worker)
-        return seconds
-    finally:
-        worker.stop()
+    with running_time.RunningTime(waits_for=worker.is_stopped) as clock:
+        begun = clock.now()
+        try:
+            ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
+            seconds = clock.now() - begun
+            if "ready" not in ready:
+                return None
+            if then:
+                then(worker)
+            return seconds
+        finally:
+            worker.stop()
 
 
 def core_flops(worker: _Worker) -> dict[str, float]:
@@ -350,7 +359,7 @@ def core_flops(worker: _Worker) -> dict[str, float]:
         }  # fmt: skip
         answer = worker.measure(order, 0.5)
         if answer["status"] == "ok":
-            found[name] = 2.0 * m * n * n / min(answer["parts"][0]["series"][0]["values"])
+            found[name] = 2.0 * m * n * n / statistics.median(answer["parts"][0]["series"][0]["values"])
     return found
 
 

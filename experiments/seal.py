@@ -63,15 +63,21 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
         record["jobs"] = asked(plan)
         for name, job in record["jobs"].items():
             taken = _by_round((path, about) for path, _, about in seen if path.name.startswith(f"{name}."))
-            job["wall_s"] = [taken[number] for number in sorted(taken)]
+            job["wall_s"] = [taken[number][0] for number in sorted(taken)]
+            if any(stood := [taken[number][1] for number in sorted(taken)]):
+                job["stood_s"] = stood
     _set_aside(out.parent, keep={path.resolve() for path in rounds})
     write_node(out, record)
     (out.parent / PARTIAL).unlink(missing_ok=True)
 
 
-def _by_round(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, float]:
-    """Seconds by the number of the round, which a file's name ends with."""
-    return {int(path.stem.rpartition(".")[2]): round(about["wall_s"], 2) for path, about in files if "wall_s" in about}
+def _by_round(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
+    """Seconds by the number of the round, which a file's name ends with, and those in which it stood still."""
+    return {
+        int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
+        for path, about in files
+        if "wall_s" in about
+    }
 
 
 def _set_aside(folder: Path, keep: set[Path]) -> None:
@@ -83,11 +89,11 @@ def _set_aside(folder: Path, keep: set[Path]) -> None:
 
 
 def pace(record: dict[str, Any]) -> dict[str, float]:
-    """Seconds taken over seconds predicted, by job, of those rounds that say both."""
+    """Seconds of running time over seconds predicted, by job, of those rounds that say both."""
     found = {}
     for name, job in record.get("jobs", {}).items():
         taken = job.get("wall_s", [])
         predicted = sum(job["predicted_s"][: len(taken)])
         if taken and predicted:
-            found[name] = sum(taken) / predicted
+            found[name] = (sum(taken) - sum(job.get("stood_s", []))) / predicted
     return found

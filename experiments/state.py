@@ -110,14 +110,14 @@ class Watch:
         if self._on_gpu and (self._first or self._window_is_over()):
             self._seen, self._first = self._look_at_device(), False
 
-    def read(self) -> Reading:
-        """The state around the sample that ends now.
+    def read(self, *seen_in_it: Flag) -> Reading:
+        """The state around the sample that ends now. seen_in_it: flags of this sample alone.
 
         It is the last window's until this one is closed, by a later call: then the reading is brought up to date.
         Of a GPU, a point's first sample already has what was seen of it meanwhile.
         """
         reading = Reading(time.perf_counter() - self._begun)
-        self._waiting.append((reading, self._before))
+        self._waiting.append((reading, (*self._before, *seen_in_it)))
         self._before = ()
         seen, self._seen = self._seen, None
         if self._window_is_over() and (seen or not self._on_gpu):
@@ -185,7 +185,9 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     flags = []
     if other > BUSY_SHARE:
         flags.append(Flag("busy", f"{other:.0%} other load"))
-    if rise("stops"):
+    if stood := rise("stood"):
+        flags.append(stopped(stood))
+    elif rise("stops"):
         flags.append(Flag("stopped", "by a signal, and went on"))
     if queued > QUEUED_SHARE:
         flags.append(Flag("queued", f"waited for a core {min(queued, 1.0):.0%} of the time"))
@@ -202,6 +204,11 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     elif pages > PAGES_PER_S:
         flags.append(Flag("memory", f"{pages:,.0f} pages a second from or to the disk"))
     return {"other_load": other, "steal": steal}, flags
+
+
+def stopped(seconds: float) -> Flag:
+    """The flag of what was measured while the process stood still for so many seconds."""
+    return Flag("stopped", f"stood still for {seconds:,.1f} s")
 
 
 def slowed(clock_mhz: float, highest_mhz: float) -> list[Flag]:

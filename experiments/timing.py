@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
+from contract import running_time
+from contract.flags import Flag
 from experiments.devices.base import Device, nothing
+from experiments.readings import LEAST_ATTEMPTS, Timer, call_s
 from experiments.state import Reading
 from experiments.work import Work
 
@@ -27,6 +29,8 @@ LASTING_SHARE = 1.5
 # Noise has plateaued when twice the samples narrow the interval by less than this share
 # (independent noise would narrow it by 29%).
 PLATEAU_GAIN = 0.10
+# Samples of a point that are taken again because the process stood still meanwhile.
+MOST_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Policy:
     """How long to measure a point.
 
     target: relative half-width of the median's 95% interval at which to stop.
-    budget_s: seconds for warm-up and samples of one point in one round.
+    budget_s: seconds of running time for warm-up and samples of one point in one round.
     max_samples: samples kept per point and round.
     """
 
@@ -48,6 +52,7 @@ class Measurement:
     """Samples of one point in one round: seconds of one call, by phase ('' is the whole).
 
     calls: those of one sample. made: all calls since the first sample, those that no sample holds among them.
+    stood_s: seconds in which the process stood still; the other seconds are without them.
     """
 
     samples: dict[str, list[float]] = field(default_factory=dict)
@@ -57,6 +62,7 @@ class Measurement:
     stop_reason: str = ""
     warmup_s: float = 0.0
     timed_s: float = 0.0
+    stood_s: float = 0.0
 
 
 def half_width(values: list[float]) -> float:
@@ -88,21 +94,25 @@ def measure(
     work: Work,
     device: Device,
     policy: Policy,
-    read_state: Callable[[], Reading],
-    now: Callable[[], float] = time.perf_counter,
+    read_state: Callable[..., Reading],
+    now: Callable[[], float] = running_time.now,
     look: Callable[[], object] = nothing,
+    stood_s: Callable[[], float] = running_time.stood_s,
 ) -> Measurement:
-    """Measure one point on `device` within `policy`. Raises whatever the work raises.
+    """Measure one point on `device` within `policy`. Raises whatever the work raises, and NoTimeError.
 
-    look: called once a sample, while the device works on it where it can be (see `Device.time`); read_state after it.
+    look: called once a sample, while the device works on it where it can be (see `Device.time`); read_state after it,
+    with flags of the sample if there are any. stood_s: seconds in which the process has stood still. A reading that
+    is no time is dropped; a sample in which the process stood still is taken again, a few times.
     """
     names = [name for name, _ in work.phases] or [""]
-    begun = now()
+    begun, stood = now(), stood_s()
+    timer = Timer(work, device)
     # What lasts is watched from cold on: how it warms up is the question.
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
-    one_s = _one_call(work, device, now, begun, policy)
+    one_s = call_s(timer, policy.budget_s / 10, policy.budget_s, now)
     calls = calls_per_sample(one_s, device.overhead_s, policy, share)
-    settled_s = _warm_up(work, device, calls, begun + policy.budget_s * warm_up, now)
+    settled_s = _warm_up(timer, calls, begun + policy.budget_s * warm_up, now)
     # In a row calls can be much shorter than alone: the samples would be used up before the time is.
     calls = max(calls, calls_per_sample(settled_s, device.overhead_s, policy, share))
     if work.single:
@@ -111,18 +121,40 @@ def measure(
     totals: list[float] = []
     widths: dict[int, float] = {}
     started, next_check = now(), MIN_SAMPLES
+    # Readings since the last sample, and those of them that were no time; samples that were taken again.
+    read, unreadable, attempts, repeats = 0, 0, 0, 0
     # At least one sample even where warm-up ate the budget: a slow point is still a point.
     while True:
         due = started + LEAST_SHARE * policy.budget_s * len(totals) / policy.max_samples
         while work.single and now() < due:
             device.time(work, 1)
             result.made += 1
-        parts = device.time(work, calls, look)
+        before = stood_s()
+        parts = timer.take(calls, look)
         result.made += calls
+        paused = stood_s() - before
+        if parts is not None and paused and repeats < MOST_REPEATS:
+            repeats += 1
+            continue
+        if parts is None:
+            attempts += 1
+            if attempts < LEAST_ATTEMPTS or (now() - begun <= policy.budget_s and attempts < policy.max_samples):
+                continue
+            if not totals:
+                raise timer.failure()
+            result.stop_reason = "budget"
+            break
+        flags = []
+        if timer.unreadable > unreadable:
+            missing, of = timer.unreadable - unreadable, timer.readings - read
+            flags.append(Flag("unreadable", f"{missing} of {of} readings of the clock were no time"))
+        read, unreadable, attempts = timer.readings, timer.unreadable, 0
         totals.append(sum(parts))
         for name, part in zip(names, parts, strict=True):
             result.samples[name].append(part)
-        result.readings.append(read_state())
+        result.readings.append(read_state(*flags))
+        # The sample holds the pause: the time of all samples is to do so as well.
+        result.timed_s += paused
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
             if not work.lasting and not work.single and now() - started >= LEAST_SHARE * policy.budget_s:
@@ -133,30 +165,22 @@ def measure(
         if len(totals) >= policy.max_samples:
             result.stop_reason = "samples"
             break
-        if now() - begun + totals[-1] * calls > policy.budget_s:
+        if now() - begun + (0.0 if paused else totals[-1] * calls) > policy.budget_s:
             result.stop_reason = "budget"
             break
-    result.timed_s = now() - started
+    result.timed_s += now() - started
+    result.stood_s = stood_s() - stood
     if work.phases:
         result.samples = {"": totals, **result.samples}
     return result
 
 
-def _one_call(work: Work, device: Device, now: Callable[[], float], begun: float, policy: Policy) -> float:
-    """Seconds of one warm call: the best of a few, or the first if it is long."""
-    best = math.inf
-    for _ in range(5):
-        best = min(best, sum(device.time(work, 1)))
-        if now() - begun > policy.budget_s / 10:
-            break
-    return best
-
-
-def _warm_up(work: Work, device: Device, calls: int, until: float, now: Callable[[], float]) -> float:
+def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -> float:
     """Call until the time stops falling, but not past `until`; seconds of a call at the end, inf if there was none."""
     times: list[float] = []
     while now() < until:
-        times.append(sum(device.time(work, calls)))
+        if (parts := timer.take(calls)) is not None:
+            times.append(sum(parts))
         if len(times) >= 6 and median(times[-3:]) >= median(times[-6:-3]) * (1 - STILL_FALLING):
             break
     return median(times[-3:]) if times else math.inf

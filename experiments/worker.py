@@ -13,7 +13,6 @@ import json
 import math
 import os
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,13 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contract import running_time
 from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
 from experiments.jobs import needs_torch
+from experiments.readings import NoTimeError, Timer, call_s
 from experiments.registry import Experiment, get, typed
-from experiments.state import Watch
+from experiments.state import Watch, stopped
 from experiments.timing import Measurement, Policy, measure
 from experiments.work import HarnessError, Observed, Unsupported, Work, not_installed
 
@@ -55,6 +56,12 @@ def serve() -> None:
     """Read points from standard input until it closes; answer each on standard output."""
     end_with_parent()
     count_stops()
+    with running_time.RunningTime():
+        _serve()
+
+
+def _serve() -> None:
+    """Answer orders until there are no more."""
     # Libraries print to descriptor 1 as they like: the answers get a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -99,7 +106,7 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
 
     Never raises for what goes wrong with a point: that is an outcome.
     """
-    started = time.perf_counter()
+    started = running_time.now()
     try:
         try:
             return _measured(order, device, watch)
@@ -111,8 +118,10 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         return _outcome("failed", f"harness: {trouble}")
     except Skipped as limit:
         return _outcome("skipped", str(limit))
+    except NoTimeError as clock:
+        return _outcome("failed", str(clock))
     except MemoryError:
-        return _outcome("oom", f"out of memory after {time.perf_counter() - started:.1f} s")
+        return _outcome("oom", f"out of memory after {running_time.now() - started:.1f} s")
     except Exception as error:
         # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
         if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
@@ -142,21 +151,23 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     # What counts no operations (0) may take any time.
     if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _fits_budget(experiment, params, device, policy)
-    begun = time.perf_counter()
+    begun = running_time.now()
     work = experiment.function(device, **params)
     error, answer = _checked(work), _outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin()
     parts = _parts(work, device, policy, watch)
-    timed = time.perf_counter()
+    timed, stood = running_time.now(), running_time.stood_s()
     observed = _observed(work)
+    stood = running_time.stood_s() - stood
     return {
         **answer,
         "parts": parts,
         "observed": observed,
+        "observed_flags": str(stopped(stood)) if stood else "",
         # Where the core times nothing, all of it makes the observation.
-        "observed_s": time.perf_counter() - (timed if parts else begun),
+        "observed_s": running_time.now() - (timed if parts else begun),
         "flop": work.flop,
         "bytes": work.bytes,
         # JSON has no infinity and no nan: a result that has one is wrong by definition.
@@ -182,12 +193,8 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
 
 
 def _is_short(work: Work, device: Device) -> bool:
-    """Whether a call is so short that a graph shows more than launching does; the first may still set things up."""
-    for _ in range(3):
-        took = sum(device.time(work, 1))
-        if took < GRAPH_BELOW_S or took > 100 * GRAPH_BELOW_S:
-            return took < GRAPH_BELOW_S
-    return False
+    """Whether a call is so short that a graph shows more than launching does. Raises NoTimeError."""
+    return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
 
 
 def _captured(work: Work, device: Device) -> Work:
@@ -201,7 +208,9 @@ def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str,
     begun = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
-    used = watch.energy_since(begun) if measurement.timed_s >= ENERGY_AFTER_S else None
+    # While the process stands still the device draws power for nothing.
+    counts = measurement.timed_s >= ENERGY_AFTER_S and not measurement.stood_s
+    used = watch.energy_since(begun) if counts else None
     if used:
         # Of the time that was sampled: warm-up draws as much.
         joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
@@ -260,6 +269,7 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
 
     The cheapest one is timed first and scaled by the work it does; fixed costs make
     that an overestimate, so a bad prediction is tried again from a dearer one, as long as that one is cheap.
+    Raises NoTimeError.
     """
     if experiment.smaller is None:
         return
@@ -274,11 +284,10 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
         if predicted * _size(cheaper) / goal > max(PROBE_SHARE * policy.budget_s, PROBE_S):
             break
         work = experiment.function(device, **cheaper)
-        # The first call may compile or allocate.
-        once = [sum(device.time(work, 1)) for _ in range(2)]
-        if sum(once) <= SURE_SHARE * policy.budget_s:
-            once.append(sum(device.time(work, 1)))
-        predicted = min(once) * goal / _size(cheaper)
+        # The first call may compile or allocate: there are two at least.
+        probes = Timer(work, device)
+        once = call_s(probes, SURE_SHARE * policy.budget_s, max(policy.budget_s, PROBE_S), wanted=4, least=2)
+        predicted = once * goal / _size(cheaper)
         if predicted <= SURE_SHARE * policy.budget_s:
             return
     if predicted > OVERRUN * policy.budget_s:

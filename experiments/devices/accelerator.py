@@ -166,7 +166,8 @@ class Accelerator(Device):
     @cached_property
     def overhead_s(self) -> float:
         """Median time between two events with nothing between them, in seconds."""
-        return max(median(self.between([lambda: None])[0] for _ in range(50)), 1e-7)
+        gaps = [gap for gap in (self.between([lambda: None])[0] for _ in range(50)) if gap > 0]
+        return max(median(gaps or [0.0]), 1e-7)
 
     def between(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
+from math import isfinite, nan
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     import torch
 
 Kind = Literal["cpu", "gpu"]
+
+
+def _mean_known(seconds: Sequence[float]) -> float:
+    """The mean of those that are numbers; nan where most are none.
+
+    Negative ones stay: where stamps are swapped, the time before or after is longer by as much.
+    """
+    known = [one for one in seconds if isfinite(one)]
+    return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan
 
 
 def nothing() -> None:
@@ -69,6 +79,7 @@ class Device(ABC):
     def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them.
 
+        They are what the clock says, which may be no time: see `experiments.readings`.
         meanwhile: called once, outside of what is timed: while the device works on what was launched, where its
         own clock times that, and after it where the host's does.
         """
@@ -76,7 +87,7 @@ class Device(ABC):
         if work.phases:
             each = len(work.phases)
             spent = measured([phase for _, phase in work.phases] * calls, meanwhile)
-            return [sum(spent[index::each]) / calls for index in range(each)]
+            return [_mean_known(spent[index::each]) for index in range(each)]
         todo = list(islice(work.turns, calls))
         wait = work.clock == "host" and self.kind != "cpu"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,12 @@ class MpsDevice(Accelerator):
         return super().between([nothing, *launches], meanwhile)[1:]
 
     def milliseconds(self, start: Any, end: Any) -> float:
+        """nan where threads have stamped the first event last, or not yet, as they may with little between the two."""
         try:
             return super().milliseconds(start, end)
         except RuntimeError as refusal:
-            # Threads stamp the events: of two with nothing between them, the first may be stamped last, or not yet.
             if "not recorded after" in str(refusal) or "enable_timing" in str(refusal):
-                return 0.0
+                return math.nan
             raise
 
     def together(self, calls: Sequence[Callable[[], object]]) -> None:

@@ -10,7 +10,6 @@ Nothing in the models depends on the batch besides: no batch norm, no dropout, n
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.models import data
 from experiments.models.trainer import Trainer
@@ -131,13 +131,13 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
     order, run = torch.Generator().manual_seed(seed), Run(0.0, 0.0, 0.0, 0.0, 0)
     for epoch in range(1, epochs + 1):
         device.synchronise()
-        begun = time.perf_counter()
+        begun = running_time.now()
         for chosen in torch.randperm(len(labels), generator=order).to(device.name).split(batch):
             trainer.take(images[chosen], labels[chosen])
             trainer.step()
             run = replace(run, updates=run.updates + 1)
         device.synchronise()
-        run = replace(run, training_s=run.training_s + time.perf_counter() - begun)
+        run = replace(run, training_s=run.training_s + running_time.now() - begun)
         run = replace(run, validation_accuracy=accuracy(trainer.model, data.validation))
         if run.target_s is None and run.validation_accuracy >= target:
             variance, square = noise(trainer, data.training, order)

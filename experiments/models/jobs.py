@@ -7,7 +7,6 @@ are left out, for the process has made them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.models import data
 from experiments.models.networks import Bag
@@ -175,7 +175,7 @@ class Learner:
 def learn(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
     """Run a job from its data on disk to its target: seconds, steps, tests and the accuracy that it ended with."""
     device.synchronise()
-    begun = time.perf_counter()
+    begun = running_time.now()
     learner = Learner(job, device, dtype)
     steps, accuracy = 0, 0.0
     while accuracy < job.target and steps < job.most:
@@ -186,16 +186,16 @@ def learn(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
         accuracy = learner.accuracy()
     device.synchronise()
     return {
-        "job_time": time.perf_counter() - begun, "steps": steps, "tests": steps // job.every, "accuracy": accuracy,
+        "job_time": running_time.now() - begun, "steps": steps, "tests": steps // job.every, "accuracy": accuracy,
     }  # fmt: skip
 
 
 def fit(task: Fit) -> dict[str, float]:
     """Run a fit from its data on disk to its accuracy on held-out samples."""
-    begun = time.perf_counter()
+    begun = running_time.now()
     (inputs, targets), (held, right) = (
         (one.flatten(1).numpy(), labels.numpy()) for one, labels in split(task.samples(), task.held)
     )
     model = task.model().fit(inputs, targets)
     accuracy = float((model.predict(held) == right).mean())
-    return {"job_time": time.perf_counter() - begun, "accuracy": accuracy}
+    return {"job_time": running_time.now() - begun, "accuracy": accuracy}

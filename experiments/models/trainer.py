@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.models import trace, usage
 from experiments.models.compiled import compiled
@@ -109,9 +109,9 @@ class Trainer:
         operators: also how alike the steps are, and the products' share of operations and of
         time, all of which only PyTorch's own operators tell.
         """
-        begun = time.perf_counter()
+        begun = running_time.now()
         found = {"peak_memory": (usage.peak_bytes(self.step, self.device, self.held_bytes()), "B")}
-        slow = time.perf_counter() - begun > SLOW_S
+        slow = running_time.now() - begun > SLOW_S
         if operators or self.device.kind == "gpu":
             kernel_s, time_share = trace.profiled(self.step, self.device, FEWEST_STEPS if slow else PROFILED_STEPS)
             found["kernel_time"] = (kernel_s, "s")

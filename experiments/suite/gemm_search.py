@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from random import Random
+from statistics import median
 from typing import Any
 
 from experiments.backends import Library
 from experiments.devices import Device
+from experiments.readings import NoTimeError, Timer
 from experiments.registry import experiment
 from experiments.suite import gemm
 from experiments.work import Dtype, Threads, Work
@@ -94,16 +96,20 @@ def _search(device: Device, shapes: list[Shape], backend: str, dtype: Dtype) -> 
     for shape in shapes:
         if spent > SEARCH_S:
             break
-        candidate = work(shape)
-        first, each = sum(device.time(candidate, 1)), sum(device.time(candidate, CALLS))
+        candidate = Timer(work(shape), device)
+        first, each = (sum(candidate.take(calls) or ()) for calls in (1, CALLS))
         spent += first + CALLS * each
-        rates[shape] = gemm.flop(*shape) / each
-    leaders = {shape: work(shape) for shape in sorted(rates, key=lambda one: -rates[one])[:FINALISTS]}
-    again = dict.fromkeys(leaders, 0.0)
+        if each:
+            rates[shape] = gemm.flop(*shape) / each
+    leaders = {shape: Timer(work(shape), device) for shape in sorted(rates, key=lambda one: -rates[one])[:FINALISTS]}
+    again: dict[Shape, list[float]] = {shape: [] for shape in leaders}
     for _ in range(TURNS):
         for shape, leader in leaders.items():
-            again[shape] += sum(device.time(leader, CALLS)) / gemm.flop(*shape)
-    order = sorted(again, key=lambda one: again[one])
+            if parts := leader.take(CALLS):
+                again[shape].append(sum(parts) / gemm.flop(*shape))
+    order = sorted(again, key=lambda one: median(again[one] or [1 / rates[one]]))
+    if not order:
+        raise NoTimeError(f"the clock of {device.name} is unusable here: no reading of {len(shapes)} shapes is a time")
     return [*order, *(shape for shape in rates if shape not in again)]
 
 

@@ -9,10 +9,10 @@ an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.models.names import Model
 from experiments.models.tolerance import of_gradients
@@ -157,10 +157,10 @@ def observed(step: Callable[[], object], device: Device) -> Mapping[str, tuple[f
     """What the operators of a step do, move and take."""
     from experiments.models import traffic
 
-    begun = time.perf_counter()
+    begun = running_time.now()
     step()
     device.synchronise()
-    calls = FEWEST if time.perf_counter() - begun > SLOW_S else PROFILED
+    calls = FEWEST if running_time.now() - begun > SLOW_S else PROFILED
     found = traffic.timed(step, device.name, calls + 1)
     # The first call pays for the profiler's start.
     found = found[len(found) // (calls + 1) :]

@@ -54,8 +54,8 @@ class Node:
         return missing_rounds(self.record, [str(about.get("file")) for about in self.rounds])
 
     def duty(self) -> float | None:
-        """Share of the rounds' wall time that was spent warming up, timing and observing; None if no round says."""
-        wall = sum(float(about.get("wall_s") or 0) for about in self.rounds)
+        """Share of the rounds' running time that was spent warming up, timing and observing; None if no round says."""
+        wall = sum(float(about.get("wall_s") or 0) - float(about.get("stood_s") or 0) for about in self.rounds)
         busy = sum(float(about.get("warmup_s") or 0) + float(about.get("timed_s") or 0) for about in self.rounds)
         return busy / wall if wall > 0 else None
 

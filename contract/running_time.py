@@ -1,0 +1,123 @@
+"""Running time: seconds in which this process could work.
+
+A process stands still when a signal stops it, its container is frozen, or the machine sleeps. Clocks of the system
+mostly go on meanwhile, so that budgets would be used up by nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+# Seconds between two looks at the clock. A look that comes LATE_S later than that, without work of the main thread to
+# explain it, follows a pause: a busy machine delays a thread by less.
+TICK_S, LATE_S = 0.5, 0.5
+
+
+def _main_thread_s() -> Callable[[], float]:
+    """CPU time of the main thread, which may keep all others from running; of the process where no clock tells it."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.process_time
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+    return lambda: time.clock_gettime(clock)
+
+
+def _clock_with_sleep() -> Callable[[], float]:
+    """A steady clock that counts while the machine sleeps, where there is one."""
+    number = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    return time.perf_counter if number is None else lambda: time.clock_gettime(number)
+
+
+@dataclass
+class RunningTime:
+    """A clock that stands still while this process does. As a context, it is the process's clock: see `now`.
+
+    A thread looks at it every `tick_s` seconds. waits_for: tells at a look whether another process, for whose work
+    this one waits, is stopped: its pauses count too. Other fields: the clocks in seconds, replaced in tests.
+    """
+
+    tick_s: float = TICK_S
+    waits_for: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.perf_counter
+    with_sleep: Callable[[], float] = field(default_factory=_clock_with_sleep)
+    cpu: Callable[[], float] = field(default_factory=_main_thread_s)
+
+    def __post_init__(self) -> None:
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._lost = self._slept = 0.0
+        self._at, self._worked, self._ahead = self.clock(), self.cpu(), self.with_sleep() - self.clock()
+        self._before: RunningTime | None = None
+
+    def now(self) -> float:
+        """Seconds on the clock, without those in which the process stood still."""
+        with self._lock:
+            return self._look() - self._lost
+
+    def stood_s(self) -> float:
+        """Seconds in which the process has stood still, or the machine has slept, since this clock was made."""
+        with self._lock:
+            self._look()
+            return self._lost + self._slept
+
+    def lost_s(self) -> float:
+        """Those of them that the steady clock has counted."""
+        with self._lock:
+            self._look()
+            return self._lost
+
+    def _look(self) -> float:
+        at, worked = self.clock(), self.cpu()
+        ahead = self.with_sleep() - at
+        gap, busy = at - self._at, worked - self._worked
+        if gap - busy > self.tick_s + LATE_S:
+            # It stopped somewhere between two ticks.
+            self._lost += gap - max(busy, self.tick_s / 2)
+        elif self.waits_for():
+            self._lost += gap
+        if ahead - self._ahead > LATE_S:
+            self._slept += ahead - self._ahead
+        self._at, self._worked, self._ahead = at, worked, ahead
+        return at
+
+    def _tick(self) -> None:
+        while not self._end.wait(self.tick_s):
+            self.now()
+
+    def __enter__(self) -> RunningTime:
+        global _own
+        self._before, _own = _own, self
+        threading.Thread(target=self._tick, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, at: TracebackType | None
+    ) -> None:
+        global _own
+        _own = self._before
+        self._end.set()
+
+
+_own: RunningTime | None = None
+
+
+def now() -> float:
+    """Seconds on the process's clock: its running time inside of a RunningTime, else time.perf_counter."""
+    return _own.now() if _own is not None else time.perf_counter()
+
+
+def stood_s() -> float:
+    """Seconds in which this process has stood still; 0 outside of a RunningTime."""
+    return _own.stood_s() if _own is not None else 0.0
+
+
+def _in_child() -> None:
+    """A forked process has no thread that looks."""
+    global _own
+    _own = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

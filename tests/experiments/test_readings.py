@@ -1,0 +1,205 @@
+"""Clocks that give no time now and then, simulated: they cost their readings, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.flags import Flag
+from experiments import worker
+from experiments.devices.base import nothing
+from experiments.readings import NoTimeError, Timer, are_times, call_s
+from experiments.registry import Experiment
+from experiments.state import Reading, Watch
+from experiments.timing import Measurement, Policy, measure
+from experiments.work import Work
+from tests.experiments.second_device import SecondCpu
+
+CALL_S, LAUNCH_S, WAIT_S = 5e-6, 8e-6, 20e-6
+POLICY = Policy(target=0.02, budget_s=0.3, max_samples=100)
+BAD = st.sampled_from([0.0, -1.8e-6, -1.0, math.nan, math.inf, -math.inf])
+
+
+class Unsteady(SecondCpu):
+    """A GPU whose calls take `call_s` by its clock, and `launch_s` of the host. Single readings are replaced in turn.
+
+    single: what stands in for readings of a single call, None for the right one. rows: the same for calls in a row.
+    """
+
+    def __init__(
+        self,
+        single: Iterator[float | None],
+        rows: Iterator[float | None] | None = None,
+        call_s: float = CALL_S,
+        launch_s: float = LAUNCH_S,
+    ) -> None:
+        super().__init__("simulated")
+        self.single, self.rows = single, rows or itertools.repeat(None)
+        self.call_s, self.launch_s = call_s, launch_s
+        self.clock, self.taken = 0.0, 0
+
+    def now(self) -> float:
+        return self.clock
+
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        each = max(self.call_s, self.launch_s if calls > 1 else 0.0)
+        self.clock += WAIT_S + calls * max(self.call_s, self.launch_s)
+        self.taken += 1
+        given = next(self.single if calls == 1 else self.rows)
+        return [each if given is None else given]
+
+
+def measured(device: Unsteady, work: Work | None = None, policy: Policy = POLICY) -> tuple[Measurement, list[Flag]]:
+    """A point of that device, and the flags of its samples."""
+    flags: list[Flag] = []
+
+    def read(*seen: Flag) -> Reading:
+        flags.extend(seen)
+        return Reading(0.0)
+
+    return measure(work or Work(run=nothing), device, policy, read, now=device.now), flags
+
+
+def every(period: int, bad: Sequence[float | None]) -> Iterator[float | None]:
+    """Bad readings in turn, one in each period."""
+    turns = itertools.cycle(bad)
+    return (next(turns) if place % period == period - 1 else None for place in itertools.count())
+
+
+def right_calls(**times: float) -> int:
+    return measured(Unsteady(itertools.repeat(None), **times))[0].calls
+
+
+@given(
+    st.lists(st.none() | BAD, min_size=1, max_size=12).filter(lambda one: 3 * (len(one) - one.count(None)) <= len(one)),
+    st.sampled_from([(5e-6, 8e-6), (5e-6, 1e-6), (5e-6, 2e-5), (3e-4, 8e-6), (4e-3, 8e-6), (0.05, 8e-6)]),
+    st.integers(0, 2),
+)
+@settings(max_examples=150, deadline=None)
+def test_calls_of_a_sample_are_right_whichever_third_of_the_readings_is_bad(
+    readings: list[float | None], times: tuple[float, float], slow: int
+) -> None:
+    call_s, launch_s = times
+    first = itertools.repeat(20 * call_s, slow)
+    device = Unsteady(itertools.chain(first, itertools.cycle(readings)), itertools.cycle(readings), call_s, launch_s)
+    result, _ = measured(device)
+    assert 1 / 1.5 <= result.calls / right_calls(call_s=call_s, launch_s=launch_s) <= 1.5
+    alone, in_a_row = call_s, max(call_s, launch_s)
+    assert set(result.samples[""]) <= ({in_a_row} if result.calls > 1 else {alone, 20 * call_s})
+    assert device.clock <= 2 * POLICY.budget_s + 6 * call_s * slow
+
+
+@pytest.mark.parametrize("bad", [[0.0], [-1.8e-6], [0.0, -1.8e-6], [math.nan]])
+def test_a_kernel_of_5_us_whose_every_third_reading_is_bad_takes_its_budget_and_no_more(bad: list[float]) -> None:
+    device = Unsteady(every(3, bad))
+    result, _ = measured(device)
+    assert result.calls == right_calls()
+    assert len(result.samples[""]) > 10
+    assert device.clock <= POLICY.budget_s
+
+
+def test_a_clock_too_coarse_for_one_call_times_calls_in_a_row() -> None:
+    device = Unsteady(itertools.repeat(0.0))
+    assert measured(device)[0].calls == right_calls(call_s=LAUNCH_S), "in a row each takes as long as its launch"
+
+
+def test_readings_that_are_no_time_are_dropped_and_told_with_the_next_sample() -> None:
+    result, flags = measured(Unsteady(itertools.repeat(None), every(3, [-1.8e-6]), call_s=1e-4))
+    assert set(result.samples[""]) == {1e-4}
+    assert len(result.readings) == len(result.samples[""])
+    # The first sample tells of warm-up as well.
+    assert {str(flag) for flag in flags[1:]} == {"unreadable: 1 of 2 readings of the clock were no time"}
+    assert len(flags) == pytest.approx(len(result.samples[""]) / 2, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "gave"), [(0.0, "0 us"), (-1.8e-6, "-1.8 us"), (math.nan, "no numbers"), (math.inf, "no numbers")]
+)
+@pytest.mark.parametrize("call_s", [5e-6, 10.0])
+def test_a_clock_without_any_time_fails_the_point_and_is_blamed(value: float, gave: str, call_s: float) -> None:
+    device = Unsteady(itertools.repeat(value), itertools.repeat(value), call_s=call_s)
+    with pytest.raises(NoTimeError, match=f"the clock of simulated is unusable here: .* no time .{gave}"):
+        measured(device)
+    assert device.clock <= max(3 * POLICY.budget_s, 3.1 * call_s)
+
+
+def test_a_clock_that_fails_after_warm_up_ends_the_point() -> None:
+    device = Unsteady(itertools.repeat(None), itertools.chain([None] * 6, itertools.repeat(0.0)))
+    with pytest.raises(NoTimeError, match="are no time"):
+        measured(device)
+    assert device.clock <= 2 * POLICY.budget_s
+
+
+class Stepping(Unsteady):
+    """Its work has two phases, of which readings are given."""
+
+    def __init__(self, *parts: list[float]) -> None:
+        super().__init__(itertools.repeat(None))
+        self.parts = itertools.cycle(parts)
+
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        super().time(work, calls, meanwhile)
+        return next(self.parts)
+
+
+def test_a_phase_may_take_nothing_but_not_less() -> None:
+    work = Work(phases=[("copy", nothing), ("compute", nothing)])
+    result, flags = measured(Stepping([0.0, 1e-5], [-1e-6, 1e-5], [math.nan, 1e-5]), work)
+    assert set(result.samples["copy"]) == {0.0}
+    assert set(result.samples["compute"]) == {1e-5}
+    assert {flag.name for flag in flags} == {"unreadable"}
+    assert not are_times([0.0, 0.0])
+
+
+class Stamped(SecondCpu):
+    """Gives these times to the launches between two stamps."""
+
+    def __init__(self, *times: float) -> None:
+        super().__init__("simulated")
+        self.times = times
+
+    def between(self, launches: Sequence[Callable[[], object]], meanwhile: Any = nothing) -> list[float]:
+        return [float(one) for one, _ in zip(itertools.cycle(self.times), launches)]
+
+
+def test_swapped_stamps_between_phases_cancel_and_lost_ones_are_left_out() -> None:
+    work = Work(phases=[("copy", nothing), ("compute", nothing)])
+    assert Stamped(3e-6, 5e-6, 10e-6, -2e-6).time(work, 2) == pytest.approx([6.5e-6, 1.5e-6])
+    assert Stamped(3e-6, 5e-6, math.nan, 5e-6, 3e-6, 5e-6).time(work, 3) == pytest.approx([3e-6, 5e-6])
+    assert math.isnan(Stamped(math.nan, 5e-6).time(work, 4)[0])
+
+
+def test_budgets_and_graphs_do_not_believe_a_single_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zero would let a point of hours through, and a step of a second be captured in a graph."""
+    slow = Unsteady(every(2, [0.0]), call_s=1.0)
+    ladder = {10**6: {"n": 1}, 1: None}
+    made = Experiment(
+        "known", lambda device, n: Work(run=nothing), {"n": int}, lambda params: ladder[params["n"]], None, None,
+        ("gpu",), lambda params: {},
+    )  # fmt: skip
+    with pytest.raises(worker.Skipped, match="one call is predicted to take 1e"):
+        worker._fits_budget(made, {"n": 10**6}, slow, POLICY)
+    assert not worker._is_short(Work(run=nothing), Unsteady(every(2, [-1.8e-6]), call_s=1.0))
+    assert worker._is_short(Work(run=nothing), Unsteady(every(3, [-1.8e-6]), call_s=2e-5))
+
+
+def test_the_outcome_of_an_unusable_clock_says_so() -> None:
+    order = {"experiment": "gemm", "device": "simulated", "params": {
+        "m": 8, "n": 8, "k": 8, "dtype": "float32", "backend": "torch", "threads": 1},
+        "policy": vars(POLICY)}  # fmt: skip
+    device = Unsteady(itertools.repeat(0.0), itertools.repeat(0.0))
+    device.name = "cpu"
+    reply = worker.answer_to(order, device, Watch("cpu"))
+    assert reply["status"] == "failed"
+    assert reply["reason"].startswith("the clock of cpu is unusable here: ")
+
+
+def test_of_readings_the_middle_one_counts() -> None:
+    device = Unsteady(iter([1.0, 0.0, 3.0, 2.0, -1.0, 9.0, 2.5]))
+    assert call_s(Timer(Work(run=nothing), device), 100.0, 100.0, now=device.now) == 2.5
