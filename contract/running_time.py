@@ -92,9 +92,7 @@ class RunningTime:
         threading.Thread(target=self._tick, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         global _own
         _own = self._before
         self._end.set()

@@ -39,14 +39,16 @@ def node_lock(patience_s: float) -> Iterator[None]:
     killed run ends within seconds). Raises StudyError.
     """
     path = lock_path()
-    deadline = time.monotonic() + patience_s
+    # Counted by its own waiting: a pause of this process is none.
+    waited = 0.0
     while (handle := held_lock(path)) is None:
-        if time.monotonic() > deadline:
+        if waited > patience_s:
             raise StudyError(
                 "this machine is being measured by another process of yours: two measurements at once would spoil "
                 "each other. Wait for it, or stop it, and try again."
             )
         time.sleep(0.2)
+        waited += 0.2
     try:
         yield
     finally:
