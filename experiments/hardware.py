@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.ending import available_cpus
 from contract.errors import StudyError
-from contract.node import read_node
+from contract.node import INSTANCE, kind_of_node, read_node
 from experiments import counters, memory, nvml, processor, topology
 
 # Of the host, for good; else of its time since it was started (most containers have no id of their own).
@@ -68,15 +68,25 @@ def memory_bytes() -> int:
 def identity(described: Path | None = None) -> tuple[str, str]:
     """This machine's kind and instance; the instance of an earlier record in `described`, if that is of this kind.
 
-    So rounds go on to count that were measured before its image, or this program, named it otherwise.
+    So rounds go on to count that were measured before its image, or this program, named it otherwise. Where that record
+    is lost, the folders of nodes beside it tell the name, unless several of this kind are there and none is this one.
     """
-    here = kind()
+    here, own = kind(), instance()
     if described and described.exists():
         with suppress(StudyError):
             before = read_node(described)
             if before["kind"] == here:
                 return here, before["instance"]
-    return here, instance()
+    if described and own not in (known := _measured_instances(described.parent / "nodes", here)) and len(known) == 1:
+        return here, known[0]
+    return here, own
+
+
+def _measured_instances(nodes: Path, here: str) -> list[str]:
+    """The instances of a kind whose rounds lie in a folder of nodes; '' for one without an instance."""
+    names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
+    found = {name.partition(".")[2] for name in names if kind_of_node(name) == here}
+    return sorted(one for one in found if not one or re.fullmatch(INSTANCE["pattern"], one))
 
 
 def kind() -> str:

@@ -192,11 +192,15 @@ class Plan:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], where: Path | str) -> Plan:
-        """The plan that `plain` describes. Raises StudyError if another version wrote it."""
-        if plain.get("schema") != PLAN_SCHEMA:
-            raise StudyError(f"{where}: another version of this program wrote it: remove it, and plan again")
-        jobs = tuple(Job.of(job) for job in plain["jobs"])
-        return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"])
+        """The plan that `plain` describes. Raises StudyError if another version wrote it, or it is damaged."""
+        advice = "make the plan again (python -m experiments plan --out, which the workflow does by itself)"
+        try:
+            if plain["schema"] != PLAN_SCHEMA:
+                raise StudyError(f"{where}: another version of this program wrote it: {advice}")
+            jobs = tuple(Job.of(job) for job in plain["jobs"])
+            return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise StudyError(f"{where}: not a whole plan: {advice}") from None
 
 
 def read_plan(path: Path) -> Plan:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import read_json
 from contract.node import PARTIAL, RECORD, read_node, write_node
 from experiments.jobs import Plan
 
@@ -19,11 +18,19 @@ def begin(folder: Path, probe: Path, plan: Plan) -> None:
     probe: the record of this machine. Raises StudyError, OSError.
     """
     partial, jobs = folder / PARTIAL, asked(plan)
-    if not partial.exists() or read_json(partial).get("jobs") != jobs:
+    if _jobs_in(partial) != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
     # What was sealed before was another set of rounds; the record that is read is nobody's seal.
     if (folder / RECORD).resolve() != probe.resolve():
         (folder / RECORD).unlink(missing_ok=True)
+
+
+def _jobs_in(partial: Path) -> Any:
+    """The jobs in an unsealed record; None if it is missing or cannot be read."""
+    try:
+        return read_node(partial).get("jobs")
+    except StudyError:
+        return None
 
 
 def asked(plan: Plan) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from contract.arguments import expand_home
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, available_cpus, pass_on
 from contract.files import RUN_LOCK, bounded, held_lock, read_json
+from contract.node import read_node
 from contract.schema import check
-from experiments.jobs import read_plan
+from workflow.results import damaged_rounds, is_measured, is_record, usable_plan
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -90,6 +91,7 @@ CORES = available_cpus() if CORES is None else CORES
 if CORES < 1:
     stop(f"--cores {CORES}: measuring needs at least 1, or all")
 RESULTS = config["results"].rstrip("/")
+NODE, PLAN = f"{RESULTS}/node.json", f"{RESULTS}/plan.json"
 PUBLISHED = config["published"] or str(HOME / "data" / "nodes")
 if not any(Path(PUBLISHED).glob("*/node*.json")):
     stop(
@@ -103,7 +105,9 @@ for folder in (RESULTS, "."):
 @cache
 def checked_preset(preset):
     """What is to be known of a preset, once it has been found to be one."""
-    words = ["--json", "--preset", preset, "--node", f"{RESULTS}/node.json"]
+    words = ["--json", "--preset", preset]
+    if is_record(NODE):
+        words += ["--node", NODE]
     return json.loads(tell_or_stop("experiments", "check", *words))
 
 
@@ -164,24 +168,30 @@ def hold_run_lock():
         )
 
 
+def make_again(*files):
+    """Have files made again although they are there.
+
+    Snakemake looks neither into a file nor for the inputs of one that is there (snakemake#1978), and takes a checkpoint
+    for finished as long as one of its outputs is there (snakemake#3879).
+    """
+    workflow.dag.forcefiles.update(files)
+
+
+def discovered():
+    """The outputs of the checkpoint; it runs again unless all of them can be used."""
+    if not (is_record(NODE) and usable_plan(PLAN)):
+        make_again(NODE, PLAN)
+    return checkpoints.discover.get().output
+
+
 def this_node():
     """The record of this machine, once it has been discovered."""
-    with checkpoints.discover.get().output.node.open() as file:
-        return json.load(file)
+    return read_node(Path(discovered().node))
 
 
 def this_plan():
     """Rounds, and what a budget leaves out on this machine."""
-    path = Path(checkpoints.discover.get().output.plan)
-    return plan_as_of(path, path.stat().st_mtime_ns)
-
-
-@cache
-def plan_as_of(path, changed):
-    try:
-        return read_plan(path)
-    except StudyError as mistake:
-        stop(mistake)
+    return usable_plan(discovered().plan)
 
 
 def rounds():
@@ -204,18 +214,41 @@ def turn(wildcards):
 
 def jobs(round):
     """The rounds to measure on this machine: every experiment on every device of which the plan asks something."""
-    folder = f"{RESULTS}/nodes/{this_node()['id']}"
-    return [
-        f"{folder}/{job.name}.{round}.parquet"
+    node = this_node()["id"]
+    files = [
+        f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet"
         for job in this_plan().in_round(int(round))
     ]
+    try:
+        make_again(*damaged_rounds(files, node))
+    except StudyError as stranger:
+        stop(stranger)
+    return files
+
+
+def all_jobs(wildcards):
+    """The files of all rounds."""
+    return [file for round in rounds() for file in jobs(round)]
 
 
 def sealed(wildcards):
     """The record of this machine, with all its rounds; or that each of several machines has come to an end."""
     if MACHINES.settings:
-        return [MACHINES.file(machine, "ended") for machine in MACHINES.settings]
-    return f"{RESULTS}/nodes/{this_node()['id']}/node.json"
+        return [ended(machine) for machine in MACHINES.settings]
+    record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
+    if not is_record(record) or not all(map(os.path.exists, all_jobs(wildcards))):
+        make_again(record)
+    return record
+
+
+def ended(machine):
+    """The file that says how a machine's job ended; without the node that it measured, the job runs again."""
+    file = MACHINES.file(machine, "ended")
+    if machine not in MACHINES.failed() and not is_measured(
+        MACHINES.file(machine, "results/nodes")
+    ):
+        make_again(file)
+    return file
 
 
 def first_page(wildcards):

@@ -38,7 +38,7 @@ rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
-        rounds=lambda wildcards: [file for round in rounds() for file in jobs(round)],
+        rounds=all_jobs,
     output:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:
