@@ -38,7 +38,7 @@ if ! on_host "$python -c 'import snakemake, pandera, mlxtend' 2>/dev/null || tes
     tar -cC "$home/build" bundle | on_host "rm -rf build && mkdir -p build/part && tar -xC build/part -f - && mv build/part/bundle build"
 fi
 # On a host that has not measured yet, or no longer has what it measured, the same rounds go on.
-if [ -e "$here/results/node.json" ] && ! on_host "test -e results/node.json"; then
+if [ -e "$here/results/nodes" ] && ! on_host "test -e results/nodes"; then
     tar -cC "$here" results | on_host "tar -xf -"
 fi
 status=0

@@ -65,8 +65,7 @@ def is_measured(nodes: Path | str) -> bool:
     """Whether a folder of nodes holds a sealed one with all its rounds."""
     for path in filter(is_record, Path(nodes).glob("*/node.json")):
         record = read_node(path)
-        files = [str(file) for file in path.parent.glob("[!.]*.parquet")]
-        readable = set(files) - set(damaged_rounds(files, record["id"]))
-        if not missing_rounds(record, [Path(file).name for file in readable]):
+        rounds = [str(path.parent / f"{name}.parquet") for name in missing_rounds(record, ())]
+        if all(Path(file).exists() for file in rounds) and not damaged_rounds(rounds, record["id"]):
             return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,8 @@ import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
 from contract.files import read_regular
-from contract.node import PARTIAL, RECORD, read_node, record_path
+from contract.node import NODE_SCHEMA, PARTIAL, RECORD, read_node, record_path
+from contract.pack import ROUND as ROUND_FILE
 from contract.schema import one_line
 from contract.tables import MOST_BYTES, load_samples
 from report.data.contributed import SIDECAR, pack_of
@@ -63,7 +65,8 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        files = tuple(sorted(place.glob("[!.]*.parquet")))
+        # A file that no round is called, as a synchroniser's copy, comes after the round itself.
+        files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
         folder = Folder(place, record, files, record["id"], _contributed(place, refused))
         before = _before(folder, found.values())
         if before is None:
@@ -138,7 +141,11 @@ def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list
             folders.append(directory)
         elif directory.is_dir():
             # What is hidden is being written, as by `python -m experiments rename`.
-            shown = (child for child in sorted(directory.iterdir()) if not child.name.startswith("."))
+            shown = sorted(
+                (child for child in directory.iterdir() if not child.name.startswith(".")),
+                # A folder that no node is called, as a synchroniser's copy, comes after the node itself.
+                key=lambda child: (not re.fullmatch(NODE_SCHEMA["properties"]["id"]["pattern"], child.name), child),
+            )
             folders += [child for child in shown if _is_node(child, refused)]
     return list(dict.fromkeys(folders))
 

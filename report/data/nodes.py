@@ -15,6 +15,7 @@ import pyarrow as arrow
 
 from contract.errors import StudyError
 from contract.node import missing_rounds
+from contract.pack import round_name
 from contract.schema import one_line
 from contract.tables import SAMPLES, frame, load_encoded, under_name, validate
 from report import ROOT
@@ -146,8 +147,14 @@ def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused:
     One experiment may have gone wrong. Where two have, it is the clock, or somebody made the numbers: then nothing
     else in that place counts either. What tests make up is not held against machines that there are.
     """
-    rounds = [{"file": path.name, **about} for path, _, about in used]
     of = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
+    held = samples[ROUND].assign(of=of).drop_duplicates().groupby("of")[ROUND]
+    names = {at: _names(table) for at, table in held}
+    # A copy of a round stands for it, whatever it is called.
+    rounds = [
+        {"file": min(names.get(at, ())) if len(names.get(at, ())) == 1 else path.name, **about}
+        for at, (path, _, about) in enumerate(used)
+    ]
     untrue = faults(folder.record, samples, of, rounds) if folder.record["origin"] == "measured" else {}
     if untrue:
         experiment = dict(zip(of.tolist(), samples["experiment"].tolist(), strict=True))
@@ -233,23 +240,35 @@ def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, An
 def _one_by_one(
     loaded: Sequence[_File], record: dict[str, Any], refused: list[dict[str, str]]
 ) -> tuple[pd.DataFrame, list[_File]]:
-    """The tables that can be used, together and by file; the others join `refused`."""
-    good: list[_File] = []
-    tables: list[pd.DataFrame] = []
-    seen: dict[tuple[Any, ...], str] = {}
+    """The tables that can be used, together and by file; the others join `refused`.
+
+    Of two files that hold the same round, the one that is named for it counts.
+    """
+    readable: list[tuple[pd.DataFrame, _File]] = []
     for path, table, about in loaded:
         try:
-            checked = validate(frame(table), str(path))
-            _belongs(checked, record, seen)
+            readable.append((validate(frame(table), str(path)), (path, table, about)))
         except StudyError as fault:
             refused.append(refusal(path, str(fault)))
         except Exception as fault:
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
+    good: list[tuple[pd.DataFrame, _File]] = []
+    seen: dict[tuple[Any, ...], str] = {}
+    for checked, file in sorted(readable, key=lambda one: _names(one[0]) != {one[1][0].name}):
+        try:
+            _belongs(checked, record, seen)
+        except StudyError as fault:
+            refused.append(refusal(file[0], str(fault)))
         else:
-            seen.update(dict.fromkeys(_keys(checked), path.name))
-            tables.append(checked)
-            good.append((path, table, about))
-    return pd.concat(tables, ignore_index=True) if tables else empty_samples(), good
+            seen.update(dict.fromkeys(_keys(checked), file[0].name))
+            good.append((checked, file))
+    tables = [checked for checked, _ in good]
+    return pd.concat(tables, ignore_index=True) if tables else empty_samples(), [file for _, file in good]
+
+
+def _names(table: pd.DataFrame) -> set[str]:
+    """The names that files of the rounds in a table bear."""
+    return {round_name(*key) for key in _keys(table)}
 
 
 def _keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:

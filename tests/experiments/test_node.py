@@ -110,6 +110,26 @@ def test_a_machine_keeps_the_name_under_which_it_began(
     assert main(["check", "--preset", "quick", "--node", str(path)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("measured", "instance"),
+    [(["0a1b2c"], "0a1b2c"), ([""], ""), ([], None), (["0a1b2c", "fedcba"], None), (["own", "0a1b2c"], None)],
+)
+def test_the_name_of_a_lost_record_is_that_of_the_rounds_beside_it(
+    measured: list[str], instance: str | None, tmp_path: Path, record: dict[str, Any]
+) -> None:
+    for one in measured:
+        folder = tmp_path / "nodes" / node_id(record["kind"], record["instance"] if one == "own" else one)
+        folder.mkdir(parents=True)
+        (folder / "gemm.cpu.1.parquet").touch()
+    (tmp_path / "nodes" / "other-cpu-2c-abcdef.aaaaaa").mkdir(parents=True)
+    (tmp_path / "nodes" / "other-cpu-2c-abcdef.aaaaaa" / "gemm.cpu.1.parquet").touch()
+    expected = record["instance"] if instance is None else instance
+    for content in (None, "", "{"):
+        if content is not None:
+            (tmp_path / "node.json").write_text(content)
+        assert hardware.identity(tmp_path / "node.json") == (record["kind"], expected)
+
+
 def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, Any]) -> None:
     path, other = tmp_path / "node.json", "other-cpu-2c-abcdef"
     write_node(path, {**record, "id": f"{other}.0a1b2c", "kind": other, "instance": "0a1b2c"})
@@ -260,7 +280,10 @@ def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_mi
     assert there == [name.format(1), name.format(2), "node.json"]
     assert missing_rounds(record, there) == []
 
-    begin(folder, probe, plan)
+    for damaged in ("", "[]", '{"jobs": 1}'):
+        (folder / PARTIAL).write_text(damaged)
+        begin(folder, probe, plan)
+        assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
     assert record_path(folder) == folder / PARTIAL, "a round that is measured anew breaks the seal"
     begin(folder, probe, replace(plan, rounds=1))
     assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"

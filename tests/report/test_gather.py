@@ -184,6 +184,39 @@ def test_a_node_and_its_renamed_copy_count_once(synthetic: Factory, tmp_path: Pa
     assert "rounds that were already read from" in left_out["reason"]
 
 
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [("{} (conflicted copy)", False), ("Copy of {}", True), ("{}.sync-conflict-20260101", False), ("{}1", False)],
+)
+def test_a_copy_beside_a_round_never_takes_its_place(synthetic: Factory, name: str, whole: bool) -> None:
+    """github.com/pbek/QOwnNotes#1589: what a synchroniser calls a copy may sort before or after the file itself."""
+    folder = filled(synthetic)
+    record = json.loads((folder / "node.json").read_text())
+    write_node(folder / "node.json", {**record, "jobs": {"clock.cpu": {"predicted_s": [9.0] * 3, "left_out": {}}}})
+    (before,) = read_nodes([synthetic.root], True).nodes
+    path = folder / "clock.cpu.1.parquet"
+    table = parquet.read_table(path)
+    copy = path.with_name(f"{name.format(path.stem)}.parquet")
+    parquet.write_table(table if whole else table.slice(0, len(table) // 4), copy)
+    found = read_nodes([synthetic.root], True)
+    assert found.nodes[0].samples.equals(before.samples) and found.nodes[0].missing() == []
+    (refused,) = found.refused
+    assert refused["file"] == str(copy) and refused["reason"].endswith("was already read from clock.cpu.1.parquet")
+    # Without the round itself, the copy stands for it.
+    path.unlink()
+    assert read_nodes([synthetic.root], True).nodes[0].missing() == []
+
+
+def test_a_copy_beside_a_node_never_takes_its_place(synthetic: Factory) -> None:
+    folder = filled(synthetic)
+    (before,) = read_nodes([synthetic.root], True).nodes
+    copy = Path(shutil.copytree(folder, folder.with_name(f"Copy of {folder.name}")))
+    path = copy / "clock.cpu.1.parquet"
+    parquet.write_table(parquet.read_table(path).slice(0, 1), path)
+    (node,) = read_nodes([synthetic.root], True).nodes
+    assert node.samples.equals(before.samples)
+
+
 def test_no_usable_node_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("no nodes yet")
     with pytest.raises(StudyError, match="no usable node under"):

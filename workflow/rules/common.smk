@@ -243,11 +243,14 @@ def sealed(wildcards):
 
 def ended(machine):
     """The file that says how a machine's job ended; without the node that it measured, the job runs again."""
-    file = MACHINES.file(machine, "ended")
-    if machine not in MACHINES.failed() and not is_measured(
-        MACHINES.file(machine, "results/nodes")
-    ):
-        make_again(file)
+    file, nodes = (
+        MACHINES.file(machine, name) for name in ("ended", "results/nodes")
+    )
+    try:
+        if machine not in MACHINES.failed() and not is_measured(nodes):
+            make_again(file)
+    except StudyError as stranger:
+        stop(stranger)
     return file
 
 

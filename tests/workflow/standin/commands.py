@@ -1,8 +1,8 @@
 """Stand-ins for commands of the study that take long: each writes the files that the workflow expects of it, at once.
 
-`put_into(folder)` makes packages `experiments` and `report` in a working directory, which `python -m` finds there before
-the study's own. Commands that STANDIN_COMMANDS does not name are the study's own. Everything that is written is
-synthetic.
+`put_into` makes packages `experiments` and `report` in a working directory, where `python -m` finds them before the
+study's own. STANDIN_COMMANDS names the commands that they answer; all others go on to the study's own. Everything that
+the stand-ins write is synthetic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(package: str) -> None:
     if command in os.environ["STANDIN_COMMANDS"].split():
         globals()[f"_{command}"](dict(zip(sys.argv, sys.argv[1:], strict=False)))
         return
-    sys.path.remove(os.getcwd())
+    sys.path.remove(str(Path.cwd()))
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
     runpy.run_module(package, run_name="__main__", alter_sys=True)
@@ -87,8 +87,8 @@ def _run(options: Options) -> None:
     from experiments.seal import begin
 
     out, node, plan = (Path(options[name]) for name in ("--out", "--node", "--plan"))
-    row = {"node": read_node(node)["id"], "experiment": options["run"], "device": "cpu", "round": int(options["--round"])}
-    table = arrow.Table.from_pylist([{**row, "run": uuid.uuid4().hex}])
+    place = {"experiment": options["run"], "device": "cpu", "round": int(options["--round"])}
+    table = arrow.Table.from_pylist([{"node": read_node(node)["id"], "run": uuid.uuid4().hex, **place}])
     parquet.write_table(table.replace_schema_metadata({"study": json.dumps({"schema": 1})}), out)
     begin(out.parent, node, read_plan(plan))
 

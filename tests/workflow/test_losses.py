@@ -1,0 +1,72 @@
+"""Outputs of a run that are lost or damaged: the same command makes them again, and measures nothing else again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from contract.errors import StudyError
+from contract.node import write_node
+from tests.experiments.test_node import RECORD, measured
+from tests.workflow import losses
+from workflow.results import damaged_rounds, is_measured, is_record, usable_plan
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> losses.Study:
+    """A study that has come to its end, by stand-ins for all that takes long."""
+    study = losses.prepare(tmp_path_factory.mktemp("losses") / "whole")
+    ended = study.run()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return study
+
+
+# `python -m tests.workflow.losses` tries them all.
+ANY = random.choice([case for case in losses.cases() if case])
+
+
+@pytest.mark.parametrize("case", [("plan.json", "a round", "the sealed record"), ANY], ids=["snakemake#3879", "any"])
+def test_what_is_lost_comes_back_by_the_same_command(
+    whole: losses.Study, case: tuple[str, ...], tmp_path: Path
+) -> None:
+    lost = [(losses.LOSSES | losses.MORE)[name] for name in case]
+    assert losses.faults(whole, whole.copy(tmp_path / "study"), lost, thrice=False) == [], case
+
+
+NAME = "gemm.cpu.1.parquet"
+
+
+def test_a_round_is_damaged_where_it_cannot_be_read_and_a_strangers_is_left_alone(tmp_path: Path) -> None:
+    own = Path(measured(tmp_path, NAME, 7))
+    assert damaged_rounds([str(own), str(tmp_path / "lost.cpu.1.parquet")], RECORD["id"]) == []
+    content = own.read_bytes()
+    for spoilt in (b"", b"PAR1", content[: len(content) // 2], content[:-1], bytes(len(content))):
+        own.write_bytes(spoilt)
+        assert damaged_rounds([str(own)], RECORD["id"]) == [str(own)]
+    for name, node in ((NAME, "another-cpu-8c-fff000"), ("gemm.cpu.2.parquet", RECORD["id"])):
+        strange = measured(tmp_path, name, 7, node=node)
+        with pytest.raises(StudyError, match=rf"holds gemm\.cpu\.1\.parquet of {node}, and {name} of .* move it away"):
+            damaged_rounds([strange], RECORD["id"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 3}', '{"schema": 3, "jobs": [{}], "rounds": 1}']
+)
+def test_a_plan_or_a_record_that_cannot_be_used_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file.json").write_text(text)
+    assert usable_plan(tmp_path / "file.json") is None and not is_record(tmp_path / "file.json")
+    assert usable_plan(tmp_path / "lost.json") is None and not is_record(tmp_path / "lost.json")
+
+
+def test_a_machine_is_measured_once_a_sealed_node_has_all_its_rounds(tmp_path: Path) -> None:
+    folder = tmp_path / RECORD["id"]
+    assert not is_measured(tmp_path)
+    asked = {"gemm.cpu": {"predicted_s": [9.0], "left_out": {}}}
+    write_node(folder / "node.json", {**RECORD, "jobs": asked})
+    assert not is_measured(tmp_path)
+    path = Path(measured(folder, NAME, 7))
+    assert is_measured(tmp_path)
+    path.write_bytes(b"PAR1")
+    assert not is_measured(tmp_path)
