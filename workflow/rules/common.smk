@@ -243,9 +243,7 @@ def sealed(wildcards):
 
 def ended(machine):
     """The file that says how a machine's job ended; without the node that it measured, the job runs again."""
-    file, nodes = (
-        MACHINES.file(machine, name) for name in ("ended", "results/nodes")
-    )
+    file, nodes = (MACHINES.file(machine, name) for name in ("ended", "results/nodes"))
     try:
         if machine not in MACHINES.failed() and not is_measured(nodes):
             make_again(file)
