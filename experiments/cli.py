@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import sys
 import time
@@ -131,12 +130,11 @@ def _probe(arguments: argparse.Namespace) -> int:
 
     hardware.refuse_part_of_job()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
-    for name in environment.inherited():
-        del os.environ[name]
-    from experiments.probe import described, fingerprint, require
+    with environment.applied():
+        from experiments.probe import described, fingerprint, require
 
-    options = dict(option.partition("=")[::2] for option in arguments.option)
-    record = fingerprint(options, arguments.out)
+        options = dict(option.partition("=")[::2] for option in arguments.option)
+        record = fingerprint(options, arguments.out)
     if arguments.require:
         require(record, arguments.require)
     if arguments.out:
@@ -177,7 +175,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if choosing:
         print(
             f"note: left out of the measuring process's environment: {', '.join(choosing)} "
-            "(they would choose kernels in the libraries' place)",
+            "(they would change what is measured)",
             file=sys.stderr,
         )
     with node_lock(PATIENCE_S):

@@ -1,33 +1,90 @@
-"""The environment in which libraries choose their kernels: their own choice, not an inherited one.
+"""The environment of a process that measures: what it needs to find programs, libraries and devices, and nothing else.
 
-A variable that somebody set for another purpose (OPENBLAS_CORETYPE=Haswell, say)
-can halve a library's rate without a trace in the result.
+A variable that somebody set for another purpose (OPENBLAS_CORETYPE=Haswell, LD_PRELOAD=libjemalloc.so, say) can halve a
+rate without a trace in the result. No list of such variables is complete, so the list is of those that pass.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-# Variables that pick a library's kernels, cache sizes or threads. Threads are set per point.
-_FAMILIES = (
-    "OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS|"
-    "CUBLAS|CUDNN|ROCBLAS|HIPBLASLT|MIOPEN"
+# By purpose; a name that ends with `*` stands for all that begin so.
+PASSED = {
+    "programs, libraries and headers": (
+        "PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FALLBACK_LIBRARY_PATH DYLD_FRAMEWORK_PATH NIX_LD "
+        "NIX_LD_LIBRARY_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH CUDA_HOME CUDA_PATH ROCM_HOME "
+        "ROCM_PATH HIP_PATH ONEAPI_ROOT TRITON_LIBCUDA_PATH"
+    ),
+    "Python and its packages": (
+        "PYTHONPATH PYTHONHOME PYTHONPLATLIBDIR PYTHONUSERBASE PYTHONNOUSERSITE PYTHONSAFEPATH PYTHONEXECUTABLE "
+        "__PYVENV_LAUNCHER__ VIRTUAL_ENV CONDA_PREFIX"
+    ),
+    "folders to write": (
+        "HOME TMPDIR TEMP TMP XDG_* PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE CUDA_CACHE_PATH TRITON_CACHE_DIR "
+        "TORCHINDUCTOR_CACHE_DIR NUMBA_CACHE_DIR MIOPEN_USER_DB_PATH MIOPEN_CUSTOM_CACHE_DIR"
+    ),
+    "who, where, in which language": "USER LOGNAME LANG LANGUAGE LC_* TZ",
+    "which devices there are": (
+        "CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MPS_PIPE_DIRECTORY NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES "
+        "ROCR_VISIBLE_DEVICES GPU_DEVICE_ORDINAL HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION ZE_AFFINITY_MASK "
+        "ZE_FLAT_DEVICE_HIERARCHY ZE_ENABLE_PCI_ID_DEVICE_ORDER ZES_ENABLE_SYSMAN ONEAPI_DEVICE_SELECTOR "
+        "OCL_ICD_VENDORS VK_DRIVER_FILES VK_ADD_DRIVER_FILES VK_ICD_FILENAMES"
+    ),
+    "Windows itself": (
+        "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT USERNAME USERPROFILE HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA "
+        "PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS"
+    ),
+    # `probe` asks git about this checkout beside the libraries.
+    "which folders git may read": "GIT_CONFIG*",
+}
+_NAMES = " ".join(PASSED.values()).split()
+_WHOLE = {name for name in _NAMES if not name.endswith("*")}
+_BEGINNINGS = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
+# Variables of which a user is told, and the record tells, that they did not pass: where one is missing here, nothing is
+# lost but the word. Never all that did not pass, for many are private.
+_TOLD = re.compile(
+    r"(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|NCCL|"
+    r"RCCL|HIPBLASLT|ROCBLAS|MIOPEN|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|ORT|MALLOC)_\w+|"
+    r"ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|NVIDIA_TF32_OVERRIDE|GLIBC_TUNABLES|LD_PRELOAD|LD_AUDIT|"
+    r"DYLD_INSERT_LIBRARIES|PYTHON(OPTIMIZE|DEVMODE|MALLOC|TRACEMALLOC|FAULTHANDLER|PROFILEIMPORTTIME|DEBUG|HASHSEED)"
 )
-_SINGLE = (
-    "ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|CUDA_LAUNCH_BLOCKING|NVIDIA_TF32_OVERRIDE|"
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_NO_CUDA_MEMORY_CACHING|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|"
-    # Apple's GPU would hand to the CPU what it cannot do, and nothing would tell.
-    "PYTORCH_HIP_ALLOC_CONF|PYTORCH_ENABLE_MPS_FALLBACK"
-)
-_CHOOSES = re.compile(rf"^((?:{_FAMILIES})_\w+|{_SINGLE})\Z")
+# What a setting looks like; a path names people and machines, and anything longer may be a secret.
+_SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
+_UNTOLD = "(not told)"
 
 
-def inherited() -> dict[str, str]:
-    """The variables of this kind that this process was started with."""
-    return {name: value for name, value in sorted(os.environ.items()) if _CHOOSES.match(name)}
+def passes(name: str) -> bool:
+    """Whether a variable reaches the processes that measure."""
+    return name in _WHOLE or name.startswith(_BEGINNINGS)
 
 
 def clean() -> dict[str, str]:
-    """This process's environment without them."""
-    return {name: value for name, value in os.environ.items() if not _CHOOSES.match(name)}
+    """The environment for a process that measures: this process's variables that pass."""
+    return {name: value for name, value in os.environ.items() if passes(name)}
+
+
+def inherited() -> dict[str, str]:
+    """Well-known variables that would change what is measured and do not pass, with their settings."""
+    return {
+        name: value if _SETTING.fullmatch(value) else _UNTOLD
+        for name, value in sorted(os.environ.items())
+        if _TOLD.fullmatch(name) and not passes(name)
+    }
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Give this process the environment of one that measures, and its own back afterwards.
+
+    Libraries that are loaded meanwhile choose as they would there.
+    """
+    before = dict(os.environ)
+    for name in before.keys() - clean().keys():
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(before)

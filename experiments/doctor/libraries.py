@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from experiments import environment
 from experiments.doctor.finding import Finding, note, ok, warning
 
-# Variables that reach the measuring process and change what is measured there.
-_SPOILS = {
-    "LD_PRELOAD": "a library is put before others",
-    "MALLOC_PERTURB_": "memory is filled whenever it is allocated and freed",
-    "PYTHONDEVMODE": "the interpreter checks itself",
-    "PYTHONMALLOC": "the interpreter's memory is managed in another way",
-}
 # OpenBLAS's names of cores whose kernels use 512-bit vectors.
 _WIDE_CORES = ("skylakex", "cooperlake", "sapphirerapids", "zen4", "zen5")
 
 
 def inherited(names: Sequence[str]) -> Finding:
-    """Variables that would choose kernels. names: those that are set."""
+    """Variables that would change what is measured. names: those that are set."""
     if not names:
-        return ok("variables", "none that would choose kernels")
+        return ok("variables", "none that would choose kernels, threads or memory")
     return note(
         "variables",
-        f"{', '.join(names)} would choose kernels or threads",
-        "They are left out of the measuring processes, where libraries choose for themselves; your own programs "
+        f"{', '.join(names)} would choose kernels, threads or memory",
+        "They do not reach the measuring processes, where libraries choose for themselves; your own programs "
         "may run differently.",
         f"unset {' '.join(names)}",
-    )
-
-
-def spoiling(variables: Mapping[str, str]) -> Finding | None:
-    """Variables that slow down or change the work itself."""
-    found = [name for name in _SPOILS if variables.get(name)]
-    if not found:
-        return None
-    return warning(
-        "debugging",
-        f"set: {', '.join(found)}",
-        "; ".join(_SPOILS[name] for name in found) + ": in the measuring processes as well.",
-        f"unset {' '.join(found)}",
     )
 
 
@@ -95,18 +74,16 @@ def bfloat16(simd: Sequence[str]) -> Finding:
 def examine(simd: Sequence[str]) -> list[Finding | None]:
     """All checks of this module, with the libraries as the measuring processes see them."""
     names = list(environment.inherited())
-    for name in names:
-        # As for `probe`: what libraries choose by themselves is asked, and they read these as they are loaded.
-        del os.environ[name]
-    import torch
+    # As for `probe`: what libraries choose by themselves is asked, and they read variables as they are loaded.
+    with environment.applied():
+        import torch
 
-    from experiments.backends.openblas import core_type
+        from experiments.backends.openblas import core_type
 
-    return [
-        inherited(names),
-        spoiling(os.environ),
-        openblas(core_type(), simd),
-        torch_capability(torch.backends.cpu.get_cpu_capability(), simd),
-        onednn(torch.backends.mkldnn.is_available()),
-        bfloat16(simd),
-    ]
+        return [
+            inherited(names),
+            openblas(core_type(), simd),
+            torch_capability(torch.backends.cpu.get_cpu_capability(), simd),
+            onednn(torch.backends.mkldnn.is_available()),
+            bfloat16(simd),
+        ]

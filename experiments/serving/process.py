@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contract.ending import end_with_parent
-from experiments import hardware, topology
+from experiments import environment, hardware, topology
 from experiments.work import HarnessError, Unsupported
 
 _PACKAGE = "experiments.serving"
@@ -38,7 +38,9 @@ class Child:
         self.name = module
         command = [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"]
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment.clean()
+            )
         except OSError as refusal:  # no more processes, files or memory
             raise ChildError(f"the {module} could not be started: {refusal.strerror}") from None
         _ALL.append(self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from experiments import environment
 from experiments.work import Unsupported
 
 # Seconds that ranks get to end by themselves before they are killed.
@@ -66,7 +66,7 @@ def _launched(
             stdin=subprocess.PIPE,
             stdout=told,
             stderr=said,
-            env={**os.environ, **_environment(threads)},
+            env={**environment.clean(), **_environment(threads)},
             # The ranks import what this process has imported, from wherever it stands.
             cwd=Path(__file__).parents[2],
         )

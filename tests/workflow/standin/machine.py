@@ -113,6 +113,7 @@ def devices(module: Any) -> None:
 def rounds(module: Any) -> None:
     """Measured by `worker`, by a clock that runs faster; every row says that it was made up."""
     begin, run, table = module.Round.__init__, module.Round.run, module.table
+    clean = module.environment.clean
 
     def played(self: Any, *words: Any, **named: Any) -> None:
         begin(self, *words, **{"command": COMMAND, **named})
@@ -126,7 +127,11 @@ def rounds(module: Any) -> None:
             row["origin"] = "synthetic"
         return table(measured, node, run)
 
+    def with_ours() -> dict[str, str]:
+        return {**clean(), **{name: value for name, value in os.environ.items() if name.startswith("STANDIN_")}}
+
     module.Round.__init__, module.Round.run, module.table = played, told, made_up
+    module.environment.clean = with_ours
     module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
     module.HANG_CONSTANT_S = max(LEAST_HANG_S, module.HANG_CONSTANT_S / faster())
     module.HANG_FACTOR /= faster()

@@ -1,0 +1,111 @@
+"""What reaches a process that measures is what is listed, whatever else is set; and nothing private is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from experiments import environment
+from experiments.rounds import _Worker
+from experiments.serving import process
+from experiments.several import launch
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+# Names that measuring cannot do without, by itself or on some machine.
+NEEDED = words(
+    "PATH HOME TMPDIR TEMP LANG LC_ALL LC_CTYPE PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH "
+    "DYLD_LIBRARY_PATH SYSTEMROOT CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
+    "ZE_AFFINITY_MASK ONEAPI_DEVICE_SELECTOR CUDA_HOME CUDA_PATH VK_DRIVER_FILES VK_ICD_FILENAMES XDG_RUNTIME_DIR "
+    "XDG_CACHE_HOME"
+)
+# Names that change what is measured, each by another way into a process.
+SPOILING = words(
+    "LD_PRELOAD LD_AUDIT LD_BIND_NOW DYLD_INSERT_LIBRARIES GLIBC_TUNABLES MALLOC_ARENA_MAX MALLOC_PERTURB_ "
+    "OPENBLAS_CORETYPE OMP_NUM_THREADS OMP_PROC_BIND KMP_AFFINITY KMP_BLOCKTIME MKL_CBWR ONEDNN_MAX_CPU_ISA "
+    "ATEN_CPU_CAPABILITY TORCH_LOGS TORCHINDUCTOR_MAX_AUTOTUNE TORCHDYNAMO_DISABLE PYTORCH_CUDA_ALLOC_CONF "
+    "PYTORCH_ENABLE_MPS_FALLBACK ONNXRUNTIME_LOG ORT_DISABLE CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING "
+    "NVIDIA_TF32_OVERRIDE NCCL_P2P_DISABLE XLA_FLAGS TRITON_INTERPRET NUMBA_DISABLE_JIT POLARS_MAX_THREADS "
+    "PYTHONOPTIMIZE PYTHONDEVMODE PYTHONTRACEMALLOC PYTHONMALLOC PYTHONFAULTHANDLER PYTHONHASHSEED PYTHONWARNINGS "
+    "PYTHONSTARTUP PYTHONINSPECT PYTHONBREAKPOINT HTTP_PROXY http_proxy SLURM_CPU_BIND VK_INSTANCE_LAYERS"
+)
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,24}", fullmatch=True)
+LIKE_THOSE_THAT_PASS = st.builds(str.__add__, st.sampled_from(NEEDED), st.from_regex("_?[A-Z]{1,8}", fullmatch=True))
+
+
+@given(st.sampled_from(SPOILING) | NAMES | LIKE_THOSE_THAT_PASS, st.text("0123456789/abc", max_size=8))
+@example("PYTHONOPTIMIZE", "2")
+def test_a_variable_passes_only_if_it_is_listed(name: str, value: str) -> None:
+    listed = " ".join(environment.PASSED.values()).split()
+    passes = any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in listed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(name, value)
+        assert (environment.clean().get(name) == value) == passes
+        assert not passes or name not in environment.inherited()
+
+
+def test_what_is_needed_passes_and_what_spoils_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NEEDED, *SPOILING):
+        monkeypatch.setenv(name, "1")
+    kept = environment.clean()
+    assert [name for name in NEEDED if name not in kept] == []
+    assert [name for name in SPOILING if name in kept] == []
+
+
+@pytest.mark.parametrize("start", ["round", "serving", "several"])
+def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    for name in ("VK_DRIVER_FILES", *SPOILING):
+        monkeypatch.setenv(name, "1")
+    started: list[dict[str, str]] = []
+
+    class Started(Exception):  # noqa: N818
+        pass
+
+    def note(*_: Any, env: dict[str, str], **__: Any) -> None:
+        started.append(env)
+        raise Started
+
+    monkeypatch.setattr("subprocess.Popen", note)
+    with pytest.raises(Started):
+        if start == "round":
+            _Worker([sys.executable], None, {"OPENBLAS_CORETYPE": "Zen"}, lambda: None).start({})
+        elif start == "serving":
+            process.Child("load", {})
+        else:
+            launch.answer(1, {}, threads=3)
+    (given,) = started
+    assert given["VK_DRIVER_FILES"] == "1"
+    # What a point asks for itself, it gets.
+    own = {"round": {"OPENBLAS_CORETYPE": "Zen"}, "several": {"OMP_NUM_THREADS": "3"}}.get(start, {})
+    assert {name: given[name] for name in SPOILING if name in given} == own
+
+
+def test_what_is_told_is_well_known_and_no_path() -> None:
+    private = {"ACME_TOKEN": "x", "NVIDIA_API_KEY": "x", "POLARS_CLOUD_CLIENT_SECRET": "x", "CUDA_HOME": "/opt/cuda"}
+    told = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/home/ada/lib/libjemalloc.so", "GLIBC_TUNABLES": "glibc.malloc.x=1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**private, **told}.items():
+            patch.setenv(name, value)
+        found = environment.inherited()
+    assert {name: found.get(name) for name in told} == {**told, "LD_PRELOAD": "(not told)"}
+    assert not private.keys() & found.keys()
+
+
+def test_a_process_gets_its_own_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    before = dict(os.environ)
+    with pytest.raises(ZeroDivisionError), environment.applied():
+        assert "OMP_NUM_THREADS" not in os.environ
+        assert os.environ["PATH"] == before["PATH"]
+        raise ZeroDivisionError
+    assert dict(os.environ) == before
