@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from contract.tables import dictionary
 
 
@@ -24,4 +26,4 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    sys.stdout.buffer.write(markdown().encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -50,7 +51,12 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def expand_home(text: str) -> str:
-    """A path whose `~` or `~user` at the start is that home folder. Raises StudyError if no such home is known."""
+    """A path whose `~` or `~user` at the start is that home folder.
+
+    Raises StudyError if no such home is known, or if the name is not UTF-8, in which libraries take paths.
+    """
+    if re.search("[\ud800-\udfff]", text):
+        raise StudyError(f"{text!r}: is no name in UTF-8: rename it")
     expanded = os.path.expanduser(text)  # noqa: PTH111  "./~x" is a folder of that name, which pathlib would not tell
     if expanded.startswith("~"):
         user, _, _ = text.partition("/")

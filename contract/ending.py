@@ -180,7 +180,9 @@ def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Ite
 
 def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run another program as `subprocess.run` does, its output as text; it and what it starts end with this process."""
-    with session(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
+    with session(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", **options
+    ) as child:
         said, complained = child.communicate()
     return subprocess.CompletedProcess(words, child.returncode, said, complained)
 

@@ -6,6 +6,8 @@ import errno
 import sys
 from collections.abc import Callable, Sequence
 
+from contract.encoding import escape_unprintable
+
 _DISK = {
     errno.ENOSPC: "the disk is full: free some space",
     errno.EDQUOT: "the disk quota is used up: free some space",
@@ -34,6 +36,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
     Exit codes: 0 done, 2 a mistake of the user's, 74 the disk said no,
     130 interrupted. Anything else is a defect of ours and keeps its traceback.
     """
+    escape_unprintable()
     try:
         return main(argv)
     except StudyError as mistake:

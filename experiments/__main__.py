@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from contract.encoding import use_utf8
 from contract.ending import end_when_told
 from contract.errors import run_command
 
@@ -15,4 +16,5 @@ def main(argv: Sequence[str] | None) -> int:
     return cli(argv)
 
 
+use_utf8()
 sys.exit(run_command(main))

@@ -116,7 +116,7 @@ def _list(arguments: argparse.Namespace) -> int:
     from experiments.listing import gathered, told
 
     listing = gathered()
-    print(json.dumps(listing, indent=1, ensure_ascii=False) if arguments.json else told(listing))
+    print(json.dumps(listing, indent=1) if arguments.json else told(listing))
     return 0
 
 
@@ -141,7 +141,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         write_node(arguments.out, record)
         print(described(record), file=sys.stderr)
     else:
-        print(json.dumps(record, indent=1, ensure_ascii=False))
+        print(json.dumps(record, indent=1))
     return 0
 
 
@@ -150,7 +150,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     findings = examine(arguments.device)
     if arguments.json:
-        print(json.dumps(for_programs(findings), indent=1, ensure_ascii=False))
+        print(json.dumps(for_programs(findings), indent=1))
     else:
         print(told(findings, shutil.get_terminal_size((100, 24)).columns))
     return int(any(finding.level is Level.WARNING for finding in findings))

@@ -140,7 +140,7 @@ def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> di
 def pip(command: str, *words: str) -> None:
     """Run one of pip's commands. Raises StudyError with its last complaint."""
     order = [sys.executable, "-m", "pip", command, "--quiet", "--constraint", "constraints.txt", *words]
-    said = subprocess.run(order, capture_output=True, text=True, check=False)
+    said = subprocess.run(order, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if said.returncode:
         complaints = [line for line in said.stderr.splitlines() if line.startswith("ERROR: ")]
         why = complaints[-1].removeprefix("ERROR: ") if complaints else f"exit code {said.returncode}"

@@ -18,6 +18,8 @@ from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 from tqdm import tqdm
 
+from contract.encoding import escape_unprintable
+
 # Seconds that a stage takes on two cores, until one of its kind has been timed; of measuring, the plan knows them.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
@@ -40,6 +42,7 @@ GO_ON = "what was finished is kept; the same command goes on from there"
 
 def take_over(workflow: Any, results: Callable[[], str]) -> None:
     """Show `Progress` on the console in place of Snakemake's words, unless the user has asked for those."""
+    escape_unprintable(*(getattr(handler, "stream", None) for handler in logger.handlers))
     asked = workflow.output_settings
     own_words = (
         asked.verbose or asked.printshellcmds or asked.quiet or asked.debug_dag or asked.dryrun
@@ -164,7 +167,7 @@ class Progress(logging.Handler):
             # Measured, or why not.
             self._say(f"  {job['wildcards']['machine']}: {' '.join(_lines(job['output'][0]))}")
         if rule == "measured":
-            there = [str(Path(file).parent) for file in job["input"] if not Path(file).read_text().startswith("failed")]
+            there = [str(Path(file).parent) for file in job["input"] if not "".join(_lines(file)).startswith("failed")]
             self._say(f"samples: {', '.join(there) or 'none'}")
         if rule in ("study", "all"):
             self._say_where()

@@ -34,7 +34,9 @@ def find() -> tuple[str | None, str]:
 def version(program: str) -> str:
     """What `quarto --version` says; '' if it does not run."""
     try:
-        asked = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+        asked = subprocess.run(
+            [program, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return asked.stdout.strip()

@@ -131,7 +131,13 @@ def _measured(quick: bool, versions: dict[str, str]) -> dict[str, Any]:
 
 def machine() -> Any:
     """The machine's record, made in a process that lets libraries choose their kernels, as those that measured."""
-    told = subprocess.run([sys.executable, "-m", "experiments", "probe"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "experiments", "probe"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=True,
+    )
     return json.loads(told.stdout)
 
 

@@ -44,7 +44,9 @@ def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
         source = Path(__file__).with_name("stream.c")
         order = [compiler, *flags(vector_bytes), "-shared", "-fPIC", "-o", str(library), str(source)]
         if subprocess.run(order, capture_output=True, check=False).returncode == 0:
-            about = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False)
+            about = subprocess.run(
+                [compiler, "-dumpfullversion"], capture_output=True, encoding="utf-8", errors="replace", check=False
+            )
             return str(library), " ".join([Path(compiler).name, about.stdout.strip(), *flags(vector_bytes)])
     return "", "numba, parallel (no C compiler with OpenMP was found)"
 

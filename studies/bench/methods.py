@@ -144,7 +144,13 @@ def _child(words: Sequence[str], extra: dict[str, str] | None = None) -> float:
     variables = {**environment.clean(), "PYTHONPATH": os.pathsep.join([str(ROOT)]), **(extra or {})}
     begun = time.perf_counter()
     ended = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     wall = time.perf_counter() - begun
     if ended.returncode:

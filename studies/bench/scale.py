@@ -111,7 +111,7 @@ def _step(work: Path, step: str, nodes: int, others: Path) -> dict[str, Any]:
     """What one step took and made. Raises StudyError if it fails."""
     start = time.perf_counter()
     asked = [sys.executable, "-m", "studies.bench.scale_step", step, str(work), str(nodes), str(others)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         raise StudyError(f"scale: {step} of {nodes} nodes failed: {done.stderr.strip()[-500:]}")
     return {"wall_s": time.perf_counter() - start, **json.loads(done.stdout.splitlines()[-1])}

@@ -79,7 +79,8 @@ class Child:
             stdout=subprocess.PIPE,
             env=environment.clean(),
             cwd=ROOT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
         )
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def _clock() -> float:
         program = Path(folder) / "core"
         source = Path(__file__).with_name("core.c")
         subprocess.run([compiler, "-O3", "-march=native", str(source), "-o", str(program)], check=True)
-        return float(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+        return float(subprocess.check_output([str(program)]))
 
 
 def _product_rate() -> float:

@@ -70,12 +70,12 @@ def test_each_machine_is_of_one_rule(tmp_path: Path) -> None:
 def test_what_failed_is_asked_for_again_and_nothing_else(tmp_path: Path) -> None:
     made = machines(tmp_path, good={}, bad={}, new={})
     made.ask()
-    before = {name: Path(made.file(name, "asked")).read_text() for name in made.settings}
-    Path(made.file("good", "ended")).write_text("measured\n")
-    Path(made.file("bad", "ended")).write_text("failed: error: no GPU found\n")
+    before = {name: Path(made.file(name, "asked")).read_text(encoding="utf-8") for name in made.settings}
+    Path(made.file("good", "ended")).write_text("measured\n", encoding="utf-8")
+    Path(made.file("bad", "ended")).write_text("failed: error: no GPU found\n", encoding="utf-8")
     assert made.failed() == {"bad": "error: no GPU found"}
     made.ask()
-    after = {name: Path(made.file(name, "asked")).read_text() for name in made.settings}
+    after = {name: Path(made.file(name, "asked")).read_text(encoding="utf-8") for name in made.settings}
     assert {name for name in before if after[name] != before[name]} == {"bad"}
 
 

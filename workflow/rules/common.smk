@@ -19,6 +19,8 @@ os.environ.update(
     PYTHONPATH=os.pathsep.join(
         filter(None, [str(HOME.resolve()), os.environ.get("PYTHONPATH")])
     ),
+    # Their logs are read as UTF-8.
+    PYTHONIOENCODING="utf-8",
 )
 # What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
 # Not inherited further: on another computer it is another process.
@@ -44,7 +46,7 @@ def stop(message):
 def tell_or_stop(package, *words):
     """Run a command of one of the packages; its answer, or its one line of complaint."""
     answer = subprocess.run(
-        [sys.executable, "-m", package, *words], capture_output=True, text=True
+        [sys.executable, "-m", package, *words], capture_output=True, encoding="utf-8", errors="replace"
     )
     if answer.returncode:
         complaint = answer.stderr.strip().removeprefix("error: ")
