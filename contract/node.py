@@ -85,6 +85,8 @@ _DEVICE = fields(
     architecture=text(),
     l2_bytes=_BYTES,
     unified_memory={"type": "boolean"},
+    # Why clock, power and the like are not recorded beside its samples, or not all of them.
+    unwatched=text(),
     runtime=text(),
     driver=text(),
 )
@@ -119,6 +121,13 @@ _GPU = fields(
     max_memory_clock_mhz=number(1e5),
     pcie_generation=count(100),
     pcie_width=count(1000),
+    # Cut into slices.
+    mig={"type": "boolean"},
+    # What its library does not tell, with the reason that it gives.
+    unanswered=named(text(), 20),
+    # Whose GPU it is and who tells of it, where NVIDIA's library does not.
+    maker=text(),
+    known_by={"enum": ["torch"]},
 )
 _TORCH = fields("version", version=text(), cuda=_MAYBE, hip=_MAYBE, config=several(text(1000), 50))
 _POOL = named({"anyOf": [text(), count(1e5)]}, 20)

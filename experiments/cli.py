@@ -17,7 +17,7 @@ from typing import Any
 
 from contract.arguments import Parser, count, expand_home, minutes, path, seed
 from contract.errors import StudyError
-from contract.files import atomic, read_json, write_json
+from contract.files import atomic, write_json
 from contract.node import node_id, read_node, utc
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
@@ -131,7 +131,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     hardware.refuse_part_of_job()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
     with environment.applied():
-        from experiments.probe import described, fingerprint, require
+        from experiments.probe import described, fingerprint, require, unknown
 
         options = dict(option.partition("=")[::2] for option in arguments.option)
         record = fingerprint(options, arguments.out)
@@ -142,6 +142,8 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(described(record), file=sys.stderr)
     else:
         print(json.dumps(record, indent=1))
+    for line in unknown(record):
+        print(line, file=sys.stderr)
     return 0
 
 
@@ -304,18 +306,10 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _same_machine(path: Path) -> str:
-    """The name of the node that a record describes. Raises StudyError unless it is of this machine's kind."""
+    """The name of the node that a record describes. Raises StudyError unless it is of this machine."""
     from experiments import hardware
 
-    record = read_json(path)
-    if not isinstance(record, dict) or not {"id", "kind"} <= record.keys():
-        record = read_node(path)  # an earlier record, or its fault in words
-    if record["kind"] != (here := hardware.kind()):
-        raise StudyError(
-            f"{path} describes {record['kind']}, this machine is {here}. Measure into a folder of its own "
-            "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name."
-        )
-    return str(record["id"])
+    return str(hardware.refuse_other_machine(path)["id"])
 
 
 def _new(arguments: argparse.Namespace) -> int:

@@ -270,35 +270,38 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 def gpu_counters(device: str, library: Any = None) -> Counters:
     """A GPU's clocks, temperature, power, use and energy, and what disturbs it, by NVML.
 
-    Says nothing where NVML does not answer. library: stands in for pynvml.
+    Says nothing where NVML does not answer, or cannot tell which GPU the device is; of a slice of a GPU
+    (MIG) only what all slices share: clocks, temperature and throttling. library: stands in for pynvml.
     """
     library = library or nvml.module()
-    try:
-        library.nvmlInit()
-        handle = nvml.handle(device, library)
-    except library.NVMLError:
+    found = nvml.find(device, library)
+    handle, whole = found.handle, found.unwatched is None
+    if handle is None:
         return Counters()
 
     def values() -> Values:
-        clock = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_SM)
-        memory = nvml.ask(library, "nvmlDeviceGetClockInfo", handle, library.NVML_CLOCK_MEM)
-        warmth = nvml.ask(library, "nvmlDeviceGetTemperature", handle, library.NVML_TEMPERATURE_GPU)
-        use = nvml.ask(library, "nvmlDeviceGetUtilizationRates", handle)
+        clocks = {
+            name: nvml.ask_number(library, "nvmlDeviceGetClockInfo", handle, getattr(library, domain, None))
+            for name, domain in (("clock_mhz", "NVML_CLOCK_SM"), ("memory_clock_mhz", "NVML_CLOCK_MEM"))
+        }
+        celsius = getattr(library, "NVML_TEMPERATURE_GPU", None)
+        use = nvml.ask(library, "nvmlDeviceGetUtilizationRates", handle) if whole else None
+        busy = getattr(use, "gpu", None)
         return {
-            "clock_mhz": float(clock) if clock else None,
-            "memory_clock_mhz": float(memory) if memory else None,
-            "temperature_c": float(warmth) if warmth is not None else None,
-            "power_w": nvml.watts(handle, library),
-            "utilisation": use.gpu / 100 if use is not None else None,
+            **{name: float(clock) if clock else None for name, clock in clocks.items()},
+            "temperature_c": nvml.ask_number(library, "nvmlDeviceGetTemperature", handle, celsius, most=1000),
+            "power_w": nvml.watts(handle, library) if whole else None,
+            "utilisation": busy / 100 if isinstance(busy, int) and 0 <= busy <= 100 else None,
         }
 
     def flags() -> list[Flag]:
         found = [Flag("throttled", reason) for reason in nvml.throttling(handle, library)]
-        others = nvml.other_processes(handle, library)
+        others = nvml.other_processes(handle, library) if whole else 0
         return [*found, Flag("busy", f"{others} other on the GPU")] if others else found
 
     def joules() -> float | None:
-        counted = nvml.ask(library, "nvmlDeviceGetTotalEnergyConsumption", handle)
+        question = "nvmlDeviceGetTotalEnergyConsumption"
+        counted = nvml.ask_number(library, question, handle, most=2.0**63) if whole else None
         return counted * 1e-3 if counted is not None else None
 
     return Counters(values, flags, joules)

@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from contract.ending import available_cpus
 from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
-from experiments import counters, memory, nvml, processor, topology
+from experiments import counters, gpus, memory, processor, topology
 
 # Of the host, for good; else of its time since it was started (most containers have no id of their own).
 _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
@@ -66,17 +67,18 @@ def memory_bytes() -> int:
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:
-    """This machine's kind and instance; the instance of an earlier record in `described`, if that is of this kind.
+    """This machine's kind and instance: those of an earlier record in `described`, if it fits this machine.
 
-    So rounds go on to count that were measured before its image, or this program, named it otherwise. Where that record
-    is lost, the folders of nodes beside it tell the name, unless several of this kind are there and none is this one.
+    So rounds go on to count that were measured before its image, or this program, named it otherwise. A GPU that cannot
+    be asked now does not make it another machine. Where that record is lost, the folders of nodes beside it tell the
+    name, unless several of this kind are there and none is this one.
     """
-    here, own = kind(), instance()
     if described and described.exists():
         with suppress(StudyError):
             before = read_node(described)
-            if before["kind"] == here:
-                return here, before["instance"]
+            if _fits(before, gpus.present()):
+                return before["kind"], before["instance"]
+    here, own = kind(), instance()
     if described and own not in (known := _measured_instances(described.parent / "nodes", here)) and len(known) == 1:
         return here, known[0]
     return here, own
@@ -95,7 +97,11 @@ def kind() -> str:
     Nothing in it names a person, host or serial number; two machines of the same
     make share it.
     """
-    about, cards = cpu(), [card["name"] for card in nvml.gpus()]
+    return _kind(cpu(), [card["name"] for card in gpus.present()])
+
+
+def _kind(about: Mapping[str, Any], cards: Sequence[str]) -> str:
+    """The kind of a machine with this processor, as `cpu` describes it, and with GPUs of these names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
     # Only where they are: machines without have their names from before.
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
@@ -108,6 +114,51 @@ def kind() -> str:
         count = cards.count(card)
         parts.append((f"{count}x-" if count > 1 else "") + re.sub(r"[^a-z0-9]+", "-", card.lower()).strip("-"))
     return f"{'-'.join(parts)[:73].strip('-')}-{digest}"
+
+
+def _fits(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
+    """Whether a record may be of this machine: nothing that can be asked now is another than it was."""
+    then, now = record["hardware"]["cpu"], cpu()
+    if record["kind"] == _kind(now, [card["name"] for card in here]):
+        return True
+    unasked = {key: then[key] for key in now.get("unknown", ()) if key in then}
+    recorded = [card["name"] for card in record["hardware"]["gpus"]]
+    changed = gpus.change(record, here)
+    return _kind({**now, **unasked}, recorded) == record["kind"] and not changed.gone and not changed.new
+
+
+def refuse_silent_gpus(where: Path) -> None:
+    """Raise StudyError if the record in a file fits this machine, but for GPUs that do not answer now."""
+    if not where.exists():
+        return
+    try:
+        record, here = read_node(where), gpus.present()
+    except StudyError:
+        return  # an earlier record that does not read is written anew
+    _refuse_silent_gpus(record, here, where)
+
+
+def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], where: Path) -> None:
+    changed = gpus.change(record, here)
+    if changed.silent and _fits(record, here):
+        raise StudyError(
+            f"{where} describes a machine with {', '.join(changed.silent)}, and {changed.why}. Then give the same "
+            "command again: nothing that was measured is lost"
+        )
+
+
+def refuse_other_machine(where: Path) -> dict[str, Any]:
+    """The record in a file. Raises StudyError unless it is of this machine, and its GPUs answer."""
+    record, here = read_node(where), gpus.present()
+    _refuse_silent_gpus(record, here, where)
+    if not _fits(record, here):
+        name, gone = _kind(cpu(), [card["name"] for card in here]), gpus.change(record, here).gone
+        without = f" and has no {', '.join(gone)}" if gone else ""
+        raise StudyError(
+            f"{where} describes {record['kind']}, this machine is {name}{without}. Measure into a folder of its own "
+            "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name"
+        )
+    return record
 
 
 def instance() -> str:

@@ -1,11 +1,18 @@
 """NVIDIA's management library: what a GPU says of itself, and nothing where it does not.
 
-Functions take the library as an argument, so that a stand-in can take its place where there is no GPU.
+No question is sure of an answer: GPUs, drivers and containers each leave some out. Functions take the library as an
+argument, so that a stand-in can take its place where there is no GPU.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 # Reasons that hold a clock back and somebody should know of. Not those that slow
@@ -22,6 +29,13 @@ _REASONS = {
 
 # NVML_FI_DEV_POWER_INSTANT: old versions of the library have no name for it.
 _POWER_NOW = 186
+# Larger answers stand for "not available" (0xFFFFFFFF), or are nonsense. Watts, MHz; bytes; GPUs.
+_MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
+
+
+def nameless(maker: str = "NVIDIA") -> str:
+    """The name in a record of a GPU that does not tell its own."""
+    return f"{maker} GPU"
 
 
 def module() -> Any:
@@ -31,96 +45,203 @@ def module() -> Any:
     return pynvml
 
 
-def gpus() -> list[dict[str, Any]]:
-    """NVIDIA GPUs by NVML, without serial numbers: name, memory_bytes, power_limit_w, …; [] without a driver."""
-    import pynvml
+def refusal(library: Any = None) -> str:
+    """Why NVML does not answer, in its words; '' if it does."""
+    return _count(library or module())[1]
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
+
+def gpus(library: Any = None) -> list[dict[str, Any]]:
+    """NVIDIA GPUs by NVML, without serial numbers: entries of the node record. [] where NVML does not answer.
+
+    What a GPU does not tell is left out, and `unanswered` has NVML's words for it by the name of the field;
+    "handle" stands for all of them. A GPU without a name is called `nameless()`.
+    """
+    library = library or module()
     found = []
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    for index in range(_count(library)[0]):
+        handle, refused = answer(partial(library.nvmlDeviceGetHandleByIndex, index))
         found.append(
-            {
-                "name": str(pynvml.nvmlDeviceGetName(handle)),
-                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                **_asked(
-                    {
-                        "power_limit_w": lambda h=handle: pynvml.nvmlDeviceGetPowerManagementLimit(h) / 1000,
-                        "max_sm_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM),
-                        "max_memory_clock_mhz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(
-                            h, pynvml.NVML_CLOCK_MEM
-                        ),
-                        "pcie_generation": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(h),
-                        "pcie_width": lambda h=handle: pynvml.nvmlDeviceGetMaxPcieLinkWidth(h),
-                    }
-                ),
-            }
+            {"name": nameless(), "unanswered": {"handle": refused}} if refused else _described(handle, library)
         )
     return found
 
 
-def _asked(questions: dict[str, Any]) -> dict[str, Any]:
-    """The answers to those questions that this GPU and driver support."""
-    import pynvml
-
-    answers = {}
-    for key, ask in questions.items():
-        try:
-            answers[key] = ask()
-        except pynvml.NVMLError:
-            continue
-    return answers
-
-
 def status() -> str:
-    """Driver version, or why NVML does not answer."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return f"driver {pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)"
-    except pynvml.NVMLError as refusal:
-        return str(refusal)
+    """Driver version and number of GPUs, or why NVML does not answer."""
+    library = module()
+    number, refused = _count(library)
+    if refused:
+        return refused
+    version, unknown = answer(lambda: _text(library.nvmlSystemGetDriverVersion()))
+    return f"driver {f'unknown ({unknown})' if unknown else version}, {number} GPU(s)"
 
 
 def ask(library: Any, question: str, *words: Any) -> Any:
     """The answer to one question; None if this GPU, driver or version of the library has none."""
+    return answer(lambda: getattr(library, question)(*words))[0]
+
+
+def ask_number(library: Any, question: str, *words: Any, most: float = _MOST) -> float | None:
+    """The answer to one question if it is a number from 0 to `most`, else None."""
+    return answer(lambda: _number(getattr(library, question)(*words), most))[0]
+
+
+def ask_text(library: Any, question: str, *words: Any) -> str | None:
+    """The answer to one question as a line of text, else None."""
+    return answer(lambda: _text(getattr(library, question)(*words)))[0]
+
+
+def answer(question: Callable[[], Any]) -> tuple[Any, str]:
+    """The answer to any question and ''; or None, and the words in which it was refused."""
     try:
-        return getattr(library, question)(*words)
-    except (library.NVMLError, AttributeError):
-        return None
+        return question(), ""
+    except Exception as refused:  # a driver in trouble, or an old library, raises what it likes
+        return None, _words(refused)
+
+
+def _words(refused: Exception) -> str:
+    try:
+        words = str(refused)
+    except Exception:  # pynvml asks the library for words that it does not know itself
+        words = ""
+    return re.sub(r"[^ -~]+", " ", words).strip()[:200] or type(refused).__name__
+
+
+def _count(library: Any) -> tuple[int, str]:
+    """The number of GPUs and '', or 0 and why NVML does not answer."""
+
+    def count() -> int:
+        library.nvmlInit()
+        return int(_number(library.nvmlDeviceGetCount(), _MOST_GPUS))
+
+    number, refused = answer(count)
+    return number or 0, refused
+
+
+def _described(handle: Any, library: Any) -> dict[str, Any]:
+    """A GPU's entry of the node record."""
+    known: dict[str, Any] = {"name": nameless()}
+    unanswered = {}
+    questions: dict[str, Callable[[], Any]] = {
+        "name": lambda: _text(library.nvmlDeviceGetName(handle)),
+        "memory_bytes": lambda: _whole(library.nvmlDeviceGetMemoryInfo(handle).total, _MOST_BYTES),
+        "power_limit_w": lambda: _number(library.nvmlDeviceGetPowerManagementLimit(handle) / 1000),
+        "max_sm_clock_mhz": lambda: _number(library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
+        "max_memory_clock_mhz": lambda: _number(library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)),
+        "pcie_generation": lambda: _whole(library.nvmlDeviceGetMaxPcieLinkGeneration(handle), 100),
+        "pcie_width": lambda: _whole(library.nvmlDeviceGetMaxPcieLinkWidth(handle), 1000),
+    }
+    for name, question in questions.items():
+        value, refused = answer(question)
+        if refused:
+            unanswered[name] = refused
+        else:
+            known[name] = value
+    if is_cut(handle, library):
+        known["mig"] = True
+    return known | ({"unanswered": unanswered} if unanswered else {})
+
+
+def _number(value: Any, most: float = _MOST) -> float:
+    """A finite number within bounds, as it was answered. Raises ValueError, TypeError."""
+    if isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no answer")
+    return value
+
+
+def _whole(value: Any, most: float) -> int:
+    """A number that is not 0: no card has no memory, and no link of no lanes."""
+    if not (number := int(_number(value, most))):
+        raise ValueError("0 is no answer")
+    return number
+
+
+def _text(value: Any) -> str:
+    """A line of text, of at most 200 characters; old libraries answer in bytes. Raises ValueError, TypeError."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:200]
+    if not line:
+        raise ValueError("an empty text is no answer")
+    return line
+
+
+class Unwatched(StrEnum):
+    """Why the state of a GPU is not recorded beside its samples, or not all of it."""
+
+    MAKER = "another maker"
+    SILENT = "NVML does not answer"
+    UNIDENTIFIED = "torch does not identify it"
+    UNKNOWN = "NVML does not know it"
+    SLICE = "a slice of a GPU"
+
+    @property
+    def meaning(self) -> str:
+        """What it means for the samples, in words."""
+        if self is Unwatched.SLICE:
+            return "MIG cut the GPU: power, energy and use are the whole card's, and are not recorded for a slice"
+        return f"{self.value}: clock, power, temperature and other processes are not recorded"
+
+
+@dataclass(frozen=True)
+class Found:
+    """NVML's handle of a device, None without certainty; and why the device is not watched, or not wholly."""
+
+    handle: Any = None
+    unwatched: Unwatched | None = None
+
+
+def find(device: str, library: Any) -> Found:
+    """NVML's handle of torch's device `cuda:N`, by its UUID or its place on the PCI bus.
+
+    Never by the number of a GPU that torch sees: NVML numbers them in another order.
+    """
+    from experiments.devices.accelerator import loaded
+
+    torch, _ = loaded()
+    if torch is None or not device.startswith("cuda") or torch.version.hip is not None:
+        return Found(unwatched=Unwatched.MAKER)
+    if _count(library)[1]:
+        return Found(unwatched=Unwatched.SILENT)
+    names, _ = answer(partial(_identities, torch, int(device.partition(":")[2] or 0)))
+    for question, name in names or ():
+        handle = ask(library, question, name)
+        if handle is not None:
+            cut = str(name).startswith("MIG-") or is_cut(handle, library)
+            return Found(handle, Unwatched.SLICE if cut else None)
+    return Found(unwatched=Unwatched.UNKNOWN if names else Unwatched.UNIDENTIFIED)
 
 
 def handle(device: str, library: Any) -> Any:
-    """NVML's handle of torch's device `cuda:N`. Raises NVMLError if there is none: other makers' are not known to it.
-
-    The two number GPUs differently where CUDA_VISIBLE_DEVICES is set: the identity decides.
-    """
-    import torch
-
-    if not device.startswith("cuda") or torch.version.hip is not None:
+    """The same handle alone. Raises NVMLError where there is none."""
+    found = find(device, library)
+    if found.handle is None:
         raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
-    index = int(device.partition(":")[2] or 0)
-    identity = _identity(index)
-    if identity:
-        try:
-            return library.nvmlDeviceGetHandleByUUID(identity)
-        except library.NVMLError:
-            pass
-    return library.nvmlDeviceGetHandleByIndex(index)
+    return found.handle
 
 
-def _identity(index: int) -> str:
-    """The GPU's UUID as torch knows it; '' where it does not (CPU builds, old versions)."""
-    import torch
+def _identities(torch: Any, index: int) -> list[tuple[str, Any]]:
+    """NVML's questions by which a GPU of torch's can be found, each with the identity to ask for; the best first.
 
-    if torch.version.cuda is None or not torch.cuda.is_available() or index >= torch.cuda.device_count():
-        return ""
-    identity = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    return f"GPU-{identity}" if identity is not None else ""
+    CUDA's UUID has no prefix. Of a slice it is the slice's or the whole card's, by the version of CUDA. Sources:
+    cuDeviceGetUuid_v2 in the CUDA driver API, nvmlDeviceGetUUID in the NVML API reference.
+    """
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return [("nvmlDeviceGetHandleByIndex", index)]  # it measures none, and has no numbers of its own
+    properties = torch.cuda.get_device_properties(index)
+    identity = str(getattr(properties, "uuid", None) or "")
+    prefixes = [""] if identity.startswith(("GPU-", "MIG-")) else ["GPU-", "MIG-"]
+    found = [("nvmlDeviceGetHandleByUUID", prefix + identity) for prefix in prefixes if identity]
+    place = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if all(isinstance(number, int) for number in place):
+        domain, bus, slot = place
+        found.append(("nvmlDeviceGetHandleByPciBusId", f"{domain:08x}:{bus:02x}:{slot:02x}.0"))
+    return found
+
+
+def is_cut(handle: Any, library: Any) -> bool:
+    """Whether MIG cuts the GPU into slices, or the handle is such a slice's."""
+    modes, _ = answer(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
+    return bool(modes and modes[0] == 1) or ask(library, "nvmlDeviceIsMigDeviceHandle", handle) == 1
 
 
 def watts(handle: Any, library: Any) -> float | None:
@@ -130,26 +251,28 @@ def watts(handle: Any, library: Any) -> float | None:
     (except GA100) the mean of the last second: half a second into a load it is mostly of what came before.
     Source: NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_INSTANT.
     """
-    fields = ask(library, "nvmlDeviceGetFieldValues", handle, [_POWER_NOW])
-    if fields and fields[0].nvmlReturn == library.NVML_SUCCESS:
-        return float(fields[0].value.uiVal) / 1000
-    mean = ask(library, "nvmlDeviceGetPowerUsage", handle)
-    return mean / 1000 if mean is not None else None
+
+    def now() -> float:
+        (field,) = library.nvmlDeviceGetFieldValues(handle, [_POWER_NOW])
+        if field.nvmlReturn != library.NVML_SUCCESS:
+            raise ValueError("no such field")
+        return _number(field.value.uiVal / 1000)
+
+    power, refused = answer(now)
+    return answer(lambda: _number(library.nvmlDeviceGetPowerUsage(handle) / 1000))[0] if refused else power
 
 
 def throttling(handle: Any, library: Any) -> list[str]:
     """Why the GPU's clock is held back now, in words; empty if it is not."""
-    mask = ask(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle) or 0
+    mask = int(ask_number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, most=2.0**64) or 0)
     return [words for name, words in _REASONS.items() if mask & getattr(library, name, 0)]
 
 
 def processes(handle: Any, library: Any) -> set[int]:
     """Numbers of the processes that use the GPU, as far as the driver shows them from where we are."""
-    running = [
-        *(ask(library, "nvmlDeviceGetComputeRunningProcesses", handle) or []),
-        *(ask(library, "nvmlDeviceGetGraphicsRunningProcesses", handle) or []),
-    ]
-    return {one.pid for one in running}
+    questions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+    running = (ask(library, question, handle) for question in questions)
+    return {one.pid for some in running if isinstance(some, Iterable) for one in some if hasattr(one, "pid")}
 
 
 def other_processes(handle: Any, library: Any) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.node import node_id, utc
 from contract.provenance import commit, short, study_version
-from experiments import hardware, nvml
+from experiments import driver, gpus, hardware, nvml
 from experiments.devices import detect, usable
 from experiments.devices.accelerator import loaded
 
@@ -36,13 +37,16 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
     """The node record (`contract.node`), but for the time at which measuring ended.
 
     before: an earlier record, whose name this machine keeps (`hardware.identity`). Raises StudyError where torch cannot
-    be loaded: nothing here is measured without it.
+    be loaded, without which nothing is measured, and where a GPU of the earlier record cannot be asked now.
     """
     torch, refusal = loaded()
     if torch is None:
         raise StudyError(refusal)
+    if before:
+        hardware.refuse_silent_gpus(before)
     found, left_out = detect()
     devices, refused = usable(found)
+    entries = [device.describe() for device in devices]
     kind, instance = hardware.identity(before)
     return {
         "schema": 1,
@@ -53,7 +57,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         "hardware": {
             "cpu": hardware.cpu(),
             "memory_bytes": hardware.memory_bytes(),
-            "gpus": nvml.gpus(),
+            "gpus": _with_memory(gpus.present(), entries),
             "nvml": nvml.status(),
         },
         "software": {
@@ -64,12 +68,37 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
             "blas": _blas(),
             "torch": _torch(),
         },
-        "devices": [device.describe() for device in devices],
+        "devices": entries,
         "left_out": [*left_out, *refused],
         "study": {"version": study_version(), "commit": short(commit())},
         "started_utc": utc(),
         "options": options,
     }
+
+
+def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
+    """Entries of GPUs, with the memory that torch knows of where NVML does not: a GPU may share the machine's."""
+    sizes = {device["name"]: device["memory_bytes"] for device in devices if "memory_bytes" in device}
+    for card in cards:
+        if "memory_bytes" not in card and card["name"] in sizes:
+            card["memory_bytes"] = sizes[card["name"]]
+            card.get("unanswered", {}).pop("memory_bytes", None)
+            if not card.get("unanswered", True):
+                del card["unanswered"]
+    return cards
+
+
+def unknown(record: dict[str, Any]) -> list[str]:
+    """What is not known of the GPUs of a node record, a line each."""
+    lines = []
+    for card in record["hardware"]["gpus"]:
+        if reasons := card.get("unanswered"):
+            told = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+            lines.append(f"{card['name']}: not told by NVML: {told}")
+    for device in record["devices"]:
+        if reason := device.get("unwatched"):
+            lines.append(f"{device['id']}: {nvml.Unwatched(reason).meaning}")
+    return lines
 
 
 def described(record: dict[str, Any]) -> str:
@@ -90,11 +119,13 @@ def require(record: dict[str, Any], kind: str) -> None:
         return
     looked = "; ".join(record["left_out"]) or "nothing was left out"
     found = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
+    refused = nvml.refusal()
+    mend = f"For an NVIDIA GPU, {driver.advice(refused)}. " if refused else ""
     raise StudyError(
         f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {looked}. "
         f"NVML: {record['hardware']['nvml']}. Found: {found}. "
-        "Install the GPU's driver and the build of torch for it (https://pytorch.org/get-started/locally), "
-        "or measure the CPU alone: snakemake --cores all"
+        f"{mend}Torch has to be built for the GPU (https://pytorch.org/get-started/locally). "
+        "Or measure the CPU alone: snakemake --cores all"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contract.errors import StudyError
+from experiments.devices.accelerator import Accelerator
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.devices.cuda import CudaDevice
@@ -48,6 +49,11 @@ def detect(kinds: tuple[type[Device], ...] = KINDS) -> tuple[list[Device], list[
         devices += [kind(name) for name in names]
         left_out += reasons
     return devices, list(dict.fromkeys(left_out))
+
+
+def named_by_torch(kinds: tuple[type[Device], ...] = KINDS) -> list[tuple[str, str]]:
+    """Maker and name of every GPU that torch sees, also of those that cannot be worked on; none is opened."""
+    return [(kind.maker, name) for kind in kinds if issubclass(kind, Accelerator) for name in kind.names()]
 
 
 def usable(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:

@@ -12,20 +12,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
+from experiments import driver, nvml
 from experiments.devices.base import Device, nothing
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
 
-# What to do about a device that does not open, by a word of the refusal.
-_MENDS = {
-    "out of memory": "Other processes use its memory: stop them, or choose another GPU.",
-    "busy or unavailable": "Another process has it to itself, or its compute mode forbids computing: "
-    "nvidia-smi -q -d COMPUTE says which.",
-    "ecc error": "Its memory is damaged: reset it (sudo nvidia-smi -r), and have it replaced if that comes back.",
-    "no kernel image": "This build of torch has no code for it: install another.",
-}
 _ON_NVIDIA = "only on NVIDIA's GPUs does this study compute with"
 
 
@@ -78,7 +71,10 @@ class Accelerator(Device):
         with warnings.catch_warnings(record=True) as said:
             # Torch warns of an old driver, and of GPUs that it has no code for, at length.
             warnings.simplefilter("always")
-            count = cls.count(torch)
+            try:
+                count = cls.count(torch)
+            except Exception as refusal:  # as below
+                return [], [f"{cls.platform}: {first_line(refusal)}: {driver.advice(first_line(refusal))}"]
             reasons = [cls._lack(torch, index) for index in range(count)]
         if not count:
             return [], [f"{cls.platform}: {cls.why_none(torch, [str(one.message) for one in said])}"]
@@ -104,7 +100,7 @@ class Accelerator(Device):
 
     @classmethod
     def count(cls, torch: Any) -> int:
-        """How many devices torch sees. It never raises."""
+        """How many devices torch sees."""
         module = getattr(torch, cls.interface)
         return int(module.device_count()) if module.is_available() else 0
 
@@ -139,14 +135,33 @@ class Accelerator(Device):
         except Exception as refusal:
             # Drivers' errors come as several kinds of exception, some of them only in new versions.
             line = first_line(refusal)
-            mend = next((mend for word, mend in _MENDS.items() if word in line.lower()), "")
-            raise StudyError(f"{self.name} cannot be used: {line}. {mend}".strip()) from None
+            mend = driver.advice(line) if driver.known(line) else ""
+            raise StudyError(f"{self.name} cannot be used: {line}. {mend[:1].upper()}{mend[1:]}".strip()) from None
         if total != 2.0:
             raise StudyError(f"{self.name} cannot be used: it computes 1 + 1 = {total:g}")
 
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all devices that torch sees, also of those that cannot be worked on; none is opened."""
+        torch, _ = loaded()
+        if torch is None or not cls.built(torch):
+            return []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                count = cls.count(torch)
+            except Exception:  # `detect` says why
+                return []
+        return [str(cls(cls.called(index)).describe()["name"]) for index in range(count)]
+
     def describe(self) -> dict[str, Any]:
-        known = {key: value for key, value in self.facts().items() if value}
-        return {"id": self.name, "kind": self.kind, "maker": self.maker, **known}
+        try:
+            known = {key: value for key, value in self.facts().items() if value}
+        except Exception:  # a device in trouble does not tell; opening it says why
+            known = {}
+        if unwatched := nvml.find(self.name, nvml.module()).unwatched:
+            known["unwatched"] = unwatched.value
+        return {"id": self.name, "kind": self.kind, "maker": self.maker, "name": nvml.nameless(self.maker), **known}
 
     def facts(self) -> dict[str, Any]:
         """What torch tells of the device: name, memory_bytes and more; empty where it does not."""

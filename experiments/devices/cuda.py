@@ -7,20 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments import nvml
+from experiments import driver, nvml
 from experiments.devices import eight_bit
 from experiments.devices.accelerator import Accelerator, first_line
 from experiments.work import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
-
-# CUDA's errors when a machine's driver is not up, by number, and what to do about them.
-_MENDS = {
-    "802": "start NVIDIA's fabric manager: sudo systemctl start nvidia-fabricmanager",
-    "803": "the driver in the kernel is not of the version that is installed: restart the machine",
-    "804": "the CUDA libraries are newer than the driver, and this GPU does not allow that: update the driver",
-}
 
 
 class CudaDevice(Accelerator):
@@ -60,8 +53,8 @@ class CudaDevice(Accelerator):
             return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
         error = re.search(r"Error (\d+): ([^(\n]+)", told)
         if error:
-            mend = _MENDS.get(error[1], "restart the machine, or install the driver again")
-            return f"error {error[1]}: {first_line(error[2])}: {mend}"
+            line = f"error {error[1]}: {first_line(error[2])}"
+            return f"{line}: {driver.advice(line)}"
         return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
 
     @classmethod
@@ -89,7 +82,7 @@ class CudaDevice(Accelerator):
             "compute_capability": f"{about.major}.{about.minor}",
             "l2_bytes": self.last_level_cache_bytes,
             "runtime": f"CUDA {self._torch.version.cuda}",
-            "driver": nvml.ask(_nvml(), "nvmlSystemGetDriverVersion"),
+            "driver": nvml.ask_text(_nvml(), "nvmlSystemGetDriverVersion"),
         }
 
     def refusal(self, dtype: Dtype) -> str:
@@ -149,7 +142,7 @@ def _wheels(latest: tuple[int, int] | None) -> str:
 
 def _newest_cuda() -> tuple[int, int] | None:
     """The version of CUDA that the driver goes up to; None without a driver."""
-    return _version(nvml.ask(_nvml(), "nvmlSystemGetCudaDriverVersion_v2"))
+    return _version(int(nvml.ask_number(_nvml(), "nvmlSystemGetCudaDriverVersion_v2") or 0))
 
 
 def _nvml() -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import nvml
+from experiments import driver, nvml
 from experiments.devices.cuda import CudaDevice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu import Card, of_card
@@ -17,6 +17,7 @@ from experiments.topology import read_text
 
 _NVIDIA = "0x10de"
 _NOT_MEASURED = "The GPU is not measured."
+_NONE = "no GPU"
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,19 @@ def plugged_in(root: Path) -> bool:
     return any(read_text(one / "vendor") == _NVIDIA and read_text(one / "class").startswith("0x03") for one in cards)
 
 
-def absent(refusal: str, torch: Torch, pci: bool) -> Finding:
-    """What it means that NVML shows no GPU. pci: a card is plugged in."""
-    if pci:
-        mend = "install NVIDIA's driver, or load it: sudo modprobe nvidia"
+def absent(refusal: str, torch: Torch, root: Path) -> Finding:
+    """What it means that NVML shows no GPU, in its words or those of this study."""
+    mend = driver.advice(refusal, root)
+    if torch.sees and torch.cuda:
+        return note("GPU", f"torch sees one, but NVML says: {refusal}", nvml.Unwatched.SILENT.meaning, mend)
+    if plugged_in(root):
         return warning("GPU", f"a card is there, but NVML says: {refusal}", _NOT_MEASURED, mend)
     if torch.hip is not None:
         return note("GPU", "AMD (ROCm)", "NVML does not know it: its state is neither checked nor recorded.")
+    if refusal != _NONE and not driver.no_driver(refusal):
+        return warning("GPU", f"a driver is there, but NVML says: {refusal}", _NOT_MEASURED, mend)
+    if driver.in_container(root):
+        return note("GPU", f"none ({refusal})", "A container shows a GPU of its host only if it was given one.", mend)
     return ok("GPU", f"none ({refusal}): the CPU is measured alone")
 
 
@@ -90,19 +97,14 @@ def cupy(found: bool) -> Finding:
 def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:
     """All checks of GPUs, or of torch's one `device`. library, torch: stand in for what is installed."""
     library, torch = library or nvml.module(), torch or here()
-    try:
-        library.nvmlInit()
-        count = int(library.nvmlDeviceGetCount())
-    except library.NVMLError as refusal:
-        count, found = 0, [absent(str(refusal), torch, plugged_in(root))]
-    else:
-        found = [] if count else [absent("NVML sees none", torch, plugged_in(root))]
+    refusal, count = nvml.refusal(library), len(nvml.gpus(library))
+    found = [] if count else [absent(refusal or _NONE, torch, root)]
     if count:
-        supported = nvml.ask(library, "nvmlSystemGetCudaDriverVersion_v2")
-        latest = (supported // 1000, supported % 1000 // 10) if supported else None
-        driver = nvml.ask(library, "nvmlSystemGetDriverVersion")
+        supported = nvml.ask_number(library, "nvmlSystemGetCudaDriverVersion_v2")
+        latest = (int(supported) // 1000, int(supported) % 1000 // 10) if supported else None
+        version = nvml.ask_text(library, "nvmlSystemGetDriverVersion") or "unknown version"
         found += [
-            ok("driver", f"{driver}, {count} GPU(s)"),
+            ok("driver", f"{version}, {count} GPU(s)"),
             build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")),
         ]
         found += [
@@ -111,14 +113,31 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
         ]
         if torch.cuda is not None:
             found.append(cupy(importlib.util.find_spec("cupy") is not None))
-    cards = range(count) if device is None else [device]
-    for card in cards:
-        try:
-            handle = library.nvmlDeviceGetHandleByIndex(card) if device is None else nvml.handle(device, library)
-        except library.NVMLError:
-            seen = f"there is no {device}: NVML sees {count} GPU(s)"
-            found.append(warning("GPU", seen, _NOT_MEASURED, "nvidia-smi -L lists those there are"))
-            continue
-        index = nvml.ask(library, "nvmlDeviceGetIndex", handle)
-        found += of_card(Card(int(index or 0), handle, library), several=count > 1)
+    if device is not None:
+        return found + _device(device, count, library)
+    for index in range(count):
+        found += _card(index, count, library)
     return found
+
+
+def _card(index: int, count: int, library: Any) -> list[Finding]:
+    """The checks of the GPU that has this number in NVML."""
+    handle, refusal = nvml.answer(lambda: library.nvmlDeviceGetHandleByIndex(index))
+    if refusal:
+        return [warning(f"GPU {index}", f"NVML says: {refusal}", _NOT_MEASURED, driver.advice(refusal))]
+    return of_card(Card(index, handle, library), several=count > 1)
+
+
+def _device(device: str, count: int, library: Any) -> list[Finding]:
+    """The checks of torch's one device, which NVML may not know, or know by another number."""
+    seen = nvml.find(device, library)
+    if seen.handle is not None:
+        index = nvml.ask_number(library, "nvmlDeviceGetIndex", seen.handle)
+        card = Card(None if index is None else int(index), seen.handle, library)
+        part = [note("samples", str(seen.unwatched), f"{seen.unwatched.meaning}.")] if seen.unwatched else []
+        return of_card(card, several=count > 1) + part
+    reason = seen.unwatched or nvml.Unwatched.UNKNOWN
+    if int(device.partition(":")[2]) < count:
+        return [note("samples", f"{device}: {reason}", f"{reason.meaning}.")]
+    mend = "nvidia-smi -L lists those there are"
+    return [warning("GPU", f"there is no {device}: NVML sees {count} GPU(s)", _NOT_MEASURED, mend)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from experiments import nvml
@@ -15,9 +16,9 @@ _SOME_MEMORY = 2**30
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU and how to ask it."""
+    """One GPU and how to ask it. index: its number in NVML; None of a slice (MIG)."""
 
-    index: int
+    index: int | None
     handle: Any
     library: Any
 
@@ -28,7 +29,7 @@ class Card:
     @property
     def smi(self) -> str:
         """How a command that sets something on this GPU begins."""
-        return f"sudo nvidia-smi -i {self.index}"
+        return "sudo nvidia-smi" + ("" if self.index is None else f" -i {self.index}")
 
 
 def persistence(card: Card) -> Finding | None:
@@ -123,7 +124,7 @@ def others(card: Card) -> Finding:
 
 def _name(library: Any, pid: int) -> str:
     """A process's name without its path; '?' outside the container that we are in."""
-    return str(nvml.ask(library, "nvmlSystemGetProcessName", pid) or "?").split("/")[-1].split(" ")[0]
+    return (nvml.ask_text(library, "nvmlSystemGetProcessName", pid) or "?").split("/")[-1].split(" ")[0]
 
 
 def compute_mode(card: Card) -> Finding | None:
@@ -178,6 +179,8 @@ _CHECKS = (persistence, ecc, clocks, power_limit, throttled, others, compute_mod
 
 def of_card(card: Card, several: bool) -> list[Finding]:
     """All checks of one GPU; with its number where there are several."""
-    named = f"GPU {card.index} " if several else "GPU "
-    found = [finding for check in _CHECKS if (finding := check(card)) is not None]
+    named = f"GPU {card.index} " if several and card.index is not None else "GPU "
+    # An answer that makes no sense costs its check alone.
+    findings = (nvml.answer(partial(check, card))[0] for check in _CHECKS)
+    found = [finding for finding in findings if finding is not None]
     return [Finding(named + one.name, one.level, one.seen, one.why, one.mend) for one in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pynvml
@@ -31,29 +32,49 @@ CALM: dict[str, Any] = {
 
 
 class Library:
-    """What the study asks of pynvml, answered from dictionaries, one a card."""
+    """What the study asks of pynvml, answered from dictionaries, one a card; an answer that is an exception is raised.
+
+    "Handle" answers for a card's handle. slices: MIG's, which have no number. refuses: raised by nvmlInit. count: the
+    number of GPUs that the library tells.
+    """
 
     NVMLError = pynvml.NVMLError
 
-    def __init__(self, *cards: dict[str, Any], cuda: int = 13000, broken: bool = False) -> None:
+    def __init__(
+        self,
+        *cards: dict[str, Any],
+        cuda: int = 13000,
+        broken: bool = False,
+        refuses: Exception | None = None,
+        count: Any = None,
+        slices: Sequence[dict[str, Any]] = (),
+    ) -> None:
         self._cards = [{**CALM, **card} for card in cards]
-        self._cuda, self._broken = cuda, broken
+        self._slices = [{**CALM, **card} for card in slices]
+        self._cuda, self._count = cuda, len(cards) if count is None else count
+        self._refuses = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND) if broken else refuses
 
     def nvmlInit(self) -> None:  # noqa: N802 - NVML's own name
-        if self._broken:
-            raise self.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        if self._refuses:
+            raise self._refuses
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return len(self._cards)
+        return told(self._count)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:  # noqa: N802
         if index >= len(self._cards):
             raise self.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        return self._cards[index]
+        return told(self._cards[index].get("Handle", self._cards[index]))
 
     def nvmlDeviceGetHandleByUUID(self, identity: str) -> dict[str, Any]:  # noqa: N802
-        for card in self._cards:
-            if card.get("UUID") == identity:
+        return self._found("UUID", identity)
+
+    def nvmlDeviceGetHandleByPciBusId(self, place: str) -> dict[str, Any]:  # noqa: N802
+        return self._found("BusId", place)
+
+    def _found(self, key: str, value: str) -> dict[str, Any]:
+        for card in [*self._cards, *self._slices]:
+            if card.get(key) == value:
                 return card
         raise self.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
@@ -74,6 +95,13 @@ class Library:
         def answer(handle: dict[str, Any], *_: Any) -> Any:
             if key not in handle:
                 raise self.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            return handle[key]
+            return told(handle[key])
 
         return answer
+
+
+def told(answer: Any) -> Any:
+    """An answer, raised if it is an exception."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

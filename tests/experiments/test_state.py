@@ -313,17 +313,51 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
-@pytest.mark.parametrize(("identity", "watts"), [("b", 300.0), ("unknown", 80.0), (None, 80.0)])
-def test_the_gpu_that_torch_counts_is_found_by_its_identity(
-    monkeypatch: pytest.MonkeyPatch, identity: str | None, watts: float
-) -> None:
+def watched(monkeypatch: pytest.MonkeyPatch, library: Library, **about: Any) -> counters.Counters:
+    """The counters of torch's first GPU, of which torch tells this."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", SimpleNamespace())):
+    properties = SimpleNamespace(**about)
+    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", properties)):
         monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
-    if identity is not None:
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=identity))
-    seen = counters.gpu_counters("cuda:0", Library({"UUID": "GPU-a"}, {"UUID": "GPU-b", "PowerUsage": 300_000}))
-    assert seen.values()["power_w"] == watts
+    return counters.gpu_counters("cuda:0", library)
+
+
+PLACE = {"pci_domain_id": 0, "pci_bus_id": 0x4F, "pci_device_id": 0}
+
+
+@pytest.mark.parametrize(
+    ("about", "watts"),
+    [
+        pytest.param({"uuid": "b"}, 300.0, id="by UUID"),
+        pytest.param({"uuid": "GPU-b"}, 300.0, id="by UUID with its prefix"),
+        pytest.param(PLACE, 300.0, id="by its place on the bus"),
+        pytest.param({"uuid": "unknown"}, None, id="unknown"),
+        pytest.param({"uuid": ""}, None, id="no UUID"),
+        pytest.param({}, None, id="torch tells none"),
+        pytest.param({**PLACE, "pci_bus_id": 0x50}, None, id="another place"),
+    ],
+)
+def test_a_gpu_is_watched_by_its_identity_and_never_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, about: dict[str, Any], watts: float | None
+) -> None:
+    other = {"UUID": "GPU-a", "TotalEnergyConsumption": 7, "CurrentClocksThrottleReasons": 4}
+    card = {"UUID": "GPU-b", "BusId": "00000000:4f:00.0", "PowerUsage": 300_000}
+    seen = watched(monkeypatch, Library(other, card), **about)
+    assert seen.values().get("power_w") == watts
+    assert (seen.joules(), list(seen.flags())) == (None, [])
+    assert watts or seen.values() == {}
+
+
+@pytest.mark.parametrize("uuid", ["s", "a"])
+def test_a_slice_of_a_gpu_is_not_given_the_energy_of_the_whole_card(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
+    """By the slice's own identity or by its card's; what all slices share is known of either."""
+    counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
+    card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
+    del part["TotalEnergyConsumption"]
+    seen = watched(monkeypatch, Library({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
+    values = seen.values()
+    assert (values["power_w"], values["utilisation"], seen.joules(), list(seen.flags())) == (None, None, None, [])
+    assert (values["clock_mhz"], values["temperature_c"]) == (1980.0, 41.0)
 
 
 # What the driver averages utilisation over.

@@ -148,6 +148,17 @@ def test_a_second_run_has_nothing_to_do_and_a_touched_claim_is_only_judged_again
     assert jobs == {"judge", "figures", "report", "lint", "site", "study"}
 
 
+def test_a_finished_study_stops_where_the_gpu_that_it_requires_is_missing(study: Study) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    refused = study.clone.run(*study.words, "require=gpu")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith("error: gpu profile: no GPU found")
+    assert "Traceback" not in refused.stderr
+
+
 def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -> str:
     """What measuring says that cannot write what it measured."""
     (clone.path / "mine.yaml").write_text(kills.PRESET.replace("point_s: 0.5", "point_s: 0.05"))

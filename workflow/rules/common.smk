@@ -237,6 +237,7 @@ def sealed(wildcards):
     """The record of this machine, with all its rounds; or that each of several machines has come to an end."""
     if MACHINES.settings:
         return [ended(machine) for machine in MACHINES.settings]
+    check_required_device()
     record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
     if not is_record(record) or not all(map(os.path.exists, all_jobs(wildcards))):
         make_again(record)

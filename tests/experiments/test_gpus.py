@@ -1,0 +1,334 @@
+"""Which GPUs a machine is known by, and that trouble with one of them is not taken for another machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from contract.errors import StudyError
+from contract.node import NODE_SCHEMA, node_id, write_node
+from contract.schema import check
+from experiments import driver, gpus, hardware, nvml, probe
+from experiments.cli import main
+from experiments.devices import accelerator
+from experiments.doctor import cuda
+from tests.experiments.nvml_standin import Library
+from tests.experiments.test_doctor import BUILT, PLAIN
+from tests.experiments.test_node import RECORD
+from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Torch, install
+
+CARD: dict[str, Any] = {"Name": H100.name, "MaxClockInfo": 1980}
+LOST = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+UNKNOWN = pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+MISMATCH = pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+NONE = Library(broken=True)
+GB10 = SimpleNamespace(name="NVIDIA GB10", total_memory=128 * 10**9, major=12, minor=1, multi_processor_count=48)
+
+Machine = Callable[..., str]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Play a machine whose driver and torch answer so; its kind."""
+
+    def play(library: Library, torch: Torch | None = None) -> str:
+        monkeypatch.setattr(nvml, "module", lambda: library)
+        install(monkeypatch, torch or Torch())
+        return hardware.kind()
+
+    return play
+
+
+def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
+    bare, one = machine(NONE), machine(Library(CARD))
+    assert machine(Library(CARD), Torch(H100, cuda="13.0")) == one, "NVML's GPU is not counted twice"
+    assert machine(NONE, Torch(H100, cuda="13.0")) == one, "torch has the same name for it"
+    kinds = {
+        bare, one,
+        machine(NONE, Torch(MI300X, hip="7.0")), machine(NONE, Torch(MI300X, MI300X, hip="7.0")),
+        machine(NONE, Torch(ARC, xpu="20250301")), machine(Library(CARD), Torch(MI300X, hip="7.0")),
+        machine(NONE, Torch(SimpleNamespace(**vars(H100) | {"name": "Apple M3"}), mps=True)),
+    }  # fmt: skip
+    assert len(kinds) == 7
+    for kind in kinds:
+        check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+
+
+@pytest.mark.parametrize(
+    "torch",
+    [
+        Torch(MI300X, hip="7.0"),
+        Torch(MI300X, hip="7.0", architectures=["gfx90a"]),
+        Torch(MI300X, hip="7.0", refuses=RuntimeError("HIP error: lost")),
+    ],
+)
+def test_a_gpu_that_cannot_be_worked_on_names_its_machine_all_the_same(machine: Machine, torch: Torch) -> None:
+    assert machine(NONE, torch) == machine(NONE, Torch(MI300X, hip="7.0"))
+
+
+def test_slices_of_different_size_are_different_kinds(machine: Machine) -> None:
+    cut = Library(CARD | {"MigMode": [1, 1]})
+    slices = [SimpleNamespace(**vars(H100) | {"name": f"{H100.name} MIG {size}"}) for size in ("1g.10gb", "7g.80gb")]
+    kinds = {machine(cut, Torch(part, cuda="13.0")) for part in slices}
+    assert len(kinds) == 2 and machine(Library(CARD)) not in kinds
+
+
+def test_torch_names_a_gpu_that_nvml_does_not(machine: Machine) -> None:
+    machine(Library(CARD, {"Name": UNKNOWN}), Torch(H100, P100, cuda="13.0"))
+    assert [card["name"] for card in gpus.present()] == [H100.name, P100.name]
+
+
+@pytest.mark.parametrize(
+    ("built", "asks"),
+    [
+        ("cuda = None\nhip = None", False),
+        ("cuda = '13.0'\nhip = None", False),  # no driver here: its library does not load
+        ("cuda = None\nhip = '7.0'", True),
+        ("cuda = None\nxpu = '2025'", True),
+        ("nonsense", True),
+    ],
+)
+def test_torch_is_loaded_only_where_it_may_see_a_gpu(
+    built: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "version.py").write_text(built)
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda _: found)
+    monkeypatch.setattr(gpus, "_CUDA", "libnot-there.so.1")
+    assert gpus._torch_may_see_more(nvml_suffices=False) is asks
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Callable[..., Path]:
+    """Write the record of the machine that is played now."""
+
+    def write(**more: Any) -> Path:
+        path, kind = tmp_path / "node.json", hardware.kind()
+        here = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.present()}
+        named = {"kind": kind, "instance": "0a1b2c", "id": node_id(kind, "0a1b2c")}
+        write_node(path, {**RECORD, **named, "hardware": here, **more})
+        return path
+
+    return write
+
+
+TWO = Library(CARD, CARD)
+AMD = Torch(MI300X, hip="7.0")
+
+
+@pytest.mark.parametrize(
+    ("library", "torch", "said"),
+    [
+        pytest.param(Library(refuses=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="daemon-reload"),
+        pytest.param(Library(refuses=MISMATCH), Torch(), r"version mismatch.*(reboot|restart)", id="driver updated"),
+        pytest.param(Library(count=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="no count"),
+        pytest.param(NONE, Torch(H100, H100, cuda="13.0"), "NVML does not answer", id="torch still sees them"),
+        pytest.param(Library(CARD, {"Handle": LOST}), Torch(), r"NVML does not tell of it \(GPU is lost\).*xid",
+                     id="one fell off the bus"),
+        pytest.param(Library(CARD, {"Name": UNKNOWN}), Torch(), "does not tell of it", id="one has no name"),
+    ],
+)  # fmt: skip
+def test_a_gpu_lost_during_a_study_is_not_another_machine(
+    library: Library, torch: Torch, said: str, machine: Machine, record: Callable[..., Path], tmp_path: Path
+) -> None:
+    kind = machine(TWO, Torch(H100, H100, cuda="13.0"))
+    path = record()
+    machine(library, torch)
+    assert hardware.identity(path) == (kind, "0a1b2c")
+    run = ["run", "gemm", "--out", str(tmp_path / "x.parquet"), "--node"]
+    for words in (run, ["check", "--node"], ["probe", "--out"]):
+        with pytest.raises(StudyError, match=said) as caught:
+            main([*words, str(path)])
+        assert H100.name in str(caught.value)
+        assert "this machine is" not in str(caught.value)
+        assert "folder of its own" not in str(caught.value)
+    machine(TWO)
+    assert main(["check", "--node", str(path)]) == 0
+
+
+def test_a_gpu_that_torch_alone_knows_is_not_missed_as_another_machine(
+    machine: Machine, record: Callable[..., Path]
+) -> None:
+    kind = machine(NONE, AMD)
+    path = record()
+    machine(NONE, Torch(hip="7.0"))
+    assert hardware.identity(path)[0] == kind
+    with pytest.raises(StudyError, match=r"torch does not see it: .*ROCm: the driver is not loaded"):
+        main(["check", "--node", str(path)])
+
+
+@pytest.mark.parametrize(
+    "now", [Library(CARD), Library(CARD, CARD, CARD), Library(CARD, {**CARD, "Name": "NVIDIA L4"})]
+)
+def test_gpus_that_answer_and_are_others_are_another_machine(
+    now: Library, machine: Machine, record: Callable[..., Path]
+) -> None:
+    kind = machine(TWO)
+    path = record()
+    other = machine(now)
+    assert other != kind
+    assert hardware.identity(path)[0] == other
+    with pytest.raises(StudyError, match=f"describes {kind}, this machine is {other}"):
+        main(["check", "--node", str(path)])
+
+
+def test_what_could_not_be_asked_before_is_no_contradiction(machine: Machine, record: Callable[..., Path]) -> None:
+    machine(Library(CARD, {"Name": UNKNOWN}))
+    path = record()
+    machine(TWO)
+    assert main(["check", "--node", str(path)]) == 0
+    # Earlier versions named a machine without other makers' GPUs, which were among its devices alone.
+    machine(NONE)
+    path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
+    kind = hardware.kind()
+    assert machine(NONE, AMD) != kind
+    assert hardware.identity(path)[0] == kind
+
+
+def test_a_processor_that_does_not_tell_all_now_is_the_same(
+    machine: Machine, record: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = machine(NONE)
+    path, about = record(), hardware.cpu()
+    less = {key: value for key, value in about.items() if key not in ("family", "simd")} | {
+        "unknown": ["family", "simd"]
+    }
+    monkeypatch.setattr(hardware, "cpu", lambda: less)
+    assert hardware.kind() != kind
+    assert hardware.identity(path)[0] == kind
+
+
+def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on a DGX Spark, whose GPU has the machine's memory."""
+    unified = Library({"Name": GB10.name, **dict.fromkeys(
+        ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
+    machine(unified, Torch(GB10, cuda="13.0"))
+    (card,) = probe._with_memory(gpus.present(), [accelerator_entry()])
+    assert (card["memory_bytes"], card["unanswered"].get("memory_bytes")) == (GB10.total_memory, None)
+    assert main(["list"]) == main(["check"]) == 0
+    assert GB10.name in capsys.readouterr().out
+    record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
+    told, part = probe.unknown(record)
+    assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
+    assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
+
+
+def accelerator_entry() -> dict[str, Any]:
+    from experiments.devices.cuda import CudaDevice
+
+    return CudaDevice("cuda:0").describe()
+
+
+class Sick:
+    """A GPU's properties that torch cannot tell."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+def test_a_gpu_of_which_torch_tells_nothing_has_an_entry(machine: Machine) -> None:
+    assert "2x-nvidia-gpu" in machine(NONE, Torch(Sick(), Sick(), cuda="13.0"))
+    assert main(["list"]) == 0
+    torch = Torch(cuda="13.0")
+    torch.device_count = lambda: 1 / 0  # type: ignore[assignment, return-value]
+    torch.is_available = lambda: True  # type: ignore[method-assign]
+    assert "gpu" not in machine(NONE, torch)
+    (line,) = accelerator.Accelerator.__subclasses__()[0].detect()[1]
+    assert "division by zero" in line
+
+
+CONTAINER = {".dockerenv": ""}
+CARD_ON_BUS = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/class": "0x030200"}
+
+
+@pytest.mark.parametrize(
+    ("said", "files", "mend"),
+    [
+        ("NVML Shared Library Not Found", {}, "install NVIDIA's driver"),
+        ("NVML Shared Library Not Found", CONTAINER, "docker run --gpus all"),
+        ("NVML Shared Library Not Found", {"proc/1/cgroup": "0::/kubepods/pod7"}, "--gpus all"),
+        (
+            "NVML Shared Library Not Found",
+            {**CONTAINER, "dev/nvidia0": ""},
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        ),
+        ("NVML Shared Library Not Found", {"dev/dxg": ""}, "in Windows"),
+        ("Driver Not Loaded", {}, "sudo modprobe nvidia"),
+        ("Driver Not Loaded", CONTAINER, "--gpus all"),
+        ("Driver/library version mismatch", {}, "restart the machine, or load its modules again"),
+        ("RM has detected an NVML/RM version mismatch.", CONTAINER, "restart the host"),
+        ("error 803: system has unsupported display driver / cuda driver combination", {}, "restart the machine"),
+        ("Unknown Error", {}, "restart the machine"),
+        ("Unknown Error", CONTAINER, "start the container again"),
+        ("GPU is lost", {}, "xid"),
+        ("Insufficient Permissions", {}, "usermod -aG"),
+        ("Insufficient Permissions", CONTAINER, "--gpus all"),
+        ("Insufficient External Power", {}, "power cables"),
+        ("Function Not Found", {}, "update NVIDIA's driver"),
+        ("something of tomorrow", {}, "restart the machine"),
+        ("something of tomorrow", CONTAINER, "start the container again"),
+    ],
+)
+def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], mend: str, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert mend in driver.advice(said, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "files", "torch", "level", "mend"),
+    [
+        ("LIBRARY_NOT_FOUND", {}, PLAIN, "ok", ""),
+        ("LIBRARY_NOT_FOUND", CARD_ON_BUS, PLAIN, "warning", "install NVIDIA's driver"),
+        ("LIBRARY_NOT_FOUND", {**CARD_ON_BUS, **CONTAINER}, PLAIN, "warning", "--gpus all"),
+        ("LIBRARY_NOT_FOUND", CONTAINER, PLAIN, "note", "--gpus all"),
+        ("LIBRARY_NOT_FOUND", CONTAINER, BUILT, "note", "--gpus all"),
+        ("LIB_RM_VERSION_MISMATCH", CARD_ON_BUS, PLAIN, "warning", "load its modules again"),
+        ("LIB_RM_VERSION_MISMATCH", {}, PLAIN, "warning", "load its modules again"),
+        ("UNKNOWN", CONTAINER, PLAIN, "warning", "start the container again"),
+    ],
+)
+def test_the_doctor_mends_the_cause(
+    refuses: str, files: dict[str, str], torch: cuda.Torch, level: str, mend: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    refusal = pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{refuses}"))
+    (finding,) = cuda.examine(tmp_path, None, Library(refuses=refusal), torch)
+    assert finding.level.value == level
+    assert mend in finding.mend
+
+
+def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Machine) -> None:
+    machine(Library(refuses=MISMATCH))
+    record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
+    with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load its modules again") as caught:
+        probe.require(record, "gpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_doctor_does_not_take_one_gpu_for_another(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    sick, well = {"UUID": "GPU-a", "Index": 0, "PersistenceMode": 0}, {"UUID": "GPU-b", "Index": 1}
+    library = Library(sick, well, {"Handle": LOST})
+
+    def examined(device: str | None, uuid: str) -> dict[str, Any]:
+        machine(library, Torch(SimpleNamespace(**vars(H100), uuid=uuid), cuda="13.0"))
+        return {finding.name: finding for finding in cuda.examine(Path("/nonexistent"), device, library, BUILT)}
+
+    assert "GPU 0 MIG" not in examined("cuda:0", "b")
+    assert "GPU 1 MIG" in examined("cuda:0", "b")
+    unknown = examined("cuda:0", "c")
+    assert not any("MIG" in name for name in unknown)
+    assert "clock, power, temperature" in unknown["samples"].why
+    every = examined(None, "b")
+    assert "xid" in every["GPU 2"].mend
+    assert "GPU 1 MIG" in every
