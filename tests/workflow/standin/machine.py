@@ -94,7 +94,8 @@ def nvml(module: Any) -> None:
         "name": CARD, "memory_bytes": GPU_MEMORY, "power_limit_w": 700.0, "max_sm_clock_mhz": 1980,
         "max_memory_clock_mhz": 2619, "pcie_generation": 5, "pcie_width": 16,
     }  # fmt: skip
-    module.gpus = lambda: [card]
+    module.gpus = lambda: [dict(card)]
+    module.refusal = lambda: ""
     module.status = lambda: f"driver {DRIVER}, 1 GPU(s)"
 
 
