@@ -28,6 +28,7 @@ from experiments.devices import Device, open_device
 from experiments.jobs import needs_torch
 from experiments.readings import NoTimeError, Timer, call_s
 from experiments.registry import Experiment, get, typed
+from experiments.serving.limits import make_room
 from experiments.state import Watch, stopped
 from experiments.timing import Measurement, Policy, measure
 from experiments.work import HarnessError, Observed, Unsupported, Work, not_installed
@@ -44,6 +45,8 @@ OVERRUN = 2.0
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
 # Energy counters are brought up to date some ten times a second.
 ENERGY_AFTER_S = 0.5
+# Files that libraries and their processes may open, where the system allows it: macOS begins with 256 in all.
+FILES = 1000
 # The largest share of free memory that a point may ask for.
 MEMORY_SHARE = 0.6
 
@@ -56,6 +59,7 @@ def serve() -> None:
     """Read points from standard input until it closes; answer each on standard output."""
     end_with_parent()
     count_stops()
+    make_room(FILES)
     with running_time.RunningTime():
         _serve()
 

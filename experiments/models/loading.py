@@ -6,10 +6,12 @@ import gzip
 import io
 import itertools
 import random
+import shutil
 import time
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ from contract.ending import end_with_parent
 from experiments.devices import Device
 from experiments.models import data
 from experiments.models.zoo import Entry
-from experiments.work import Unsupported, largest
+from experiments.work import HarnessError, Unsupported, largest
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,6 +42,8 @@ PIECE = 1 << 16
 SHIFT, TURN = 1 / 8, 10.0
 # A photograph is cut to between this share of its area and all of it (Szegedy et al. 2015, section 6).
 LEAST_AREA = 0.08
+# Bytes of shared memory below which a failure of worker processes is put down to it: containers have half by default.
+LEAST_SHARED = 2**27
 # The time of one sample is the mean of so many, taken so many times.
 DECODED, TIMES = 16, 8
 
@@ -247,12 +251,22 @@ def samples(source: str, sample: tuple[int, ...], images: bool, length: int) -> 
     return (Passages if source == "memory" else Compressed)(data.text(), length)
 
 
+def _lacking_shared_memory() -> str:
+    """What is wrong with the memory by which processes hand batches over, and what to do; '' if it has room."""
+    place = Path("/dev/shm")
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError:
+        return f"; there is no {place}: mount one (mount -t tmpfs tmpfs {place})"
+    return f"; {place} has {free / 2**20:.1f} MiB free (containers: --shm-size=1g)" if free < LEAST_SHARED else ""
+
+
 class Feed:
     """Batches on the device without end, each when it is asked for; made by worker processes if there are any."""
 
     def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
-        """Raises Unsupported where such a model is not fed from such a source."""
-        self.device, self.samples = device, None
+        """Raises Unsupported where such a model is not fed from such a source, HarnessError as `next`."""
+        self.device, self.samples, self.workers = device, None, workers
         if source == "preloaded":
             if workers:
                 raise Unsupported("preloaded batches need no workers")
@@ -269,15 +283,31 @@ class Feed:
             persistent_workers=workers > 0,
             worker_init_fn=end_with_parent,
         )
-        self._batches = iter(loader)
+        with self._harness():
+            self._batches = iter(loader)
+
+    @contextmanager
+    def _harness(self) -> Iterator[None]:
+        """Tell what the system refuses to worker processes from mistakes: memory that they share, files, themselves."""
+        try:
+            yield
+        except (OSError, RuntimeError) as refusal:
+            if not self.workers:
+                raise
+            # A worker's error holds its traceback, whose last line says what happened.
+            said = (str(refusal).strip() or type(refusal).__name__).splitlines()[-1]
+            lacking = _lacking_shared_memory()
+            raise HarnessError(f"processes that prepare batches: {said}{lacking}") from refusal
 
     def _moved(self, inputs: Tensor, targets: Tensor) -> Batch:
         name = self.device.name
         return inputs.to(name, non_blocking=True), targets.to(name, non_blocking=True)
 
     def next(self) -> Batch:
-        """The next batch, on its way to the device."""
-        return self._moved(*next(self._batches))
+        """The next batch, on its way to the device. Raises HarnessError where worker processes give none."""
+        with self._harness():
+            batch = next(self._batches)
+        return self._moved(*batch)
 
     def error(self) -> float:
         """Share of two batches that is not as the samples are; 0 if all is well."""

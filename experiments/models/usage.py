@@ -45,7 +45,10 @@ def _growth(call: Callable[[], object]) -> float | None:
     except (AttributeError, KeyError, OSError):
         return None
     call()
-    return max(0.0, _resident("VmHWM") - before)
+    try:
+        return max(0.0, _resident("VmHWM") - before)
+    except (KeyError, OSError):  # some sandboxes tell the size alone
+        return None
 
 
 def _resident(name: str) -> float:

@@ -17,6 +17,8 @@ from experiments.work import HarnessError
 CONNECTIONS = 256
 # Files and sockets that a process may open during a load beside its connections.
 MARGIN = 32
+# Seconds between two looks for a pause; oftener, they would show in the CPU time of rare requests.
+TICK_S = 0.25
 ROOT = Path("/")
 _MEND = "raise it in the shell that starts the study (ulimit -n 4096; above its hard limit an administrator has to)"
 

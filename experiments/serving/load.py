@@ -19,9 +19,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from contract.running_time import RunningTime
 from experiments.serving import limits
 from experiments.serving.process import orders
-from experiments.serving.pulse import Pulse
 from experiments.work import HarnessError, not_installed
 
 if TYPE_CHECKING:
@@ -80,8 +80,6 @@ async def offer(asked: dict[str, Any]) -> Seen:
             await _asked(session, bodies[body], asked["expected"][body], clock() + asked["timeout_s"])
         gc.collect()
         gc.freeze()
-        pulse = Pulse()
-        watching = asyncio.create_task(pulse.run())
         begin, used = clock() + LEAD_S, time.process_time()
         found: list[tuple[float, float, bool] | None] = [None] * len(times)
         seen = Seen()
@@ -98,15 +96,14 @@ async def offer(asked: dict[str, Any]) -> Seen:
             found[place] = took if good else max(took, asked["timeout_s"]), late, good
 
         tasks = []
-        for place, at in enumerate(times):
-            # Asleep for 0 s where it is late already: answers must be read meanwhile.
-            await asyncio.sleep(max(0.0, begin + at - clock()))
-            tasks.append(asyncio.create_task(one(place, begin + at)))
-        await asyncio.gather(*tasks)
+        with RunningTime(limits.TICK_S) as running:
+            for place, at in enumerate(times):
+                # Asleep for 0 s where it is late already: answers must be read meanwhile.
+                await asyncio.sleep(max(0.0, begin + at - clock()))
+                tasks.append(asyncio.create_task(one(place, begin + at)))
+            await asyncio.gather(*tasks)
+            seen.stood_s = running.stood_s()
         seen.span_s, seen.cpu_s = clock() - begin, time.process_time() - used
-        pulse.beat()
-        watching.cancel()
-        seen.stood_s = pulse.stood_s
     kept = [entry for entry in found if entry is not None]
     seen.latency, seen.late = [latency for latency, _, _ in kept], [late for _, late, _ in kept]
     seen.good = [good for _, _, good in kept]

@@ -13,10 +13,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from contract import running_time
 from contract.errors import StudyError
 from experiments.serving import limits
 from experiments.serving.process import orders
-from experiments.serving.pulse import Pulse
 from experiments.work import Dtype, HarnessError, Unsupported, not_installed
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class Desk:
         self.service, self.device, self.accelerator = service, device, kind != "cpu"
         self.busy_s, self.open = 0.0, 0
         self.refused, self.complaint = 0, ""
-        self.pulse = Pulse()
         self._threads, self._one = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
         self._pool = ThreadPoolExecutor(workers, initializer=self._prepare)
@@ -104,9 +103,8 @@ class Desk:
 
     def usage(self) -> dict[str, Any]:
         """CPU seconds of this process, busy seconds of the accelerator, requests without an answer yet, and trouble."""
-        self.pulse.beat()
         return {
-            "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": self.pulse.stood_s,
+            "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.stood_s(),
             "refused": self.refused, "complaint": self.complaint,
         }  # fmt: skip
 
@@ -156,9 +154,8 @@ async def serve(desk: Desk, held: socket.socket) -> None:
             loop.default_exception_handler(context)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
-    watching = asyncio.create_task(desk.pulse.run())
-    await uvicorn_server(desk).serve(sockets=[held])
-    watching.cancel()
+    with running_time.RunningTime(limits.TICK_S):
+        await uvicorn_server(desk).serve(sockets=[held])
 
 
 def listening(port: int) -> socket.socket:

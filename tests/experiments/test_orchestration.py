@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from experiments.models import data, loading
 from experiments.models.zoo import ZOO
 from experiments.suite.orchestration import AHEAD
 from experiments.sweep import read_preset, sweep
+from experiments.work import HarnessError
 from tests.experiments.points import CPU, observed, right, run, work
 from tests.experiments.second_device import SecondCpu
 
@@ -141,6 +144,42 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
         os.kill(child.pid, signal.SIGKILL)
         # The loader's own watch looks only every 5 s.
         assert not psutil.wait_procs(workers, 4)[1]
+
+
+@pytest.mark.filterwarnings("ignore")  # threads of the tests' own beside a fork
+def test_worker_processes_that_give_no_batches_are_the_harnesss_failure() -> None:
+    before = set(psutil.Process().children())
+    feed = loading.Feed(ZOO["mlp"], 6, "memory", 1, CPU)
+    (worker,) = set(psutil.Process().children()) - before
+    worker.kill()
+    with pytest.raises(HarnessError, match="processes that prepare batches: DataLoader worker"):
+        while True:
+            feed.next()
+
+
+def test_a_mistake_in_the_loop_itself_is_none_of_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("not decoded")
+
+    monkeypatch.setattr(loading.Held, "__getitem__", fail)
+    with pytest.raises(RuntimeError, match="not decoded") as mistake:
+        loading.Feed(ZOO["mlp"], 6, "memory", 0, CPU).next()
+    assert mistake.type is RuntimeError
+
+
+@pytest.mark.parametrize(("free", "words"), [(2**26, "64.0 MiB free .*--shm-size"), (2**30, ""), (None, "there is no")])
+def test_little_shared_memory_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, free: int | None, words: str
+) -> None:
+    def usage(_: object) -> Any:
+        if free is None:
+            raise FileNotFoundError
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr(loading.shutil, "disk_usage", usage)
+    said = loading._lacking_shared_memory()
+    assert bool(said) == bool(words)
+    assert re.search(words, said)
 
 
 def test_every_point_of_the_full_preset_has_the_one_that_it_is_compared_with() -> None:

@@ -25,7 +25,6 @@ from experiments.jobs import Job, Plan, Point
 from experiments.serving import limits, load, process, server
 from experiments.serving.limits import CONNECTIONS, MARGIN, Room
 from experiments.serving.process import Child, ChildError
-from experiments.serving.pulse import Pulse
 from experiments.state import Watch
 from experiments.suite import serving
 from experiments.work import HarnessError, Unsupported
@@ -279,21 +278,9 @@ def test_a_server_that_is_stopped_says_for_how_long() -> None:
     kept = serving.server(ORDERS)
     before = kept.ask("GET", "/usage")["stood_s"]
     os.kill(kept.child.pid, signal.SIGSTOP)
-    time.sleep(0.8)
+    time.sleep(1.2)
     os.kill(kept.child.pid, signal.SIGCONT)
     assert kept.ask("GET", "/usage")["stood_s"] - before > 0.5
-
-
-@pytest.mark.parametrize(
-    ("gap", "used", "stood"), [(3.0, 0.01, 3.0), (3.0, 2.5, 0.0), (0.3, 0.0, 0.0), (0.3, 0.3, 0.0)]
-)
-def test_a_pause_is_a_gap_without_work(gap: float, used: float, stood: float) -> None:
-    clock, cpu = iter([0.0, 1.0, 1.0 + gap]), iter([0.0, 0.5, 0.5 + used])
-    pulse = Pulse(lambda: next(clock), lambda: next(cpu))
-    pulse.stood_s = 0.0
-    pulse.beat()
-    pulse.beat()
-    assert pulse.stood_s == pytest.approx(stood)
 
 
 TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
