@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments import topology
 from experiments.lscpu import first, known_count, known_text, lscpu_fields, output_of, sections, sysctl_fields
-from experiments.topology import CPUS, ROOT, cpu_list, read_text
+from experiments.topology import CPUS, ROOT, cpu_list, cpu_mask, read_text
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
@@ -23,7 +23,7 @@ _SIMD = re.compile(
 _LEVELS = ("L1d", "L1i", "L2", "L3", "L4")
 # As lscpu writes sizes ("2 MiB (2 instances)", "256K") and the kernel ("48K"). Before version 2.34 lscpu gives the size
 # of one cache, later that of all of them, and from 2.37 on also their number.
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|[KMG](?:i?B)?)?(?:\s*\(([0-9]{1,6}) instances?\))?")
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|[KMG](?:i?B)?)(?:\s*\(([0-9]{1,6}) instances?\))?")
 _UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 # Names of macOS's flags for extensions of Arm.
 _MAC_FEATURE = "hw.optional.arm.FEAT_"
@@ -175,7 +175,7 @@ def _sockets(sources: _Sources) -> int | None:
     if sources.mac:
         return known_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
     packages = topology.packages(sources.cpus, sources.root)
-    if packages and sources.kernel_knows and not sources.arm:
+    if packages and len(sources.cpus) >= sources.lscpu_cpus and not sources.arm:
         return known_count(packages, _MOST_SOCKETS)
     # Kinds of core lie beside each other in one socket.
     told = [known_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
@@ -253,7 +253,7 @@ def _caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
     for level, size in sizes.items():
         if size and (size[3] or level not in found):
             count = known_count(size[3] or 1, MOST_CORES)
-            amount = float(size[1]) * _UNITS[(size[2] or "B")[0]]
+            amount = float(size[1]) * _UNITS[size[2][0]]
             if count and 1 <= amount <= _MOST_BYTES:
                 found[level] = {"bytes": int(amount), "instances": count}
                 counted &= size[3] is not None
@@ -268,14 +268,16 @@ def _kernels_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]
             size = _SIZE.fullmatch(read_text(folder / "size"))
             letter = {"Data": "d", "Instruction": "i"}.get(read_text(folder / "type"), "")
             name = f"L{read_text(folder / 'level')}{letter}"
-            shared = frozenset(cpu_list(read_text(folder / "shared_cpu_list"))) or frozenset([cpu])
-            if name in _LEVELS and size:
-                sizes[name, shared] = int(float(size[1]) * _UNITS[(size[2] or "B")[0]])
+            shared = frozenset(
+                cpu_list(read_text(folder / "shared_cpu_list")) or cpu_mask(read_text(folder / "shared_cpu_map"))
+            )
+            if name in _LEVELS and size and cpu in shared:
+                sizes[name, shared] = int(float(size[1]) * _UNITS[size[2][0]])
     return _summed((name, bytes_, 1) for (name, _), bytes_ in sizes.items())
 
 
 def _macs_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """The caches of a Mac: of each kind of core, or, where all are alike, as hw.cacheconfig shares them."""
+    """The caches of a Mac with several kinds of core; of others sysctl tells the sizes, and not how many there are."""
     found = []
     for level, name in (("L1d", "l1dcachesize"), ("L1i", "l1icachesize"), ("L2", "l2cachesize"), ("L3", "l3cachesize")):
         for kind in range(_MOST_KINDS):
@@ -285,16 +287,6 @@ def _macs_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
             size = known_count(mac.get(f"{prefix}.{name}"), _MOST_BYTES)
             if cores and sharing and size:
                 found.append((level, size, -(-cores // sharing)))
-    if not found:
-        threads, sharing_by_level = (
-            known_count(mac.get("hw.logicalcpu"), MOST_CORES),
-            mac.get("hw.cacheconfig", "").split(),
-        )
-        for level, place in (("l1d", 1), ("l1i", 1), ("l2", 2), ("l3", 3)):
-            sharing = known_count(sharing_by_level[place], MOST_CORES) if place < len(sharing_by_level) else None
-            size = known_count(mac.get(f"hw.{level}cachesize"), _MOST_BYTES)
-            if threads and sharing and size:
-                found.append((level.capitalize(), size, -(-threads // sharing)))
     return _summed(found)
 
 

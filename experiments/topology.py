@@ -45,7 +45,7 @@ class Cores(NamedTuple):
 def read_text(path: Path) -> str:
     """A file of the kernel, stripped; '' where there is none, with odd bytes replaced."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (OSError, ValueError):
         return ""
 
@@ -60,6 +60,13 @@ def cpu_list(words: str) -> set[int]:
             return set()
         found |= set(range(first, last + 1))
     return found
+
+
+def cpu_mask(words: str) -> set[int]:
+    """Parse the kernel's older form of a set of CPUs: '00000001,00000003' is {0, 1, 32}; anything else is empty."""
+    digits = words.replace(",", "")
+    mask = int(digits, 16) if re.fullmatch("[0-9a-fA-F]{1,16384}", digits) else 0
+    return {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1}
 
 
 def allowed_cpus() -> frozenset[int]:
