@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 import selectors
 import signal
@@ -142,8 +143,13 @@ def _end_after(parent: Any, number: int) -> None:
 
 
 def available_cpus() -> int:
-    """How many processors this process may use: those that it is bound to, where the system says; else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of logical CPUs to keep busy: those of this process's affinity, else all, and no more than its quota."""
+    # Here: this file also runs as a program, without its package.
+    from contract.cgroups import quota
+
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = quota()
+    return min(cpus, math.ceil(granted)) if granted else cpus
 
 
 @contextmanager

@@ -6,21 +6,19 @@ Each reading is a few small files of the kernel (under a millisecond in all), ma
 from __future__ import annotations
 
 import contextlib
-import math
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from contract import running_time
+from contract.cgroups import ROOT, cgroups, decimal, number, quota  # noqa: F401 - quota is one of the counters
 from contract.flags import Flag
 from experiments import nvml
-from experiments.topology import ROOT, read_text
 
 _PAGE = 4096
 # The kernel's names of the sensors inside processors.
@@ -95,19 +93,6 @@ def read_totals(process: psutil.Process) -> Totals:
     )
 
 
-def decimal(text: str) -> float | None:
-    """The finite number that a text is; None where it is none."""
-    with contextlib.suppress(ValueError):
-        value = float(text)
-        return value if math.isfinite(value) else None
-    return None
-
-
-def number(path: Path) -> float | None:
-    """The number that a file of the kernel holds; None where there is none."""
-    return decimal(read_text(path))
-
-
 def table(path: Path) -> dict[str, str]:
     """A file of lines `key value`; empty where there is none."""
     try:
@@ -115,45 +100,6 @@ def table(path: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
-
-
-@cache
-def cgroups(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
-    """Folders of this process's cgroup and of those that contain it, innermost first; none outside Linux.
-
-    controller: cpu or memory. Versions 1 and 2, and both beside each other.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ()
-    found: list[Path] = []
-    for line in lines:
-        _, controllers, place = (*line.split(":", 2), "", "")[:3]
-        if controllers and controller not in controllers.split(","):
-            continue
-        mounts = [
-            root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
-        ]
-        parts = [part for part in Path(place).parts if part not in ("/", "..")]
-        # In a container the path may begin as the host sees it: only its end is mounted there, if any.
-        places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
-        inner = next((folder for folder in places if folder.is_dir()), root)
-        levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
-        found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
-    return tuple(dict.fromkeys(found))
-
-
-def quota(root: Path = ROOT) -> float | None:
-    """The fewest cores that a cgroup of this process grants; None if none sets a limit."""
-    granted = []
-    for folder in cgroups(root):
-        limit, period = number(folder / "cpu.cfs_quota_us"), number(folder / "cpu.cfs_period_us")
-        if words := read_text(folder / "cpu.max").split():
-            limit, period = decimal(words[0]), decimal(words[1] if len(words) > 1 else "100000")
-        if limit and period and limit > 0 and period > 0:
-            granted.append(limit / period)
-    return min(granted, default=None)
 
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:

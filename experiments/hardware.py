@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contract.ending import available_cpus
 from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
 from experiments import counters, gpus, memory, processor, topology
@@ -48,7 +47,7 @@ def refuse_part_of_job() -> None:
     # Snakemake takes the first of them away from what it starts.
     name = "SLURM_JOB_CPUS_PER_NODE"
     given = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
-    if given and int(given[0]) > (bound := available_cpus()):
+    if given and int(given[0]) > (bound := len(topology.allowed_cpus())):
         raise StudyError(
             f"of {given[0]} processors that Slurm gave this job, it may use {bound}: say `cores: {given[0]}` where the "
             "machine is named, or `--cpus-per-task` to Slurm"

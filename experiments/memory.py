@@ -6,7 +6,8 @@ from pathlib import Path
 
 import psutil
 
-from experiments.counters import ROOT, cgroups, decimal, number, table
+from contract.cgroups import ROOT, cgroups, decimal, number
+from experiments.counters import table
 
 # Files that hold a limit (version 2, version 1) and the usage beside it.
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")

@@ -104,13 +104,17 @@ def unknown(record: dict[str, Any]) -> list[str]:
 def described(record: dict[str, Any]) -> str:
     """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
     cpu, others = record["hardware"]["cpu"], [one["name"] for one in record["devices"] if one["kind"] != "cpu"]
-    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else f"{cpu['usable_cores']} cores"
+    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
     unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
     return (
         f"{cpu['model']}, {cores}, {gigabytes:.{0 if gigabytes >= 10 else 1}f} GB; "
         f"{' and '.join(others) or 'no GPU'}{unknown}"
     )
+
+
+def _cores(number: int) -> str:
+    return "1 core" if number == 1 else f"{number} cores"
 
 
 def require(record: dict[str, Any], kind: str) -> None:

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path("/")
+from contract.cgroups import ROOT, read_text
+
 CPUS = "sys/devices/system/cpu"
 # Longer ranges are no list of CPUs: the kernel's own limit on x86 is 8,192.
 _MOST_CPUS = 2**16
@@ -40,14 +41,6 @@ class Cores(NamedTuple):
 
     groups: tuple[tuple[int, ...], ...]
     known: bool
-
-
-def read_text(path: Path) -> str:
-    """A file of the kernel, stripped; '' where there is none, with odd bytes replaced."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
-    except (OSError, ValueError):
-        return ""
 
 
 def cpu_list(words: str) -> set[int]:

@@ -13,7 +13,7 @@ from report.pages.words import NOTHING
 _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
     "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
-    "kinds": "kinds of core", "quota": "cores by a cgroup's quota", "unknown": "not known",
+    "kinds": "kinds of core", "quota": "cores granted by a cgroup", "unknown": "not known",
 }  # fmt: skip
 _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}

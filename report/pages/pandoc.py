@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -34,14 +33,14 @@ def version() -> str:
 
 
 def render(folder: Path, names: Sequence[str]) -> None:
-    """Turn each page `NAME.qmd` of the folder into `NAME.html` beside it, as many at once as there are cores.
+    """Turn each page `NAME.qmd` of the folder into `NAME.html` beside it, as many at once as there are CPUs to use.
 
     Raises RuntimeError if one cannot be: a defect of ours.
     """
     bibliography = folder / "references.bib"
     text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
     entries = {entry[6:].partition(",")[0]: entry for entry in re.split(r"(?m)^(?=@misc\{)", text) if entry}
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(ending.available_cpus()) as pool:
         for _ in pool.map(lambda name: _page(folder, name, entries), names):
             pass
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from contract import ending
 from contract.node import NODE_SCHEMA
 from contract.schema import check
 from experiments import counters, hardware, memory, processor, topology
@@ -176,6 +177,13 @@ def test_the_smallest_quota_on_the_way_counts(tree: Tree, files: dict[str, str],
     root = tree({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.stat": "", "sys/fs/cgroup/cpu.stat": ""})
     tree({f"sys/fs/cgroup/{name}": content for name, content in files.items()})
     assert counters.quota(root) == quota
+
+
+def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for granted, workers in ((None, 8), (0.5, 1), (1.5, 2), (64.0, 8)):
+        monkeypatch.setattr("contract.cgroups.quota", lambda granted=granted: granted)
+        assert ending.available_cpus() == workers
 
 
 STAT_2 = f"anon 1\ninactive_file {GIB // 2}\nactive_file {GIB // 4}\nslab_reclaimable 0"

@@ -34,9 +34,18 @@ def whole(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
-    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb"))
+    kinds = [{"name": "Cortex-X925", "cores": 10, "usable_cores": 1}, {"name": "Cortex-A725"}]
+    cpu = {"model": "Chip", "usable_cores": 1, "quota": 1.5, "kinds": kinds, "unknown": ["sockets", "caches"]}
+    record = {"hardware": {"cpu": cpu, "memory_bytes": 2**30, "gpus": []}}
+    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb", **record))
     assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
     page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
+    for row in (
+        r"granted by a cgroup | 1\.5",
+        "kinds of core | 10 Cortex-X925, some Cortex-A725",
+        "known | sockets, caches",
+    ):
+        assert f"{row} |" in page
     titles = [line for line in page.splitlines() if line.startswith("#")]
     assert "2 machines of one kind" in titles[0]
     assert [line.partition("{#")[2] for line in titles[1:4]] == ["machine-1}", "machine-2}", "machine-3}"]
