@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from threading import Timer
+from select import select
 
 from contract.errors import StudyError
 from contract.files import parse_json
 
 # Words that stand for nothing.
 _NOTHING = re.compile(r"\W*(unknown|none|null|nil|n/?a|undefined|not specified|)\W*", re.IGNORECASE)
-_MOST_OUTPUT, _LONGEST_S = 2**20, 20.0
+_MOST_OUTPUT, _LONGEST_S = 2**20, 10.0
 
 
 def output_of(*command: str) -> bytes:
-    """The first MiB that a command prints within 20 s, in English; nothing where there is no such command."""
+    """The first MiB that a command prints within 10 s, in English; nothing where there is no such command."""
+    printed = b""
     with (
         suppress(OSError, subprocess.SubprocessError),
         subprocess.Popen(
@@ -30,14 +32,14 @@ def output_of(*command: str) -> bytes:
         ) as process,
     ):
         assert process.stdout is not None
-        timer = Timer(_LONGEST_S, process.kill)
-        timer.start()
-        try:
-            return process.stdout.read(_MOST_OUTPUT)
-        finally:
-            timer.cancel()
-            process.kill()
-    return b""
+        ends = time.monotonic() + _LONGEST_S
+        # Not read(): what the command itself has started may hold the pipe open.
+        while len(printed) < _MOST_OUTPUT and select([process.stdout], [], [], max(0.0, ends - time.monotonic()))[0]:
+            if not (piece := os.read(process.stdout.fileno(), 2**16)):
+                break
+            printed += piece
+        process.kill()
+    return printed[:_MOST_OUTPUT]
 
 
 def known_text(value: object) -> str:

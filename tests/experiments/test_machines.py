@@ -189,6 +189,7 @@ def test_the_program_itself_may_do_what_it_likes(printed: str, tmp_path: Path, m
     program.write_text(f"#!/bin/sh\n{printed}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(lscpu, "_LONGEST_S", 0.5)
     record = processor.describe({0}, None, tmp_path)
     check(record, CPU, "cpu")
     assert "sockets" in record["unknown"]
