@@ -163,23 +163,24 @@ def _machine_cores(sources: _Sources) -> int | None:
     """Physical cores of the machine: by the kernel, or by lscpu where that sees more."""
     if sources.mac:
         return known_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
-    if sources.kernel_knows:
-        return len(sources.cores.groups)
+    least = len(sources.cores.groups) if sources.cores.known else 0
     told = [_cores_by_lscpu(section) for section in sources.sections]
-    cores = sum(filter(None, told)) if all(told) else 0
+    cores = sum(filter(None, told)) if all(told) and not sources.kernel_knows else 0
     # On s390 lscpu counts frames and drawers of which this system has a part.
-    return cores if 0 < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else None
+    return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
 
 
 def _sockets(sources: _Sources) -> int | None:
     if sources.mac:
         return known_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
     packages = topology.packages(sources.cpus, sources.root)
-    if packages and len(sources.cpus) >= sources.lscpu_cpus and not sources.arm:
-        return known_count(packages, _MOST_SOCKETS)
-    # Kinds of core lie beside each other in one socket.
+    counted = None if sources.arm else known_count(packages, _MOST_SOCKETS)
+    if counted and len(sources.cpus) >= sources.lscpu_cpus:
+        return counted
+    # Kinds of core lie beside each other in one socket; a `-` says that lscpu knows clusters alone.
     told = [known_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
-    return max(filter(None, told), default=None)
+    clusters = any("Cluster(s)" in section for section in sources.sections)
+    return max(filter(None, told), default=None if clusters else counted)
 
 
 def _threads_per_core(sources: _Sources) -> int | None:
@@ -189,9 +190,8 @@ def _threads_per_core(sources: _Sources) -> int | None:
         threads = known_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
         return known_count(threads // cores, _MOST_THREADS) if cores and threads else None
     told = [known_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
-    if sources.kernel_knows:
-        return known_count(max(map(len, sources.cores.groups)), _MOST_THREADS)
-    return max(filter(None, told), default=None)
+    counted = known_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
+    return counted if sources.kernel_knows else max(filter(None, told), default=counted)
 
 
 def _simd(sources: _Sources) -> list[str] | None:

@@ -117,6 +117,33 @@ def test_real_machines_are_described_as_they_are(name: str, tmp_path: Path, monk
     assert kind.isascii()
 
 
+@pytest.mark.parametrize(
+    ("told", "cores", "sockets", "threads"),
+    [
+        ({}, 4, 2, 2),
+        ({"CPU(s)": "64"}, 4, 2, 2),
+        ({"CPU(s)": "8", "Core(s) per socket": "99", "Socket(s)": "0", "Thread(s) per core": "7"}, 4, 2, 2),
+        ({"CPU(s)": "64", "Core(s) per socket": "1", "Socket(s)": "1", "Thread(s) per core": "(null)"}, 4, 1, 2),
+        ({"CPU(s)": "64", "Core(s) per socket": "16", "Socket(s)": "2", "Thread(s) per core": "2"}, 32, 2, 2),
+    ],
+    ids=[
+        "nothing",
+        "CPUs alone",
+        "more cores than CPUs",
+        "fewer cores than the kernel",
+        "a machine that is partly hidden",
+    ],
+)
+def test_lscpu_is_believed_where_it_sees_more_than_the_kernel_and_fits_it(
+    told: dict[str, str], cores: int, sockets: int, threads: int, tmp_path: Path
+) -> None:
+    kernel = {"online": "0-7", "cores": "0,4 1,5 2,6 3,7", "packages": {0: "0-1,4-5", 1: "2-3,6-7"}}
+    text = "\n".join(f"{name}: {value}" for name, value in told.items())
+    write_kernel({"kernel": kernel}, tmp_path)
+    record = processor.describe(range(8), None, tmp_path, answers({"lscpu": text}, in_json=True))
+    assert (record["cores"], record["sockets"], record["threads_per_core"]) == (cores, sockets, threads)
+
+
 NAMES = [
     "Architecture", "CPU(s)", "On-line CPU(s) list", "Vendor ID", "Model name", "CPU family", "Model", "Flags",
     "Thread(s) per core", "Core(s) per socket", "Core(s) per cluster", "Socket(s)", "Cluster(s)", "Socket(s) per book",
