@@ -305,7 +305,8 @@ def host_label(record: Mapping[str, Any]) -> str:
     first = next((device["name"] for device in record["devices"] if device["kind"] == "cpu"), "")
     label = short_processor(str(about.get("model") or first or record["id"]))
     cores = about.get("usable_cores") or about.get("cores")
-    return f"{label}, {count(int(cores), 'core')}" if cores else label
+    quota = f" (quota {about['quota']:g})" if about.get("quota") else ""
+    return f"{label}, {count(int(cores), 'core')}{quota}" if cores else label
 
 
 def node_label(record: Mapping[str, Any]) -> str:

@@ -177,5 +177,7 @@ def test_a_label_has_room_in_a_figure_whatever_a_machine_calls_itself(name: str)
     record: dict[str, Any] = {"id": "some-2c", "hardware": {"cpu": {"model": name, "usable_cores": 2}}, "devices": []}
     label = node_label(record)
     assert len(label) <= 60 and label.endswith(", 2 cores")
+    record["hardware"]["cpu"]["quota"] = 2.5
+    assert node_label(record) == f"{label} (quota 2.5)"
     gpu = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H100"}
     assert node_label({**record, "devices": [gpu]}).endswith("NVIDIA H100")
