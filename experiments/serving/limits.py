@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import sys
 from pathlib import Path
@@ -20,7 +21,12 @@ MARGIN = 32
 # Seconds between two looks for a pause; oftener, they would show in the CPU time of rare requests.
 TICK_S = 0.25
 ROOT = Path("/")
-_MEND = "raise it in the shell that starts the study (ulimit -n 4096; above its hard limit an administrator has to)"
+_MORE_FILES = (
+    "raise it in the shell that starts the study (ulimit -n 4096; above its hard limit an administrator has to)"
+)
+_MORE_PORTS = "widen the range (sudo sysctl net.ipv4.ip_local_port_range='32768 60999')"
+# What to do about what the system refuses.
+_MENDS = {errno.EMFILE: _MORE_FILES, errno.EADDRNOTAVAIL: _MORE_PORTS}
 
 
 class Room(NamedTuple):
@@ -66,7 +72,7 @@ def lacking_files(connections: int, room: Room) -> str:
     if room.free >= wanted:
         return ""
     free = f"{room.free} of the limit of {room.limit} are free"
-    return f"{connections} connections need {wanted} files, {free}: {_MEND}"
+    return f"{connections} connections need {wanted} files, {free}: {_MORE_FILES}"
 
 
 def lacking_ports(connections: int, root: Path = ROOT) -> str:
@@ -79,10 +85,7 @@ def lacking_ports(connections: int, root: Path = ROOT) -> str:
     ports = high - low + 1
     if ports >= connections + MARGIN:
         return ""
-    return (
-        f"{connections} connections need {connections + MARGIN} ports, the system gives {ports}: "
-        "widen the range (sudo sysctl net.ipv4.ip_local_port_range='32768 60999')"
-    )
+    return f"{connections} connections need {connections + MARGIN} ports, the system gives {ports}: {_MORE_PORTS}"
 
 
 def connections(requests: int, root: Path = ROOT) -> int:
@@ -99,3 +102,11 @@ def require(connections: int, side: str, room: Room) -> None:
     """Raise HarnessError where the process of one side, with this room, cannot hold so many connections."""
     if reason := lacking_files(connections, room) or lacking_ports(connections):
         raise HarnessError(f"{side}: {reason}")
+
+
+def refusal(error: BaseException) -> str:
+    """What the system refused, in a line, with what to do where that is known."""
+    number = getattr(error, "errno", None) or 0
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    name = errno.errorcode.get(number, type(error).__name__)
+    return f"{name}: {said}" + (f"; {_MENDS[number]}" if number in _MENDS else "")

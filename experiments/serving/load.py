@@ -128,11 +128,9 @@ async def _asked(session: aiohttp.ClientSession, body: bytes, expected: int, unt
     except (TimeoutError, aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, *_CLOSED):
         return False
     except (aiohttp.ClientError, OSError) as error:
-        number = getattr(error, "errno", None)
-        if number in _CLOSED_NUMBERS:
+        if getattr(error, "errno", None) in _CLOSED_NUMBERS:
             return False
-        name = errno.errorcode.get(number or 0, type(error).__name__)
-        raise HarnessError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+        raise HarnessError(limits.refusal(error)) from None
     if status >= 500 or status == 429:
         return False
     if status != 200:

@@ -98,7 +98,7 @@ class Desk:
         """Count what the system refused; the first one alone is a line in the log."""
         self.refused += 1
         if not self.complaint:
-            self.complaint = refusal.strerror or str(refusal)
+            self.complaint = limits.refusal(refusal)
             print(f"the server: {self.complaint}", file=sys.stderr)
 
     def usage(self) -> dict[str, Any]:
@@ -194,8 +194,11 @@ def main() -> None:
     except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
         tell({"unsupported": str(lack).splitlines()[0]})
         return
-    except (OSError, HarnessError) as refusal:
-        tell({"harness": f"the server: {refusal}"})
+    except HarnessError as trouble:
+        tell({"harness": f"the server: {trouble}"})
+        return
+    except OSError as refusal:
+        tell({"harness": f"the server: {limits.refusal(refusal)}"})
         return
     # Whoever connects now waits until the loop runs.
     tell({"port": held.getsockname()[1], "room": limits.make_room(limits.CONNECTIONS)})

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from experiments import environment
-from experiments.work import Unsupported
+from experiments.work import HarnessError, Unsupported
 
 # Seconds that ranks get to end by themselves before they are killed.
 GRACE_S = 5.0
@@ -26,8 +26,8 @@ def answer(
 ) -> dict[str, Any]:
     """What the ranks of a job found: rank 0's answer to `order` (see `experiments.several.rank`).
 
-    threads: of each rank; 0 leaves that to torchrun. Raises Unsupported, MemoryError or
-    RuntimeError with the reason of the rank that failed first.
+    threads: of each rank; 0 leaves that to torchrun. Raises Unsupported, MemoryError or RuntimeError with the
+    reason of the rank that failed first, HarnessError where none says one.
     """
     with _launched(ranks, order, threads, command) as (child, told, said):
         code = child.wait()
@@ -42,7 +42,7 @@ def answer(
             raise {"unsupported": Unsupported, "oom": MemoryError}.get(line["failed"], RuntimeError)(line["reason"])
     if code or not lines:
         last = ([line for line in complaints.splitlines() if line.strip()] or ["no word"])[-1].strip()
-        raise RuntimeError(f"torchrun ended with exit code {code} and no answer: {last}")
+        raise HarnessError(f"torchrun ended with exit code {code} and no answer: {last}")
     found: dict[str, Any] = lines[-1]
     return found
 

@@ -64,7 +64,7 @@ class Kept:
             told = response.read()
         except (OSError, http.client.HTTPException) as silence:
             state = "does not answer" if self.child.alive else "has ended"
-            raise HarnessError(f"the server {state}: {silence or type(silence).__name__}") from None
+            raise HarnessError(f"the server {state}: {limits.refusal(silence)}") from None
         finally:
             line.close()
         if response.status != 200:
@@ -183,6 +183,7 @@ def _observed(
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])
     finally:
         child.stop()
+    raise_lost(seen)
     after = kept.ask("GET", "/usage")
     if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
         # Overrun: what is left over would be in the way of the next point.
@@ -191,21 +192,26 @@ def _observed(
     return _metrics(seen, before, after, shared, device_kind)
 
 
-def raise_trouble(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise HarnessError, or DisturbedError if it passes, where a load says more of the harness than of the server.
+def raise_lost(seen: Mapping[str, Any]) -> None:
+    """Raise HarnessError where more than HARNESS_SHARE of the requests failed for no fault of the server.
 
     Whose a failed request is decides `experiments.serving.load._asked`.
     """
+    lost = sum(seen["trouble"].values())
+    offered = lost + len(seen["good"])
+    if lost > HARNESS_SHARE * offered:
+        most = max(seen["trouble"], key=seen["trouble"].__getitem__)
+        raise HarnessError(f"{lost} of {offered} requests were not the server's to answer, most for {most}")
+
+
+def raise_trouble(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise HarnessError, or DisturbedError if it passes, where a load says more of the harness than of the server."""
     if refused := after["refused"] - before["refused"]:
         raise HarnessError(f"the system refused the server something {refused} times: {after['complaint']}")
-    lost, count = sum(seen["trouble"].values()), len(seen["good"])
-    if lost > HARNESS_SHARE * (lost + count):
-        most = max(seen["trouble"], key=seen["trouble"].__getitem__)
-        raise HarnessError(f"{lost} of {lost + count} requests were not the server's to answer, most for {most}")
     for who, stood in (("load", seen["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
         if stood:
             raise DisturbedError(f"the {who} stood still for {stood:.1f} s")
-    late = sum(one > LATE_S for one in seen["late"])
+    count, late = len(seen["late"]), sum(one > LATE_S for one in seen["late"])
     if late > max(1.0, LATE_SHARE * count):
         raise DisturbedError(
             f"the load sent {late} of {count} requests over {LATE_S:g} s late: other work on its cores, or a quota?"

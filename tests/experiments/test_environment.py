@@ -91,7 +91,10 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_told_is_well_known_and_no_path() -> None:
-    private = {"ACME_TOKEN": "x", "NVIDIA_API_KEY": "x", "POLARS_CLOUD_CLIENT_SECRET": "x", "CUDA_HOME": "/opt/cuda"}
+    private = {
+        "ACME_TOKEN": "x", "NVIDIA_API_KEY": "x", "POLARS_CLOUD_CLIENT_SECRET": "x", "CUDA_HOME": "/opt/cuda",
+        "NCCL_VERSION": "2", "TORCH_HOME": "/home/ada",
+    }  # fmt: skip
     told = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/home/ada/lib/libjemalloc.so", "GLIBC_TUNABLES": "glibc.malloc.x=1"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**private, **told}.items():
