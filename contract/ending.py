@@ -158,10 +158,10 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
     held: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
-    # They inherit this: Ctrl-C, which reaches a whole group, is for this process to put into words.
-    if held:
-        held -= set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as processes:
+        # They inherit this: Ctrl-C, which reaches a whole group, is for this process to put into words.
+        if held:
+            held -= set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
         try:
             yield processes
         except BaseException:
@@ -174,14 +174,38 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """What `work`, a function of a module, makes of each part, in order, by so many processes; 1: by this one."""
-    if processes < 2:
-        yield from map(work, *parts)
-        return
+    """What `work`, a function of a module, makes of each part, in order, by so many processes; 1: by this one.
+
+    Where the system allows no others (without /dev/shm, say) this one does all the work, and says so.
+    """
     import multiprocessing
 
-    with pool(processes, multiprocessing.get_context("spawn")) as workers:
-        yield from workers.map(work, *parts)
+    begun = False
+    try:
+        if processes > 1:
+            with pool(processes, multiprocessing.get_context("spawn")) as workers:
+                made = workers.map(work, *parts)
+                begun = True
+                yield from made
+                return
+    except (OSError, ImportError, NotImplementedError) as refusal:
+        if begun:
+            raise
+        where = "/dev/shm: " if lock_refusal() else ""
+        reason = getattr(refusal, "strerror", None) or refusal
+        print(f"note: one process works in place of {processes} ({where}{reason})", file=sys.stderr)
+    yield from map(work, *parts)
+
+
+def lock_refusal() -> OSError | None:
+    """The system's refusal to make a lock between processes, which Linux keeps in /dev/shm; None where it makes one."""
+    import multiprocessing
+
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except OSError as refusal:
+        return refusal
+    return None
 
 
 def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from contract.encoding import escape_unprintable
+from contract.ending import lock_refusal
 
-_DISK = {
+_ADVICE = {
     errno.ENOSPC: "the disk is full: free some space",
     errno.EDQUOT: "the disk quota is used up: free some space",
     errno.EROFS: "the file system is read-only: choose another place",
@@ -18,7 +23,21 @@ _DISK = {
     errno.ENOTDIR: "a part of the path is a file, not a folder: choose another place",
     errno.EISDIR: "this is a folder, not a file: name a file",
     errno.ENOENT: "no such file or folder: check the path",
+    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
+    errno.ELOOP: "links lead in a circle: name the file itself",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine: end other programs",
+    errno.ENOMEM: "no memory is left: end other programs, or give this one more",
+    errno.EAGAIN: "no more processes may be started: end other programs, or raise the limit (ulimit -u)",
+    errno.EIO: "the disk, or the connection to it, does not work: see the system's log (dmesg)",
+    errno.ESTALE: "the network file system has lost this file: give the same command again",
 }
+# Refusals without the name of a file: those that meet what is written, limits of the system, and shared memory's.
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+_SHARED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
+_ROOT = Path(__file__).parents[1]
+_PACKAGES = ("contract", "experiments", "report", "workflow")
 
 
 class StudyError(Exception):
@@ -33,7 +52,7 @@ class StudyError(Exception):
 def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
     """Run a command's `main`; turn what its user can mend into one line and an exit code.
 
-    Exit codes: 0 done, 2 a mistake of the user's, 74 the disk said no,
+    Exit codes: 0 done, 2 a mistake of the user's, 74 the system said no,
     130 interrupted. Anything else is a defect of ours and keeps its traceback.
     """
     escape_unprintable()
@@ -50,11 +69,31 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         sys.stderr.close()
         return 0
     except OSError as refusal:
-        if refusal.errno not in _DISK:
+        advice = _advice(refusal)
+        if advice is None:
             raise
-        where, says = refusal.filename or "output", _DISK[refusal.errno]
-        if refusal.filename is None and refusal.errno in (errno.EACCES, errno.EPERM):
-            # A file that may not be opened has a name; locks between processes have none.
-            where, says = "/dev/shm", "permission denied: processes share memory there, make it writable (mode 1777)"
-        print(f"error: {where}: {says}. Nothing that was finished is lost.", file=sys.stderr)
+        print(f"error: {advice}. Nothing that was finished is lost.", file=sys.stderr)
         return 74
+
+
+def _advice(refusal: OSError) -> str | None:
+    """The file or resource that the system refused, why, and what to do; None for a defect of ours."""
+    name, number = refusal.filename, refusal.errno
+    if number not in _ADVICE:
+        return None
+    if name is None:
+        if number in _SHARED and (locks := lock_refusal()) and locks.errno == number:
+            return f"/dev/shm: {_reason(number)}: processes share memory there, make it writable (mode 1777), with room"
+        if number == errno.ENOENT and "temporary directory" in str(refusal.strerror):
+            return f"{refusal.strerror}: set TMPDIR to a folder that you may write to"
+        return _ADVICE[number] if number in _LIMITS else f"output: {_ADVICE[number]}" if number in WRITING else None
+    frames = list(traceback.walk_tb(refusal.__traceback__))
+    if frames and frames[-1][0].f_code.co_filename == subprocess.__file__:
+        return f"{name}: cannot be started ({_reason(number)}): install this program, or put it on the PATH"
+    if number == errno.ENOENT and any(_ROOT / package in Path(str(name)).parents for package in _PACKAGES):
+        return f"{name}: belongs to the study, and is missing: clone it, and install it with pip install --editable"
+    return f"{name}: {_ADVICE[number]}"
+
+
+def _reason(number: int) -> str:
+    return os.strerror(number).lower()

@@ -18,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from contract.errors import StudyError
+from contract.errors import WRITING, StudyError
 from contract.schema import check, line_of, plain, refuse, short
 
 # The largest of ours has 60 kB, 6,000 values and 9 levels.
@@ -68,6 +68,11 @@ def atomic(path: Path | str) -> Iterator[Path]:
     try:
         yield Path(name)
         Path(name).replace(path)
+    except OSError as refusal:
+        # What fails while a file is written, on a full disk say, has no name; the temporary one tells nobody anything.
+        if refusal.filename == name or (refusal.filename is None and refusal.errno in WRITING):
+            refusal.filename, refusal.filename2 = str(path), None
+        raise
     finally:
         Path(name).unlink(missing_ok=True)
         if handle is not None:

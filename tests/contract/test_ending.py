@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+from multiprocessing import synchronize
 from pathlib import Path
 
 import psutil
@@ -41,6 +43,23 @@ def main(_):
     {WAITS}
 sys.exit(run_command(main))
 """
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_without_shared_memory_one_process_does_the_work(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(synchronize._multiprocessing, "SemLock", refuse)
+    assert list(ending.mapped(abs, [-1, 2, -3], processes=2)) == [1, 2, 3]
+    assert capsys.readouterr().err == f"note: one process works in place of 2 (/dev/shm: {os.strerror(number)})\n"
+
+
+def test_an_error_of_the_work_itself_is_raised() -> None:
+    with pytest.raises(FileNotFoundError, match="/nowhere"):
+        list(ending.mapped(os.stat, [str(ROOT), "/nowhere"], processes=2))
 
 
 def _heed_signals() -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import runpy
+import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+import contract.errors
 from contract import ending
 from contract.errors import StudyError, run_command
+from contract.files import atomic
 from experiments.cli import main as experiments
 from report.cli import main as report
+
+OURS = Path(contract.errors.__file__).with_name("x.json")
 
 
 def failing(error: BaseException) -> int:
@@ -30,7 +36,14 @@ def failing(error: BaseException) -> int:
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x/out"), 74, "/x/out: the disk is full"),
         (OSError(errno.EROFS, os.strerror(errno.EROFS), "/x/out"), 74, "/x/out: the file system is read-only"),
         (PermissionError(errno.EACCES, "no", "/x/out"), 74, "/x/out: permission denied"),
-        (PermissionError(errno.EACCES, "no"), 74, "/dev/shm: permission denied: processes share memory there"),
+        (OSError(errno.EIO, "no", "/x/out"), 74, "/x/out: the disk, or the connection to it, does not work"),
+        (OSError(errno.ESTALE, "no", "/x/out"), 74, "/x/out: the network file system has lost this file"),
+        (OSError(errno.ENAMETOOLONG, "no", "/x/out"), 74, "/x/out: the name is too long"),
+        (OSError(errno.ENOSPC, "no"), 74, "error: output: the disk is full"),
+        (OSError(errno.EMFILE, "no"), 74, "error: too many files are open: raise the limit (ulimit -n)"),
+        (OSError(errno.EAGAIN, "no"), 74, "error: no more processes may be started"),
+        (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 74, "['/tmp']: set TMPDIR"),
+        (OSError(errno.ENOENT, "no", str(OURS)), 74, f"{OURS}: belongs to the study, and is missing"),
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
     ],
 )
@@ -41,7 +54,35 @@ def test_one_line_and_a_code(error: BaseException, code: int, words: str, capsys
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), OSError(errno.EIO, "broken disk", "/x")])
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_shared_memory_that_is_refused_is_named(
+    number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = OSError(number, os.strerror(number))
+    monkeypatch.setattr(contract.errors, "lock_refusal", lambda: refusal)
+    assert failing(refusal) == 74
+    said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_program_that_is_missing_and_a_full_disk_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def start(_: Sequence[str] | None) -> int:
+        return subprocess.run(["no-such-program"], check=False).returncode
+
+    def fill(_: Sequence[str] | None) -> int:
+        with atomic(tmp_path / "table.csv"), Path("/dev/full").open("w", encoding="utf-8") as file:
+            file.write("x" * 100_000)
+        return 0
+
+    assert run_command(start) == run_command(fill) == 74
+    program, disk = capsys.readouterr().err.splitlines()
+    assert program.startswith("error: no-such-program: cannot be started (no such file or directory): install")
+    assert disk.startswith(f"error: {tmp_path / 'table.csv'}: the disk is full")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), OSError(errno.EBADF, "no", "/x"), OSError(errno.ENOENT, "no")])
 def test_what_is_not_the_users_mistake_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         failing(error)

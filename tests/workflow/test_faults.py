@@ -17,7 +17,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     (made.path / "typo.yaml").write_text(kills.PRESET.replace("llvm", "lvm"))
     (made.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
     (made.path / "machine.yaml").write_text("machines: {a: {preset: ~nobody-here/x.yaml}}")
-    made.extra["HOME"] = "/nowhere"
+    made.extra["HOME"] = str(made.path / "home")
     (made.path / "occupied").write_text("a file")
     return made
 
@@ -35,7 +35,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("published=occupied", "occupied: holds no node"),
         ("--configfile option.yaml", "configuration: machines.a.ssh: "),
         ("results=occupied/results", "occupied/results: cannot be written"),
-        ("published=~/none", "/nowhere/none: holds no node"),
+        ("published=~/none", "HOME/none: holds no node"),
         ("results=~nobody-here/x", "~nobody-here/x: no home folder is known for ~nobody-here"),
         ("--configfile machine.yaml", "~nobody-here/x.yaml: no home folder"),
         ("--cores 0", "--cores 0: measuring needs at least 1"),
@@ -44,7 +44,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 def test_what_cannot_be_is_named_in_a_line_before_anything_is_measured(untouched: Clone, words: str, said: str) -> None:
     refused = untouched.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
     assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].startswith(f"error: {said}")
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {said}".replace("HOME", untouched.extra["HOME"]))
     assert "Traceback" not in refused.stderr
     assert not (untouched.path / "results").exists()
 
