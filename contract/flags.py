@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 FLAGS = {
     "busy": "other processes took a share of all cores",
+    "crowded": "other processes had cores that the work's threads needed",
     "stopped": "the measuring process stood still (stopped, frozen or asleep), and went on",
     "queued": "the measuring process, or another, waited for a core",
     "steal": "the hypervisor withheld CPU time",

@@ -86,11 +86,15 @@ class RunningTime:
         while not self._end.wait(self.tick_s):
             self.now()
 
+    def start(self) -> RunningTime:
+        """Begin to look at the clock, for as long as the process lives."""
+        threading.Thread(target=self._tick, daemon=True).start()
+        return self
+
     def __enter__(self) -> RunningTime:
         global _own
         self._before, _own = _own, self
-        threading.Thread(target=self._tick, daemon=True).start()
-        return self
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         global _own

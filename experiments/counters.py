@@ -6,6 +6,8 @@ Each reading is a few small files of the kernel (under a millisecond in all), ma
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +20,7 @@ import psutil
 from contract import running_time
 from contract.cgroups import ROOT, cgroups, decimal, number, quota  # noqa: F401 - quota is one of the counters
 from contract.flags import Flag
-from experiments import nvml
+from experiments import nvml, topology
 
 _PAGE = 4096
 # The kernel's names of the sensors inside processors.
@@ -32,7 +34,8 @@ class Totals:
     """Seconds, unless said otherwise, since the machine or this process started; 0 where nothing counts.
 
     at: the monotonic clock. busy, own, stolen: CPU time of everybody, of this
-    process, and withheld by the hypervisor, over all cores. queued: in which some
+    process with its children, and withheld by the hypervisor, over all cores. here: of
+    everybody, on the CPUs that this process may use. queued: in which some
     task waited for a core. stalled: in which some task waited for memory; None
     where the kernel has no pressure stall information (PSI). paged: pages moved to
     and from the disk for want of memory. periods, quota_hits: periods of cgroup quotas,
@@ -43,6 +46,7 @@ class Totals:
 
     at: float
     busy: float = 0.0
+    here: float = 0.0
     own: float = 0.0
     stolen: float = 0.0
     queued: float = 0.0
@@ -71,16 +75,16 @@ def count_stops() -> None:
 
 def read_totals(process: psutil.Process) -> Totals:
     """All totals now."""
-    node, own = psutil.cpu_times(), process.cpu_times()
+    node = psutil.cpu_times()
     stolen = getattr(node, "steal", 0.0)
-    # On Linux user and nice contain the guests' time already.
-    idle = node.idle + sum(getattr(node, name, 0.0) for name in ("iowait", "guest", "guest_nice"))
+    busy = _busy(node)
     stalled = pressure("memory")
     periods, hits = quota_periods()
     return Totals(
         at=time.perf_counter(),
-        busy=sum(node) - idle - stolen,
-        own=own.user + own.system,
+        busy=busy,
+        here=_busy_here(busy),
+        own=_own(process),
         stolen=stolen,
         queued=pressure("cpu") or 0.0,
         stalled=stalled,
@@ -91,6 +95,33 @@ def read_totals(process: psutil.Process) -> Totals:
         stops=_stops,
         stood=running_time.stood_s(),
     )
+
+
+def _busy(times: Any) -> float:
+    """Seconds of psutil's CPU times that somebody used."""
+    # On Linux user and nice contain the guests' time already.
+    idle = times.idle + sum(getattr(times, name, 0.0) for name in ("iowait", "guest", "guest_nice", "steal"))
+    return float(sum(times) - idle)
+
+
+def _busy_here(everywhere: float) -> float:
+    """Seconds that somebody used on the CPUs that this process may use; those of all where it may use all."""
+    online, allowed = sorted(topology.online_cpus()), topology.allowed_cpus()
+    if allowed.issuperset(online):
+        return everywhere
+    each = psutil.cpu_times(percpu=True)
+    if len(each) != len(online):
+        return everywhere
+    return sum(_busy(times) for cpu, times in zip(online, each, strict=True) if cpu in allowed)
+
+
+def _own(process: psutil.Process) -> float:
+    """CPU seconds of a process, of its children that ended, and of those of its workers that work still."""
+    spent = sum(process.cpu_times()[:4])
+    for child in multiprocessing.active_children() if process.pid == os.getpid() else ():
+        with contextlib.suppress(psutil.Error):
+            spent += sum(psutil.Process(child.pid).cpu_times()[:4])
+    return float(spent)
 
 
 def table(path: Path) -> dict[str, str]:

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 import psutil
 
 from contract.flags import Flag, text, worst
-from experiments import counters
+from experiments import counters, processor, topology
 from experiments.counters import Totals, Values
 
 # Others' share of all cores above which a sample is flagged. The kernel's ticks alone make
 # several percent of it on a few cores in a short window.
 BUSY_SHARE = 0.10
+# Cores of others from which on threads that need all cores share some: a neighbour on a thread's core gets half of it.
+CROWDED_CORES = 0.4
 # Shares of the time, and of the clock. A preset asks for medians to within 5% at the least: what
 # may take that much of a sample is said; what stops all threads at once, from less.
 QUEUED_SHARE = 0.05
@@ -87,6 +89,7 @@ class Watch:
         self._summed = 0.0
         self._totals = self._read_totals()
         self._highest_mhz = 0.0
+        self._threads = 0
         self._window_s = WINDOW_S
         self._first = False
         self._seen: State | None = None
@@ -94,9 +97,13 @@ class Watch:
         self._before: tuple[Flag, ...] = ()
         self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
 
-    def begin(self) -> None:
-        """A point is set up and will be sampled next: what was seen since the last one is its state before."""
+    def begin(self, threads: int = 0) -> None:
+        """A point is set up and will be sampled next: what was seen since the last one is its state before.
+
+        threads: those of its work on the CPU.
+        """
         self._waiting.clear()
+        self._threads = 0
         self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
             self._close(self._look_at_device())
@@ -104,6 +111,7 @@ class Watch:
         self._highest_mhz = 0.0
         self._state = State(self._state.values, tuple(flag for flag in self._state.flags if flag.name != "clock"))
         self._before = self._state.flags
+        self._threads = 0 if self._on_gpu else threads
 
     def look(self) -> None:
         """A GPU works on a sample: read its counters if that is a point's first, or begins when the window is over."""
@@ -155,6 +163,7 @@ class Watch:
     def _close(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
         values, flags = between(before, self._totals, os.cpu_count() or 1)
+        flags += crowded(before, self._totals, self._threads)
         self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
         self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
@@ -204,6 +213,25 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     elif pages > PAGES_PER_S:
         flags.append(Flag("memory", f"{pages:,.0f} pages a second from or to the disk"))
     return {"other_load": other, "steal": steal}, flags
+
+
+def crowded(before: Totals, now: Totals, threads: int) -> list[Flag]:
+    """A flag if others had cores that `threads` threads of this process needed; none for no threads.
+
+    One neighbour is a small share of many cores. Threads that wait for each other all wait for the one beside it.
+    """
+    cpus = topology.allowed_cpus()
+    # More threads than cores run beside each other on a core's hardware threads.
+    cores = processor.usable_cores(cpus)
+    room = cores if threads <= cores else len(cpus)
+    others = max(0.0, now.here - before.here - (now.own - before.own)) / (now.at - before.at)
+    if not threads or min(threads, room) + others <= room + CROWDED_CORES:
+        return []
+    free = max(0.0, room - others)
+    sharing = (
+        f"{threads} threads shared {free:.1f} free cores" if threads > 1 else f"1 thread had {free:.1f} free cores"
+    )
+    return [Flag("crowded", f"others had {others:.1f} cores, so that {sharing}")]
 
 
 def stopped(seconds: float) -> Flag:

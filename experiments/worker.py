@@ -160,7 +160,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     error, answer = _checked(work), _outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
-    watch.begin()
+    watch.begin(int(order["params"].get("threads", 0)))
     parts = _parts(work, device, policy, watch)
     timed, stood = running_time.now(), running_time.stood_s()
     observed = _observed(work)

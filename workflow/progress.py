@@ -1,7 +1,8 @@
 """What a person sees of a run, in place of Snakemake's job blocks: a line for each stage and finding, and one bar.
 
-It writes when a job starts or ends and never in between, so that nothing wakes up beside a measurement. Jobs leave
-what they say in their logs, which end in one sentence; that is what is told here. Snakemake's own words go to its file.
+It writes when a job starts or ends and never in between, so that nothing wakes up beside a measurement but a look at
+the clock now and then: predictions are of running time, and a run may be stopped for an hour. Jobs leave what they say
+in their logs, which end in one sentence; that is what is told here. Snakemake's own words go to its file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from tqdm import tqdm
 
 from contract.encoding import escape_unprintable
+from contract.running_time import RunningTime
 
 # Seconds that a stage takes on two cores, until one of its kind has been timed; of measuring, the plan knows them.
 STAGES = {
@@ -35,6 +37,8 @@ STAGES = {
 # What their logs' last lines say is told; the site's is of no interest to who looks on.
 TOLD = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
+# Seconds between two looks at the clock: only longer pauses matter here.
+LOOK_S = 5.0
 # Fewer bytes than this hold no log.
 FULL = 100_000
 GO_ON = "what was finished is kept; the same command goes on from there"
@@ -51,8 +55,9 @@ def take_over(workflow: Any, results: Callable[[], str]) -> None:
     if own_words or console is None or not workflow.is_main_process:
         return
     logger.removeHandler(console)
+    clock = RunningTime(tick_s=LOOK_S).start().now
     logger.addHandler(
-        Progress(console, results, lambda: workflow.dag.needrun_jobs(), workflow.logger_manager.get_logfile)
+        Progress(console, results, lambda: workflow.dag.needrun_jobs(), workflow.logger_manager.get_logfile, clock)
     )
 
 

@@ -110,6 +110,15 @@ class Dataset:
             rows = rows.assign(**{value: rows[value] / rows[per]})
         return _cells(rows, value, list(zip(rows.index)))
 
+    @cached_property
+    def disturbed(self) -> frozenset[int]:
+        """Numbers of the summary's rows of which most rounds are disturbed: see `flags.disturbed_rounds`."""
+        # Summaries of earlier editions lack the column, as their samples lack the flag.
+        if "n_disturbed" not in self.table:
+            return frozenset()
+        most = 2 * self.table["n_disturbed"] > self.table["n_rounds"]
+        return frozenset(self.table.index[most.to_numpy(bool)].tolist())
+
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES` (or in these)."""
         self.used.rows.update((name, "") for name in experiments)

@@ -19,6 +19,8 @@ MEANING = {
     UNSTABLE: "rounds differ by more than their own samples explain",
     EXACT: "no disturbance: counted, and equal in all rounds",
 }
+# A sample with this flag is no measurement of the work alone: its threads waited for the one beside another process.
+DISTURBING = "crowded"
 # Half-width of a round's median, relative, that the study is content with: the coarsest target of its presets.
 CONTENT = 0.05
 # Old data has bare names; these columns hold the figure.
@@ -87,6 +89,19 @@ def of_series(samples: pl.DataFrame) -> dict[int, list[Seen]]:
         ]
         for series, seen in found.items()
     }
+
+
+def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
+    """How many rounds of a series are disturbed: most of their samples bear DISTURBING; series without are left out.
+
+    samples: series (a number), round and flags.
+    """
+    texts = samples.select("flags").unique()["flags"]
+    bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse(text))]
+    if not bad:
+        return {}
+    rounds = samples.group_by("series", "round").agg(share=pl.col("flags").is_in(bad).mean())
+    return dict(rounds.filter(pl.col("share") > 0.5).group_by("series").len().iter_rows())
 
 
 def of_samples(samples: pd.DataFrame) -> list[Seen]:

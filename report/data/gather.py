@@ -30,7 +30,7 @@ MANY = 16
 # Nodes that are checked and summarised at once: what it costs to begin is shared by them.
 TOGETHER = 8
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
-_WHOLE = {"n_rounds", "n_samples"}
+_WHOLE = {"n_rounds", "n_samples", "n_disturbed"}
 _UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "B/s"}
 _ARROW = {"float64": arrow.float64(), "int64": arrow.int64()}
 SCHEMAS = {

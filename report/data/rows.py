@@ -13,7 +13,7 @@ from report.formatting import count, interval, with_unit
 
 _COLUMNS = [
     "row", "node", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "unit", "estimate", "low",
-    "high", "n_rounds", "n_samples", "flop", "bytes", "flags",
+    "high", "n_rounds", "n_samples", "n_disturbed", "flop", "bytes", "flags",
 ]  # fmt: skip
 
 
@@ -29,7 +29,10 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
     path = folder / "summary.parquet"
     try:
-        table = parquet.read_table(path, columns=_COLUMNS, filters=[("row", "in", sorted(numbers))])
+        # Summaries of earlier editions lack some of them.
+        there = set(parquet.read_schema(path).names)
+        columns = [name for name in _COLUMNS if name in there]
+        table = parquet.read_table(path, columns=columns, filters=[("row", "in", sorted(numbers))])
     except (OSError, pyarrow.ArrowException) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
     found = {int(row["row"]): row for row in table.to_pylist()}
@@ -69,6 +72,11 @@ def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         f"{row['metric']} {interval(estimate, low, high, row['unit'])}",
         f"{count(row['n_rounds'], 'round')}, {count(row['n_samples'], 'sample')}",
         *of,
+        *(
+            [f"disturbed: in {row['n_disturbed']} of them others had cores that it needed"]
+            if row.get("n_disturbed")
+            else []
+        ),
         *([f"flags: {row['flags']}"] if row["flags"] else []),
     ]
     return [(f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point}"), (" " * 15, "; ".join(said))]

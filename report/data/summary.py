@@ -32,6 +32,8 @@ COLUMNS = {
     "stop_reason": "Why sampling ended, the commonest",
     "n_rounds": "Rounds that are ok",
     "n_samples": "Samples in those rounds",
+    "n_disturbed": "Those of the rounds of which most samples are crowded: other processes had cores that the work's "
+    "threads needed",
     "estimate": "exp of the mean log of the rounds' medians; mean of the rounds' medians for shares",
     "low": f"Lower end of the {100 * statistics.LEVEL:g}% interval",
     "high": f"Upper end of the {100 * statistics.LEVEL:g}% interval",
@@ -87,7 +89,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     rounds = _rounds(rows.filter(ok))
     estimates, exact = _estimates(series, rounds)
     of_rounds = _of_rounds(series, rounds, exact)
-    of_samples = flags.of_series(used)
+    of_samples, disturbed = flags.of_series(used), flags.disturbed_rounds(rows.filter(ok))
     seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
     some_ok = pl.col("n_rounds") > 0
@@ -96,12 +98,13 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         status=pl.when(some_ok).then(pl.lit("ok")).otherwise(pl.col("status")),
         **{name: pl.Series(column) for name, column in estimates.items()},
         **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
+        n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
         flags=pl.Series(
             [flags.text([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
             dtype=pl.String,
         ),
     )
-    whole = pl.col("n_rounds", "n_samples").cast(pl.Int64)
+    whole = pl.col("n_rounds", "n_samples", "n_disturbed").cast(pl.Int64)
     return table.select(columns).with_columns(whole, pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 

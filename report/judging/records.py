@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -169,7 +169,7 @@ def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]
     def behind(rows: tuple[int, ...], nodes: Sequence[str]) -> str:
         return format_ranges(cache.source_rows(quantity, rows, nodes))
 
-    return cells_of(found.part, found.result, behind, cache.data.name)
+    return cells_of(found.part, found.result, behind, cache.data.name, cache.data.disturbed)
 
 
 def _nothing_behind(_rows: tuple[int, ...], _nodes: Sequence[str]) -> str:
@@ -182,11 +182,13 @@ def cells_of(
     result: RuleResult,
     behind: Callable[[tuple[int, ...], Sequence[str]], str] = _nothing_behind,
     named: Callable[[Sequence[str]], str] = ", ".join,
+    disturbed: Collection[int] = frozenset(),
 ) -> list[dict[str, Any]]:
     """Compared estimates, each with its labels and its side.
 
     behind: tells the rows of the summary of each; named: what several machines of a kind are called. A case of several
     has besides `instances` (ids), `machines` (in words), `instance_low` and `instance_high`: the range over them.
+    disturbed: numbers of the summary's rows; a case made from some of them has the share of its rows (`disturbed`).
     """
     estimates = result.estimates
     # Whole columns at once: there may be a hundred thousand rows.
@@ -197,9 +199,11 @@ def cells_of(
         zip(estimates.all_label_values(), result.sides, values, strict=True)
     ):
         words = describe.labels(labels, str(detail))
-        several = {}
+        more: dict[str, Any] = {}
+        if many := sum(row in disturbed for row in rows):
+            more["disturbed"] = many / len(rows)
         if at in ranges:
-            several = {
+            more |= {
                 "instances": nodes[at],
                 "machines": named(nodes[at]),
                 **dict(zip(("instance_low", "instance_high"), map(known, ranges[at]), strict=True)),
@@ -216,7 +220,7 @@ def cells_of(
                 "n_samples": int(n_samples),
                 "outcome": side,
                 "behind": behind(rows, nodes[at]),
-                **several,
+                **more,
             }
         )
     return records

@@ -56,7 +56,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
             "estimate": float(cell["estimate"]) / scale,
             "low": cell["low"] / scale if cell.get("low") is not None else None,
             "high": cell["high"] / scale if cell.get("high") is not None else None,
-            "text": plain(float(cell["estimate"]), unit),
+            "text": plain(float(cell["estimate"]), unit) + words.disturbed(cell.get("disturbed")),
             "side": str(cell.get("outcome") or ""),
             "tier": _tier(verdict, cell),
         }

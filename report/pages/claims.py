@@ -244,7 +244,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
             {
                 "what": str(cell["label"] or "the whole"),
                 "where": _where(cell, machines, unit) if several_nodes else "",
-                "number": formatting.with_unit(cell["estimate"], unit),
+                "number": formatting.with_unit(cell["estimate"], unit) + words.disturbed(cell.get("disturbed")),
                 "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
                 "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
                 "behind": _behind(str(cell.get("behind") or words.NOTHING)),
@@ -258,6 +258,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
             "more": len(cells) - len(told),
             "where": several_nodes,
             "behind": any(row["behind"] != words.NOTHING for row in rows),
+            "disturbed": any(cell.get("disturbed") for cell in told),
             "rounds": any(row["rounds"] != words.NOTHING for row in rows),
         }
 

@@ -16,8 +16,8 @@ from contract.provenance import short
 from report import formatting
 from report.formatting import capital, count, few
 from report.model import DECIDED
+from report.pages import disturbed, words
 from report.pages import front as front_page
-from report.pages import words
 from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
 from report.pages.claim_figure import claim_chart
@@ -90,7 +90,7 @@ def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None =
     document = evidence.document
     made = Content(terms=_anchors(read_glossary()))
     claims = list(_claim_pages(evidence, url))
-    exhibits = {family.key: list(family.show(evidence)) for family in families()} if evidence.data else {}
+    exhibits = {family.key: disturbed.exhibits(family, evidence) for family in families()} if evidence.data else {}
     fronts = front_page.charts(evidence)
     made.charts += [page.context["c"]["figure"] for page in claims if page.context["c"]["figure"]]
     made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]

@@ -40,6 +40,7 @@ class View:
 
     def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
         """The points of one experiment and metric, on one device or on all."""
+        self.data.used.rows.add((experiment, metric))
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
         return rows[rows["device"] == device].copy() if device else rows.copy()
 

@@ -18,6 +18,11 @@ BARS = f"Bars: {LEVEL} intervals"
 NOTHING = "–"
 
 
+def disturbed(share: float | None) -> str:
+    """What follows a number that is made from results, this share of them disturbed: ' (disturbed)', or ''."""
+    return "" if not share else " (disturbed)" if share > 0.5 else " (partly disturbed)"
+
+
 @dataclass(frozen=True)
 class Word:
     """A verdict on a page: its class in style sheets, its sign, its name, what it means, and how it counts claims."""

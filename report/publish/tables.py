@@ -75,6 +75,11 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "n_rounds": (_COUNT, False, "Rounds behind it; 0 for published figures"),
     "n_samples": (_COUNT, False, "Samples in those rounds"),
     "behind": (_TEXT, True, "Rows of the summary behind it, by number from 0, as '3-5 9'"),
+    "disturbed": (
+        _NUMBER,
+        True,
+        "Share of the rows it is made from whose threads lacked cores in most rounds; empty if none",
+    ),
     "outcome": (_TEXT, False, "supports, challenges or undecided"),
 }
 # Rows that are written at once.

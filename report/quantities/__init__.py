@@ -18,7 +18,9 @@ from report.estimates import Estimates
 MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "published", "documented")
 # What a verdict's cell is told by besides its labels: no label may be called so.
-RESERVED = frozenset({"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind"})
+RESERVED = frozenset(
+    {"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind", "disturbed"}
+)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pynvml
 import pytest
 import torch
@@ -20,7 +23,7 @@ from contract.flags import FLAGS, Flag, parse, text, worst
 from experiments import counters, state
 from experiments.counters import Totals, Values
 from experiments.devices.base import nothing
-from experiments.state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, slowed
+from experiments.state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, crowded, slowed
 from experiments.timing import Policy, measure
 from experiments.work import Work
 from tests.experiments.nvml_standin import Library
@@ -84,7 +87,7 @@ class Machine:
 
     def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
         busy = self.totals.busy + other_cores * seconds
-        self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy)
+        self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy, here=busy)
         self.megahertz = megahertz
 
     def draws(self, watch: Watch, seconds: float, watts: float) -> None:
@@ -499,3 +502,64 @@ def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_t
     library: Library, watts: float
 ) -> None:
     assert counters.gpu_counters("cuda:0", library).values()["power_w"] == watts
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores", "threads", "others", "flag"),
+    [
+        (2, 2, 2, 1.0, "crowded: others had 1.0 cores, so that 2 threads shared 1.0 free cores"),
+        (2, 2, 2, 0.67, "crowded: others had 0.7 cores, so that 2 threads shared 1.3 free cores"),
+        (2, 2, 2, 0.2, ""),
+        (2, 2, 1, 1.0, ""),
+        (2, 2, 1, 1.9, "crowded: others had 1.9 cores, so that 1 thread had 0.1 free cores"),
+        # One neighbour is less than 1% of these cores, and takes half of one from a thread.
+        (64, 64, 64, 0.5, "crowded: others had 0.5 cores, so that 64 threads shared 63.5 free cores"),
+        (64, 64, 63, 0.5, ""),
+        # A neighbour on the other hardware thread of a core takes of it as well.
+        (16, 8, 8, 1.0, "crowded: others had 1.0 cores, so that 8 threads shared 7.0 free cores"),
+        (16, 8, 16, 1.0, "crowded: others had 1.0 cores, so that 16 threads shared 15.0 free cores"),
+        (16, 8, 7, 1.0, ""),
+        (4, 4, 0, 4.0, ""),
+        (4, 4, 9, 1.0, "crowded: others had 1.0 cores, so that 9 threads shared 3.0 free cores"),
+    ],
+)
+def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
+    cpus: int, cores: int, threads: int, others: float, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
+    monkeypatch.setattr(state.processor, "usable_cores", lambda allowed: cores)
+    now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
+    assert text(crowded(CALM, now, threads)) == flag
+    assert [str(one) for one in parse(flag)] == [flag][: len(flag)]
+
+
+def test_samples_are_crowded_by_the_threads_of_their_own_point(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state.topology, "allowed_cpus", lambda: frozenset(range(4)))
+    monkeypatch.setattr(state.processor, "usable_cores", lambda allowed: 4)
+    flags, watch = [], Watch("cpu")
+    for threads in (2, 1):
+        machine.passes(2.0, other_cores=3.5)
+        watch.begin(threads)
+        machine.passes(WINDOW_S, other_cores=2.5 if threads == 2 else 0.0)
+        flags.append(watch.read().flags)
+    assert "crowded" in flags[0] and "crowded" not in flags[1], "what came before is of no point's threads"
+
+
+def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = SimpleNamespace(user=3.0, system=1.0, idle=90.0, iowait=5.0, steal=2.0)
+    each = [counters.psutil._ntuples.scputimes(*([float(cpu + 1), 0.0, 0.0, 50.0] + [0.0] * 6)) for cpu in range(4)]
+    monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: each if percpu else times)
+    monkeypatch.setattr(counters.topology, "online_cpus", lambda: frozenset({0, 1, 4, 5}))
+    monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({1, 5}))
+    assert counters._busy_here(99.0) == 2.0 + 4.0
+    monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({0, 1, 4, 5}))
+    assert counters._busy_here(99.0) == 99.0
+
+
+def test_a_processs_own_time_is_its_childrens_too() -> None:
+    own = psutil.Process()
+    before = counters._own(own)
+    subprocess.run([sys.executable, "-c", "end = __import__('time').process_time\nwhile end() < 0.3: pass"], check=True)
+    assert counters._own(own) - before >= 0.25

@@ -31,6 +31,7 @@ TEXT = [name for name, column in SAMPLES.columns.items() if str(column.dtype) ==
 WORDS = [
     "busy: 12% other load", "busy: 31% other load", "busy: 9% other load; steal: 3%", "busy", "busy steal", "steal",
     "throttled: heat", "throttled: power cap", "throttled", "queued: waited for a core 5% of the time",
+    "crowded: others had 0.7 cores, so that 2 threads shared 1.3 free cores", "crowded; busy",
     "clock: 8% lower", "memory: 1,200 pages a second; busy: 2% other load",
 ]  # fmt: skip
 
@@ -143,6 +144,9 @@ def one_series(samples: pd.DataFrame) -> dict[str, Any]:
         "reason": reason,
         "n_rounds": len(medians),
         "n_samples": len(ok),
+        "n_disturbed": sum(
+            2 * sum("crowded" in text for text in texts) > len(texts) for _, texts in ok.groupby("round")["flags"]
+        ),
         "flags": "; ".join([*flags_of_samples(used), *flags_of_rounds(ok, medians)]),
         "medians": medians.to_list(),
     }

@@ -17,7 +17,7 @@ from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
 from report.pages.rows import alt_text, as_percent
-from report.pages.words import BARS
+from report.pages.words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.
@@ -178,11 +178,12 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
                 rows.append({"what": means, "share": 100 * many / len(seen), "machine": view.name})
                 worst = max(worst, (many / len(seen), means, view.name))
         quiet = sum(not one for one in seen)
+        lacked = sum(row in view.data.disturbed for row in view.rows.index)
         ranges = [
             f"{view.rows[column].min():,.0f} to {view.rows[column].max():,.0f}" for column in ("n_rounds", "n_samples")
         ]
         if len(seen):
-            told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}"])
+            told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}", f"{lacked:,}" if lacked else NOTHING])
     if not rows:
         return
     table = pd.DataFrame(rows)
@@ -196,7 +197,7 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
         ["A result is counted if one of its samples was disturbed, or if its rounds differ."],
-        Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed"], told, "lrrrr",
+        Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], told, "lrrrrr",
               "What stands behind each machine's results"),
     )  # fmt: skip
 
