@@ -90,6 +90,7 @@ class Watch:
         self._totals = self._read_totals()
         self._highest_mhz = 0.0
         self._threads = 0
+        self._window: tuple[Totals, Totals] | None = None
         self._window_s = WINDOW_S
         self._first = False
         self._seen: State | None = None
@@ -103,15 +104,16 @@ class Watch:
         threads: those of its work on the CPU.
         """
         self._waiting.clear()
-        self._threads = 0
+        self._threads = 0 if self._on_gpu else threads
         self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
             self._close(self._look_at_device())
-        # Another point's work may have another clock: only within a point is a lower one a loss.
+        # Another point's work may have another clock, and other threads: only within a point is a lower one a loss.
         self._highest_mhz = 0.0
-        self._state = State(self._state.values, tuple(flag for flag in self._state.flags if flag.name != "clock"))
+        kept = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
+        kept += crowded(*self._window, self._threads) if self._window else []
+        self._state = State(self._state.values, tuple(worst(kept)))
         self._before = self._state.flags
-        self._threads = 0 if self._on_gpu else threads
 
     def look(self) -> None:
         """A GPU works on a sample: read its counters if that is a point's first, or begins when the window is over."""
@@ -163,7 +165,8 @@ class Watch:
     def _close(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
         values, flags = between(before, self._totals, os.cpu_count() or 1)
-        flags += crowded(before, self._totals, self._threads)
+        self._window = before, self._totals
+        flags += crowded(*self._window, self._threads)
         self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
         self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S

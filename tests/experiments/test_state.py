@@ -539,12 +539,18 @@ def test_samples_are_crowded_by_the_threads_of_their_own_point(
     monkeypatch.setattr(state.topology, "allowed_cpus", lambda: frozenset(range(4)))
     monkeypatch.setattr(state.processor, "usable_cores", lambda allowed: 4)
     flags, watch = [], Watch("cpu")
-    for threads in (2, 1):
-        machine.passes(2.0, other_cores=3.5)
+    machine.passes(2.0, other_cores=2.5)
+    for threads in (1, 2, 1):
+        # Many points are shorter than a window: they have the state before.
         watch.begin(threads)
-        machine.passes(WINDOW_S, other_cores=2.5 if threads == 2 else 0.0)
-        flags.append(watch.read().flags)
-    assert "crowded" in flags[0] and "crowded" not in flags[1], "what came before is of no point's threads"
+        machine.passes(WINDOW_S / 10)
+        flags.append([flag.name for flag in parse(watch.read().flags)])
+    assert flags == [["busy"], ["busy", "crowded"], ["busy"]]
+    watch.begin(2)
+    machine.passes(WINDOW_S, other_cores=0.0)
+    assert [parse(watch.read().flags)[-1].name, watch.read().flags] == ["crowded", ""], (
+        "the state before is its first's"
+    )
 
 
 def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
