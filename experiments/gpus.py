@@ -54,7 +54,9 @@ def is_nameless(card: Mapping[str, Any]) -> bool:
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
     """Whether torch may see GPUs that NVML does not name. Told from how torch was built: to load it takes seconds."""
-    if "torch" in sys.modules or sys.platform == "darwin":
+    from experiments.devices.accelerator import is_loaded
+
+    if is_loaded() or sys.platform == "darwin":
         return True
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
@@ -78,10 +80,10 @@ def _is_loadable(library: str) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """How the GPUs of this machine differ from those of a record.
+    """How the GPUs of this machine differ from those of a record, by their names.
 
-    silent: names of the record's that cannot be asked now, and why. gone: names of those that are not here, though
-    those here can be asked. new: names of those here that the record does not have.
+    silent: those of the record that cannot be asked now, and why. gone: those that are not here, though all here can be
+    asked. new: those here that the record does not have.
     """
 
     silent: tuple[str, ...] = ()
@@ -113,6 +115,11 @@ def change(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
         why = f"torch does not see it: {_why_unseen()}"
     gone = Counter(missing) - Counter(untold) - Counter(unseen)
     return Change((*untold, *unseen), why, tuple(gone.elements()), tuple(new))
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Names of GPUs in a sentence: '2x NVIDIA H200, NVIDIA L4'."""
+    return ", ".join(f"{number}x {name}" if number > 1 else name for name, number in Counter(names).items())
 
 
 def _names(cards: Sequence[Mapping[str, Any]]) -> list[str]:

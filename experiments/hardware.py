@@ -141,7 +141,7 @@ def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], wh
     changed = gpus.change(record, here)
     if changed.silent and _fits(record, here):
         raise StudyError(
-            f"{where} describes a machine with {', '.join(changed.silent)}, and {changed.why}. Then give the same "
+            f"{where} describes a machine with {gpus.in_words(changed.silent)}, and {changed.why}. Then give the same "
             "command again: nothing that was measured is lost"
         )
 
@@ -152,7 +152,7 @@ def refuse_other_machine(where: Path) -> dict[str, Any]:
     _refuse_silent_gpus(record, here, where)
     if not _fits(record, here):
         name, gone = _kind(cpu(), [card["name"] for card in here]), gpus.change(record, here).gone
-        without = f" and has no {', '.join(gone)}" if gone else ""
+        without = f" and has no {gpus.in_words(gone)}" if gone else ""
         raise StudyError(
             f"{where} describes {record['kind']}, this machine is {name}{without}. Measure into a folder of its own "
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name"

@@ -104,7 +104,7 @@ def _words(refused: Exception) -> str:
         words = str(refused)
     except Exception:  # pynvml asks the library for words that it does not know itself
         words = ""
-    return re.sub(r"[^ -~]+", " ", words).strip()[:200] or type(refused).__name__
+    return re.sub(r"[^ -~]+", " ", words).strip(" .")[:200] or type(refused).__name__
 
 
 def _count(library: Any) -> tuple[int, str]:

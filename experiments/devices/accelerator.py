@@ -32,6 +32,11 @@ def loaded() -> tuple[Any, str]:
     return torch, ""
 
 
+def is_loaded() -> bool:
+    """Whether `loaded` answers at once: torch is there already, or something stands in for it."""
+    return "torch" in sys.modules or not hasattr(loaded, "cache_info")
+
+
 def first_line(refusal: object) -> str:
     """What an error of a library says, without the advice that follows."""
     return (str(refusal).strip() or type(refusal).__name__).splitlines()[0].split(". ")[0][:200].rstrip(". ")

@@ -14,6 +14,8 @@ _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
     "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
     "kinds": "kinds of core", "quota": "cores granted by a cgroup", "unknown": "not known",
+    "unanswered": "not told:", "mig": "cut into slices (MIG)", "nvml": "NVML", "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes", "max_sm_clock_mhz": "highest clock", "max_memory_clock_mhz": "highest memory clock",
 }  # fmt: skip
 _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
@@ -47,7 +49,12 @@ def describe(node: Mapping[str, Any]) -> dict[str, Any]:
         "id": str(node["id"]),
         "label": str(node.get("label") or node["id"]),
         "devices": [
-            {"id": str(one["id"]), "name": str(one.get("name") or ""), "memory": _size(one.get("memory_bytes"))}
+            {
+                "id": str(one["id"]),
+                "name": str(one.get("name") or ""),
+                "memory": _size(one.get("memory_bytes")),
+                "unwatched": str(one.get("unwatched") or ""),
+            }
             for one in node.get("devices") or []
         ],
         "hardware": _rows(node.get("hardware") or {}),
@@ -143,7 +150,8 @@ def _value(key: str, value: Any) -> str:
         unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
         return f"{exactly(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
-        return ", ".join(f"{_plain(str(name))} {_value(str(name), one)}" for name, one in value.items())
+        names = {name: _NAMES.get(str(name), _plain(str(name))) for name in value}
+        return ", ".join(f"{names[name]} {_value(str(name), one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return (
             "; ".join(_value(key, one) for one in value)

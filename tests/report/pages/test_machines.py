@@ -81,3 +81,19 @@ def test_a_run_that_went_on_elsewhere_says_so(
     assert "on 2 machines of this kind one after another" in first["when"]
     assert "machines" not in second["when"]
     assert "note: kind.aaaaaa was measured on 2 machines of its kind one after another" in capsys.readouterr().err
+
+
+def test_what_is_not_known_of_a_gpu_stands_beside_it(synthetic: Factory, tmp_path: Path) -> None:
+    slice_ = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
+    record = read_node(next(Path("data/nodes").glob("*/node.json")))
+    card = {"name": "NVIDIA A100", "mig": True, "unanswered": {"power_limit_w": "Not Supported"}}
+    told = whole(
+        nodes(
+            synthetic, tmp_path / "verdicts.json", "kind.aaaaaa",
+            devices=[record["devices"][0], slice_], hardware={**record["hardware"], "gpus": [card]},
+        )
+    )  # fmt: skip
+    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
+    assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in page
+    rows = {row["name"]: row["value"] for row in told[0]["nodes"][0]["hardware"]}
+    assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"
