@@ -55,6 +55,17 @@ def cpu_list(words: str) -> set[int]:
     return found
 
 
+def written_list(cpus: Iterable[int]) -> str:
+    """Write CPUs as the kernel, taskset and docker do: {0, 1, 2, 5} is '0-2,5'."""
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 def cpu_mask(words: str) -> set[int]:
     """Parse the kernel's older form of a set of CPUs: '00000001,00000003' is {0, 1, 32}; anything else is empty."""
     digits = words.replace(",", "")

@@ -55,6 +55,7 @@ def _processor(root: Path) -> list[Finding | None]:
         processor.smt(root),
         processor.quota(root),
         processor.affinity(allowed, os.cpu_count() or 1, root),
+        processor.kinds_of_cores(root, allowed),
         processor.isolated(root, allowed),
         processor.numa(root),
         processor.virtual(about.get("virtual")),

@@ -8,7 +8,16 @@ from pathlib import Path
 from experiments import counters
 from experiments.counters import number
 from experiments.doctor.finding import Finding, note, ok, warning
-from experiments.topology import CPUS, ROOT, allowed_cpus, cpu_list, physical_cores, read_text
+from experiments.topology import (
+    CPUS,
+    ROOT,
+    allowed_cpus,
+    cpu_list,
+    kinds_of_core,
+    physical_cores,
+    read_text,
+    written_list,
+)
 
 # Drivers that choose the clock in hardware: their "powersave" goes up to the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
@@ -75,9 +84,7 @@ def quota(root: Path) -> Finding | None:
         return ok("quota", "no cgroup limits CPU time") if counters.cgroups(root) else None
     periods, hits = counters.quota_periods(root)
     cores = physical_cores(allowed_cpus(), root).groups[: max(1, round(granted))]
-    first = [core[0] for core in cores]
-    together = len(first) > 1 and first == list(range(first[0], first[-1] + 1))
-    whole = f"{first[0]}-{first[-1]}" if together else ",".join(map(str, first))
+    whole = written_list(core[0] for core in cores)
     stopped = f"; it has stopped its tasks in {hits / periods:.0%} of its periods" if periods and hits else ""
     return warning(
         "quota",
@@ -97,6 +104,19 @@ def affinity(allowed: Collection[int], online: int, root: Path = ROOT) -> Findin
         "affinity",
         f"{len(allowed)} of {online} logical CPUs, on {cores} {'core' if cores == 1 else 'cores'}",
         "The node is measured as a machine of that size; others may still use these CPUs.",
+    )
+
+
+def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
+    """Whether the cores that may be used differ."""
+    kinds = kinds_of_core(frozenset(allowed), root)
+    if not kinds:
+        return None
+    return note(
+        "kinds of core",
+        "; ".join(f"{name}: CPUs {written_list(members)}" for name, members in kinds.items()),
+        "A point that uses all cores waits for the slowest kind, and fewer threads may run on any.",
+        " or ".join(f"taskset -c {written_list(members)} …" for members in kinds.values()) + " for one kind",
     )
 
 

@@ -15,8 +15,9 @@ from contract.schema import check
 from experiments import counters, hardware, memory, processor, topology
 from experiments.devices.cpu import CpuDevice
 from experiments.doctor import machine
+from experiments.doctor.processor import kinds_of_cores
 from experiments.registry import get
-from experiments.topology import CPUS, cpu_list, kinds_of_core, physical_cores
+from experiments.topology import CPUS, cpu_list, kinds_of_core, physical_cores, written_list
 from experiments.worker import Skipped, _fits_memory
 
 Tree = Callable[[dict[str, str]], Path]
@@ -124,6 +125,7 @@ def test_other_systems_say_how_many_cores_they_have(
 )  # fmt: skip
 def test_lists_of_cpus_are_read_or_empty(words: str, cpus: set[int]) -> None:
     assert cpu_list(words) == cpus
+    assert cpu_list(written_list(cpus)) == cpus
 
 
 def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
@@ -131,6 +133,9 @@ def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
     every = frozenset(range(20))
     assert kinds_of_core(every, root) == {"performance": frozenset(range(16)), "efficiency": frozenset(range(16, 20))}
     assert kinds_of_core(frozenset(range(16)), root) == {}
+    told = kinds_of_cores(root, every)
+    assert told and told.seen == "performance: CPUs 0-15; efficiency: CPUs 16-19"
+    assert kinds_of_cores(root, range(16)) is None
     kinds = processor.describe(range(16), None, tree({f"{CPUS}/online": "0-19"}), lambda *_: b"")["kinds"]
     assert kinds == [
         {"name": "performance", "cores": 8, "usable_cores": 8},
