@@ -123,6 +123,10 @@ def parser() -> argparse.ArgumentParser:
     linter.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
     linter.add_argument("--data", type=path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
     linter.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
+    linter.add_argument("--report", type=path, metavar="DIR", help="the rendered report, for pages that were not made")
+
+    failed = commands.add_parser("failures", help="pages and figures that could not be made: 1 if there are any")
+    failed.add_argument("--report", type=path, default=Path("results/report"), metavar="DIR", help="what render wrote")
 
     package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
     package.add_argument("--data", type=path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
@@ -172,12 +176,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "render":
         from report.pages.render import render
 
-        render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous, given.drawn)
+        failures = render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous, given.drawn)
+        return 1 if failures.found else 0
     elif given.command == "figures":
         from report.pages.render import figures
 
-        made = figures(given.verdicts, given.data, given.out, given.families)
+        made, failures = figures(given.verdicts, given.data, given.out, given.families)
         print(f"{len(made)} figures: {given.out}", file=sys.stderr)
+        return 1 if failures.found else 0
     elif given.command == "site":
         from report.pages.downloads import build
 
@@ -229,7 +235,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.commands.lint import run
         from report.data.reference import REFERENCE
 
-        return run(given.verdicts, given.data, given.reference or REFERENCE)
+        return run(given.verdicts, given.data, given.reference or REFERENCE, given.report)
+    elif given.command == "failures":
+        from report.pages.failures import read_failures
+
+        failures = read_failures(given.report)
+        for failure in failures.found:
+            print(failure, file=sys.stderr)
+        return 1 if failures.found else 0
     elif given.command == "datapackage":
         from report.publish import write_published
 

@@ -62,7 +62,10 @@ class Estimates:
         """From rows of labels and VALUES: as they stand, or on the log scale from estimate, se and df."""
         if not rows:
             return cls.empty()
-        return cls.from_estimates(pd.DataFrame(rows)) if log else cls(pd.DataFrame(rows), log=False)
+        frame = pd.DataFrame(rows)
+        # Ends that are all None would stay objects.
+        frame = frame.astype({name: float for name in VALUES[:5] if name in frame})
+        return cls.from_estimates(frame) if log else cls(frame, log=False)
 
     @classmethod
     def from_points(

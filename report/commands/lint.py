@@ -19,6 +19,7 @@ from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import nodes_of_cell
 from report.model import Verdict, read_verdicts
+from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
 
 Record = Mapping[str, Any]
@@ -41,6 +42,7 @@ class Study:
     verdicts: Path
     data: Path
     reference: Path = REFERENCE
+    report: Path | None = None
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -87,12 +89,15 @@ def check(name: str, says: str) -> Callable[[Callable[[Study], Found]], Callable
 
 def faults(study: Study) -> list[str]:
     """A line for each fault. Raises StudyError for a file that is missing or unreadable."""
-    return [f"{name}: {where}: {what}. {do}" for name, (_, find) in CHECKS.items() for where, what, do in find(study)]
+    failed = [str(one) for one in read_failures(study.report).found] if study.report else []
+    return failed + [
+        f"{name}: {where}: {what}. {do}" for name, (_, find) in CHECKS.items() for where, what, do in find(study)
+    ]
 
 
-def run(verdicts: Path, data: Path, reference: Path) -> int:
-    """Print a line for each fault; 1 if there are any, else 0 and what was looked at."""
-    study = Study(verdicts, data, reference)
+def run(verdicts: Path, data: Path, reference: Path, report: Path | None = None) -> int:
+    """Print a line for each fault and for each page of `report` that was not made; 1 if there are any, else 0."""
+    study = Study(verdicts, data, reference, report)
     found = faults(study)
     if found:
         print("\n".join(found))

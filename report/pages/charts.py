@@ -7,11 +7,9 @@ measured here, half filled for derived, hollow for published by others. Colours 
 from __future__ import annotations
 
 import itertools
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -23,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from report.formatting import exactly, number
-from report.pages.plain import harmless, visible
+from report.pages.plain import visible
 
 INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#00795a", "#a3558c", "#2273a3"
@@ -37,6 +35,8 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 # Inches. A page shows 10 points as 13 pixels or more, and a phone of 360 pixels as 12.
 WIDE, NARROW = 6.8, 3.6
 _ROW = 0.3
+# Called so beside its mark: an estimate without an interval, from a single round.
+ONE_ROUND = "one round"
 _THEME: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -92,36 +92,10 @@ def theme() -> Any:
     return matplotlib.rc_context(style)
 
 
-def save(chart: Chart, folder: Path) -> None:
-    """Draw `NAME.svg` and, for phones, `NAME.phone.svg` into the folder. Raises OSError."""
-    for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
-        path = folder / f"{chart.name}.{ending}"
-        with theme():
-            chart.draw(width).savefig(path, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        path.write_text(finished(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-def finished(svg: str) -> str:
-    """The SVG without what no reader sees, in the reader's font, readable on a dark page."""
-    svg = visible(svg[svg.index("<svg") :])
-    svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
-    # Hundredths of a point are enough for coordinates; text is left alone.
-    svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
-    svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + harmless(text[2]), svg)
-    dark = "".join(
-        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for part in ("fill", "stroke")
-        if f"{part}: {light}" in svg
-    )
-    svg = re.sub(r"\s*\n\s*", "\n", svg)
-    return svg.replace(">", f">\n<style>@media (prefers-color-scheme: dark){{{dark}}}</style>", 1)
-
-
 def marker(tier: str) -> dict[str, Any]:
-    """How a mark looks of a number that is measured, derived, published or documented."""
+    """Style of the mark of a number that is measured, measured in one round, derived, published or documented."""
     return {
+        ONE_ROUND: {"marker": "D", "fillstyle": "none"},
         "measured": {"marker": "o", "fillstyle": "full"},
         "derived": {"marker": "o", "fillstyle": "left"},
         "published": {"marker": "o", "fillstyle": "none"},
@@ -138,8 +112,8 @@ def estimates(
     """One row a case: its label, its mark and interval, its number in words.
 
     rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; other, a second mark;
-    group, under which rows stand together. lines: the threshold, or both ends of a range, called `line`. log: by the
-    span, if not given.
+    one_round, for an estimate of a single round. lines: the threshold, or both ends of a range, called `line`. log: by
+    the span, if not given.
     """
 
     def draw(width: float) -> Figure:
@@ -159,8 +133,9 @@ def estimates(
             if low is not None and high is not None and high > low:
                 axes.plot([low, high], [place, place], color=colour, linewidth=2.6, solid_capstyle="butt", alpha=0.55)
             marks = [row[name] for name in ("estimate", "other") if row.get(name) is not None]
+            tier = ONE_ROUND if row.get("one_round") else str(row.get("tier", "measured"))
             axes.plot(
-                marks, [place] * len(marks), **marker(str(row.get("tier", "measured"))), markersize=7.5, color=colour,
+                marks, [place] * len(marks), **marker(tier), markersize=7.5, color=colour,
                 markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3,
                 clip_on=False,
             )  # fmt: skip
@@ -263,7 +238,8 @@ def lines(
 ) -> Callable[[float], Figure]:
     """Lines through what was measured along x, one a hue, a panel each where there are several.
 
-    table may have low and high, drawn as bars. levels: named level lines. joined: False where nothing lies between.
+    table may have low and high, drawn as bars, and one_round, drawn hollow. levels: named level lines. joined:
+    False where nothing lies between.
     """
 
     def draw(width: float) -> Figure:
@@ -296,6 +272,11 @@ def lines(
             if {"low", "high"} <= set(shown):
                 for key, part in shown.groupby(hue, sort=False) if hue else [("", shown)]:
                     axes.vlines(part[x], part["low"], part["high"], color=colours[key], alpha=0.5, linewidth=2)
+            if "one_round" in shown:
+                alone = shown[shown["one_round"].eq(True)]
+                for key, part in alone.groupby(hue, sort=False) if hue else [("", alone)]:
+                    axes.plot(part[x], part[y], marker=marks[key], markerfacecolor=PAPER, markeredgecolor=colours[key],
+                              linestyle="none", zorder=3)  # fmt: skip
             for called, value in (levels or {}).items():
                 axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 2)), zorder=1)
                 axes.annotate(called, (0.01, value), xycoords=axes.get_yaxis_transform(), color=MUTED,
@@ -312,13 +293,19 @@ def lines(
         scale(first, "y", high, log[1] and min(high) > 0, width)
         figure.supxlabel(_wrapped(axis[0], 34 if _phone(width) else 70), fontsize=9.5, color=MUTED)
         figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
-        if hue and len(hues) > 1:
-            handles = [
+        handles = [
+            matplotlib.lines.Line2D(
+                [], [], color=colours[one], marker=marks[one], label=str(one), linestyle="-" if joined else "none"
+            )
+            for one in (hues if hue and len(hues) > 1 else ())
+        ]
+        if "one_round" in table and table["one_round"].eq(True).any():
+            handles.append(
                 matplotlib.lines.Line2D(
-                    [], [], color=colours[one], marker=marks[one], label=str(one), linestyle="-" if joined else "none"
+                    [], [], color=MUTED, marker="o", markerfacecolor=PAPER, label=ONE_ROUND, linestyle="none"
                 )
-                for one in hues
-            ]
+            )
+        if handles:
             _legend(figure, handles, width)
         return figure
 

@@ -14,7 +14,7 @@ from report.formatting import YES_NO
 from report.judging.findings import number as plain
 from report.model import Threshold
 from report.pages import charts, words
-from report.pages.rows import alt_text
+from report.pages.rows import alt_text, one_round, scaled
 
 MOST_ROWS = 8
 # What tells one case from another, in the order in which a reader would ask.
@@ -53,10 +53,11 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     rows = [
         {
             "label": label,
-            "estimate": float(cell["estimate"]) / scale,
-            "low": cell["low"] / scale if cell.get("low") is not None else None,
-            "high": cell["high"] / scale if cell.get("high") is not None else None,
-            "text": plain(float(cell["estimate"]), unit) + words.disturbed(cell.get("disturbed")),
+            **scaled(cell, scale),
+            "text": plain(float(cell["estimate"]), unit)
+            + (f", {charts.ONE_ROUND}" if one_round(cell) else "")
+            + words.disturbed(cell.get("disturbed")),
+            "one_round": one_round(cell),
             "side": str(cell.get("outcome") or ""),
             "tier": _tier(verdict, cell),
         }

@@ -3,50 +3,76 @@
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.provenance import short
 from report import formatting
-from report.formatting import capital, count, few
+from report.formatting import capital, few
 from report.model import DECIDED
 from report.pages import disturbed, words
 from report.pages import front as front_page
 from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
-from report.pages.claim_figure import claim_chart
 from report.pages.claims import claim_context
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family
+from report.pages.failures import Failures
 from report.pages.families import FAMILIES
+from report.pages.glossary import anchors, glossary_page, read_glossary
 from report.pages.left_out import left_out_points
 from report.pages.limits import limits
 from report.pages.machines import by_kind
-from report.pages.markdown import Markdown, identifier
+from report.pages.markdown import identifier
 from report.pages.shown import on_shown
 from report.pages.site import Page, plain
-from report.pages.sources import key_of, key_of_published
-from report.pages.statements import Statements, read_front
+from report.pages.sources import sources_page
+from report.pages.statements import Fact, Statements, read_front
 from report.pages.twelve import RULES
 from report.publish.claimreview import as_script, claim_reviews
 
+# The page that lists the pages and figures that could not be made.
+CHECKS = "measurements/checks"
 REPORT = Path(__file__).resolve().parent.parent
 _REQUIRED = ("generated_utc", "commit", "study_version", "origin", "nodes", "refused", "tally", "verdicts")
 
 
 @dataclass
 class Content:
-    """Pages, the figures that they show by family, and the glossary's anchors by term."""
+    """Pages, the figures that they show, the glossary's anchors by term, and the pages that could not be made."""
 
     pages: list[Page] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     terms: dict[str, str] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
+
+    def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
+        """Add the page that `make` gives; if it fails, a page in its place that says so."""
+        if not self.failures.of("page", path):
+            with self.failures.caught("page", path):
+                self.pages.append(make())
+                return
+        self.pages.append(stand_in(path, title, self.failures))
+
+    def fail(self, page: Page, reason: str = "") -> Page:
+        """Put the page that says so in the place of one that failed; returns it. reason: unless it is recorded."""
+        if reason:
+            self.failures.add("page", page.path, reason)
+        instead = stand_in(page.path, page.title, self.failures)
+        self.pages[self.pages.index(page)] = instead
+        return instead
+
+
+def stand_in(path: str, title: str, failures: Failures) -> Page:
+    """The page in the place of one that failed: its reason, and where all failures are listed."""
+    failure = failures.of("page", path)
+    reason = failure.reason if failure else "no reason given"
+    return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:
@@ -64,52 +90,82 @@ def read_verdicts(path: Path) -> dict[str, Any]:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families of measurements, in the order of their pages."""
-    return tuple(importlib.import_module(f"report.pages.families.{name}").FAMILY for name in FAMILIES)
+    """All families of measurements, in the order of their pages; one whose module fails to load fails when shown."""
+    return tuple(map(_loaded_family, FAMILIES))
 
 
-def family_charts(evidence: Evidence, key: str) -> list[Chart]:
+def _loaded_family(name: str) -> Family:
+    try:
+        family: Family = importlib.import_module(f"report.pages.families.{name}").FAMILY
+    except Exception as fault:
+        return Family(name.replace("_", "-"), capital(name.replace("_", " ")), "", partial(_raise, fault))
+    return family
+
+
+def _raise(fault: Exception, _evidence: Evidence) -> NoReturn:
+    raise fault
+
+
+def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Chart]:
     """The figures of one family, of all (`measurements`), of the claims or of the front page.
 
-    Raises StudyError for a key that is none.
+    A claim or family that fails has none, and is recorded in `failures`. Raises StudyError for an unknown key.
     """
     if key == "claims":
-        return [chart for one in evidence.document["verdicts"] if (chart := claim_chart(one, evidence.names))]
+        return [page["figure"] for page in _claim_contexts(evidence, failures).values() if page["figure"]]
     if key == "front":
-        return front_page.charts(evidence)
+        return _front_charts(evidence, failures)
     known = {family.key: family for family in families()}
     if key not in (*known, "measurements"):
         every = ", ".join(("claims", "front", "measurements", *known))
         raise StudyError(f"figures: there is no family {key!r}. Families: {every}")
     shown = [known[key]] if key in known else known.values()
-    return [exhibit.chart for family in shown for exhibit in family.show(evidence)]
+    return [exhibit.chart for family in shown for exhibit in _exhibits(family, evidence, failures)]
 
 
-def build(evidence: Evidence, url: str = "", changes: Mapping[str, Any] | None = None) -> Content:
-    """Everything of the site. url: its address, '' if unknown. changes: since the last edition."""
+def build(
+    evidence: Evidence,
+    url: str = "",
+    changes: Mapping[str, Any] | None = None,
+    failures: Failures | None = None,
+) -> Content:
+    """Everything of the site. url: its address, '' if unknown. changes: since the last edition.
+
+    failures: those of the figures, to which those of the pages are added. Raises StudyError for unusable data.
+    """
     document = evidence.document
-    made = Content(terms=_anchors(read_glossary()))
-    claims = list(_claim_pages(evidence, url))
-    exhibits = {family.key: disturbed.exhibits(family, evidence) for family in families()} if evidence.data else {}
-    fronts = front_page.charts(evidence)
-    made.charts += [page.context["c"]["figure"] for page in claims if page.context["c"]["figure"]]
+    _ = evidence.views
+    made = Content(terms=anchors(read_glossary()), failures=failures or Failures())
+    claims = _claim_contexts(evidence, made.failures)
+    exhibits = (
+        {family.key: _exhibits(family, evidence, made.failures) for family in families()} if evidence.data else {}
+    )
+    fronts = _front_charts(evidence, made.failures)
+    made.charts += [page["figure"] for page in claims.values() if page["figure"]]
     made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
-    declared, says = read_front(), Statements(document, front_page.facts(evidence))
-    made.pages += [
-        _front(document, says, declared, [*made.charts, *fronts]),
-        _table(document),
-        *claims,
-        *(_article(one, document) for one in read_articles()),
-        _jobs(document, says, declared, fronts),
-        _measurements(evidence, exhibits),
-        *(_family(family, exhibits[family.key], evidence) for family in families() if exhibits.get(family.key)),
-        _machines(evidence),
-        _method(evidence),
-        _sources(document),
-        _objections(evidence),
-        _glossary(),
-        editions_page(document, changes),
-    ]
+    facts: dict[str, Fact] = {}
+    with made.failures.caught("numbers", "index"):
+        facts = front_page.facts(evidence)
+    declared, says = read_front(), Statements(document, facts)
+    made.add("index", "Does AI need a GPU?", lambda: _front(document, says, declared, [*made.charts, *fronts]))
+    made.add("claims", "All claims", lambda: _table(document))
+    for one in document["verdicts"]:
+        path = _claim_path(one)
+        made.add(path, f"{one['id']}: {one['says']}", partial(_claim, one, claims.get(path, {}), document, url))
+    for one in read_articles():
+        made.add(_article_path(one), str(one["title"]), partial(_article, one, document))
+    made.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs(document, says, declared, fronts))
+    made.add("measurements/index", "Measurements", lambda: _measurements(evidence, exhibits))
+    for family in families():
+        path, shown = _family_path(family), exhibits.get(family.key, [])
+        if shown or made.failures.of("page", path):
+            made.add(path, family.title, partial(_family, family, shown, evidence))
+    made.add("machines", "Machines", lambda: _machines(evidence))
+    made.add("method", "Method", lambda: _method(evidence))
+    made.add("sources", "Sources", lambda: sources_page(document))
+    made.add("objections", "Objections and limits", lambda: _objections(evidence))
+    made.add("glossary", "Glossary", glossary_page)
+    made.add("editions", "Editions", lambda: editions_page(document, changes))
     made.charts += fronts
     return made
 
@@ -158,29 +214,38 @@ def _meaning() -> list[words.Word]:
     return list(found.values())
 
 
-def _claim_pages(evidence: Evidence, url: str) -> Iterator[Page]:
-    document = evidence.document
+def _claim_path(verdict: Mapping[str, Any]) -> str:
+    return f"claims/{identifier(str(verdict['id']))}"
+
+
+def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
+    """Contents of the claims' pages by path, without those that fail."""
+    shown, found = evidence.shown if evidence.choice else None, {}
+    for one in evidence.document["verdicts"]:
+        with failures.caught("page", _claim_path(one)):
+            found[_claim_path(one)] = claim_context(one, evidence.document, evidence.names, shown)
+    return found
+
+
+def _claim(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
     meaning = {name: word.means for name, word in words.VERDICTS.items()}
     # Without an address of the site a review's is relative to its page.
-    folder = f"{url}claims/" if url else ""
-    reviews = {
-        str(one["id"]): as_script(claim_reviews({**document, "verdicts": [one]}, folder, meaning))
-        for one in document["verdicts"]
-    }
-    for one in document["verdicts"]:
-        told = claim_context(one, document, evidence.names, evidence.shown if evidence.choice else None)
-        cited = [source["key"] for source in told["sources"]]
-        yield Page(
-            f"claims/{told['id']}", "claim", f"{told['id']}: {told['says']}",
-            plain(f"{told['word'].name}: {told['finding']}"),
-            {"c": told, "level": words.LEVEL, "cited": cited}, key="claims", script=reviews[str(one["id"])],
-            image=f"previews/{told['id']}.png" if told["figure"] else "",
-        )  # fmt: skip
+    review = claim_reviews({**document, "verdicts": [verdict]}, f"{url}claims/" if url else "", meaning)
+    return Page(
+        _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
+        plain(f"{context['word'].name}: {context['finding']}"),
+        {"c": context, "level": words.LEVEL, "cited": [source["key"] for source in context["sources"]]}, key="claims",
+        script=as_script(review), image=f"previews/{context['id']}.png" if context["figure"] else "",
+    )  # fmt: skip
+
+
+def _article_path(raw: Mapping[str, Any]) -> str:
+    return f"articles/{identifier(str(raw['key']))}"
 
 
 def _article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
     told = article(raw, document)
-    return Page(f"articles/{identifier(str(raw['key']))}", "article", str(raw["title"]),
+    return Page(_article_path(raw), "article", str(raw["title"]),
                 plain(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
 
 
@@ -223,6 +288,24 @@ def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]])
                 {"families": rows, "left_out": left_out, "choice": evidence.choice}, key="measurements")  # fmt: skip
 
 
+def _family_path(family: Family) -> str:
+    return f"measurements/{identifier(family.key)}"
+
+
+def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
+    """The exhibits of a family; none where it fails."""
+    with failures.caught("page", _family_path(family)):
+        return disturbed.exhibits(family, evidence) if evidence.data else list(family.show(evidence))
+    return []
+
+
+def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
+    """The figures of the front page; none where they fail."""
+    with failures.caught("figure", "front"):
+        return front_page.charts(evidence)
+    return []
+
+
 def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
     known = {str(one["id"]): one for one in evidence.document["verdicts"]}
     shown = [
@@ -234,8 +317,8 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
         }
         for one in exhibits
     ]
-    return Page(f"measurements/{identifier(family.key)}", "family", family.title, family.asks,
-                {"family": family, "exhibits": shown, "choice": evidence.choice}, key="measurements",
+    return Page(_family_path(family), "family", family.title, family.asks,
+                {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": ()}, key="measurements",
                 toc=len(shown) > 2)  # fmt: skip
 
 
@@ -282,40 +365,6 @@ def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         yield {"question": str(one["question"]), "one": told[0], "other": " ".join(told[1:]), "outcome": outcome}
 
 
-def _sources(document: Mapping[str, Any]) -> Page:
-    documents: dict[str, dict[str, Any]] = {}
-    for one in document["references"]:
-        source = one["source"]
-        row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
-        row["title"], row["plain"] = Markdown(f"[@{key_of(str(source['url']))}]"), str(source["title"])
-        value = "could not be verified" if one["value"] is None else str(one["value"])
-        if isinstance(one["value"], int | float):
-            value = formatting.threshold_text(one["value"], str(one["unit"]))
-        row["what"].append(f"{one['subject']}, {one['what']}: {value}")
-        row["claims"] += [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))]
-    rows = [
-        {**row, "what": "; ".join(row["what"]), "claims": list(dict.fromkeys(sorted(row["claims"])))}
-        for row in documents.values()
-    ]
-    runs = [
-        {
-            "title": Markdown(f"[@{key_of_published(str(one['id']))}]"),
-            "about": f"{one['title']}. {one['note']}",
-            "records": f"{one['records']:,}",
-            "claims": [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))],
-        }
-        for one in document["published"] or []
-    ]
-    records = sum(one["records"] for one in document["published"] or [])
-    counts = f"{records:,} records from {count(len(runs), 'source')}, each read from the place where it was published."
-    # Cited in the tables: nothing is left to be named.
-    return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
-                {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip
-
-
-_CLAIM = re.compile(r"[A-Z]\d\d")
-
-
 def _objections(evidence: Evidence) -> Page:
     document = evidence.document
     known = {str(one["id"]): one for one in document["verdicts"]}
@@ -334,38 +383,6 @@ def _objections(evidence: Evidence) -> Page:
     return Page("objections", "objections", "Objections and limits",
                 "What may be held against the study, what was done about it, and what it cannot say.",
                 {"objections": rows, "limits": limits(document, evidence.folder)}, toc=False)  # fmt: skip
-
-
-def read_glossary() -> list[dict[str, Any]]:
-    """Terms of the trade: term, also (other spellings), means. Raises StudyError for what the schema does not allow."""
-    found: list[dict[str, Any]] = read_yaml(
-        REPORT / "glossary.yaml", read_json(REPORT / "schemas" / "glossary.schema.json")
-    )
-    return found
-
-
-def _anchor(term: str) -> Markdown:
-    spelt = term.lower().replace("/", "-per-")
-    return identifier("t-" + re.sub(r"[^a-z0-9]+", "-", spelt).strip("-"))
-
-
-def _anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The anchor of each spelling; abbreviations as they are written, words in small letters."""
-    return {
-        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_anchor(one["term"]))
-        for one in glossary
-        for name in (one["term"], *one.get("also", []))
-    }
-
-
-def _glossary() -> Page:
-    terms = [
-        {"term": str(one["term"]), "anchor": _anchor(str(one["term"])), "means": str(one["means"])}
-        for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())
-    ]
-    return Page(
-        "glossary", "glossary", "Glossary", "Every unit and term of the trade in plain words.", {"terms": terms}
-    )
 
 
 def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:

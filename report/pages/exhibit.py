@@ -8,9 +8,9 @@ from typing import Any
 
 from report import formatting
 from report.estimates import Estimates
-from report.pages.charts import Chart
+from report.pages.charts import ONE_ROUND, Chart
 from report.pages.evidence import Evidence
-from report.pages.rows import dicts
+from report.pages.rows import dicts, one_round
 from report.pages.words import NOTHING, between
 
 
@@ -59,7 +59,9 @@ def records(cells: Estimates) -> list[dict[str, Any]]:
 
 
 def stated(cell: Mapping[str, Any], unit: str) -> str:
-    """A number of a table, and from where to where it is known: '412 GFLOP/s (405 to 420)'."""
+    """A number of a table with its interval: '412 GFLOP/s (405 to 420)', or '412 GFLOP/s (one round)'."""
+    if one_round(cell):
+        return f"{formatting.with_unit(cell['estimate'], unit)} ({ONE_ROUND})"
     around = between(cell.get("low"), cell.get("high"), unit)
     name = formatting.prefix(float(cell["estimate"]), unit)[1]
     return formatting.with_unit(cell["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")

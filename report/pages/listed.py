@@ -34,7 +34,7 @@ def listed(
     """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`."""
     rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
     bars = f" {BARS}." if tier == "measured" else ""
-    table = [[label, *more, stated(scaled(cell, 1.0), unit)] for label, cell, more in cases]
+    table = [[label, *more, stated({**cell, **scaled(cell, 1.0)}, unit)] for label, cell, more in cases]
     return Exhibit(
         Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", title), claims,

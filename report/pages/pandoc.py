@@ -32,20 +32,21 @@ def version() -> str:
     return f"pandoc {pypandoc.get_pandoc_version()}, typst {installed('typst')}"
 
 
-def render(folder: Path, names: Sequence[str]) -> None:
+def render(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Turn each page `NAME.qmd` of the folder into `NAME.html` beside it, as many at once as there are CPUs to use.
 
-    Raises RuntimeError if one cannot be: a defect of ours.
+    Returns the reason for each page that pandoc refuses.
     """
     bibliography = folder / "references.bib"
     text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
     entries = {entry[6:].partition(",")[0]: entry for entry in re.split(r"(?m)^(?=@misc\{)", text) if entry}
     with ThreadPoolExecutor(ending.available_cpus()) as pool:
-        for _ in pool.map(lambda name: _page(folder, name, entries), names):
-            pass
+        reasons = list(pool.map(lambda name: _page(folder, name, entries), names))
+    return {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
 
 
-def _page(folder: Path, name: str, entries: Mapping[str, str]) -> None:
+def _page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
+    """Convert one page; returns the reason why it cannot be, '' if it was."""
     source = folder / f"{name}.qmd"
     text = source.read_text(encoding="utf-8")
     front = text.partition("\n---\n")[0]
@@ -61,8 +62,11 @@ def _page(folder: Path, name: str, entries: Mapping[str, str]) -> None:
              "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
              *(["--citeproc", f"--bibliography={name}.bib"] if cites else [])],
         )  # fmt: skip
+    except RuntimeError as refusal:
+        return str(refusal)
     finally:
         own.unlink(missing_ok=True)
+    return ""
 
 
 def typeset(folder: Path, name: str, root: Path) -> str:

@@ -9,6 +9,8 @@ import hashlib
 import re
 
 PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "render.json"
+# Pages and figures that could not be made; written last.
+FAILURES = "failures.json"
 VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
 # All samples in one file, where they are too many for tables of their own.

@@ -21,45 +21,78 @@ _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")
 
 
-def documents(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> dict[str, str]:
-    """Sources of `report` and `appendix`, which pandoc turns to typst."""
-    pages = {page.path: page for page in made.pages}
-    front, method = pages["index"].context, pages["method"]
-    claims = [page.context["c"] for page in made.pages if page.template == "claim"]
-    families = [
-        {"title": page.title, "exhibits": page.context["exhibits"]} for page in made.pages if page.template == "family"
-    ]
+# Contents of the pages that the PDFs share, in the place of those that failed.
+_NOTHING: dict[str, dict[str, Any]] = {
+    "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
+                    **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},
+    "claims": {"rows": ()}, "machines": {"kinds": (), "choice": ""}, "objections": {"objections": (), "limits": ()},
+    "glossary": {"terms": ()}, "sources": {"runs": (), "documents": ()},
+}  # fmt: skip
+
+
+def report_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
+    """Source of the PDF of thirty pages, which pandoc turns to typst, without the pages that failed."""
+    contents = _shared_contents(made)
     by_key = {page.context["family"].key: page for page in made.pages if page.template == "family"}
     shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
-    known = {str(one["id"]): one for one in document["verdicts"]}
-    rows = [
-        {**row, "sign": tier.sign if (tier := words.tier(str(known[row["id"]]["evidence_tier"]))) else words.NOTHING}
-        for row in pages["claims"].context["rows"]
-    ]
-    told = {
-        **front,
+    tiers = {str(one["id"]): words.tier(str(one["evidence_tier"])) for one in document["verdicts"]}
+    method = next((page for page in made.pages if page.template == "method"), None)
+    context = {
+        **contents["index"],
         "root": Markdown(""),
         "figures": [exhibits[0]["chart"] for exhibits in shown if exhibits],
-        "rows": rows,
-        "ten": sorted((c for c in claims if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
-        "method": Markdown(_body(method, environment)),
-        **pages["objections"].context,
-        "nodes": [node for kind in pages["machines"].context["kinds"] for node in kind["nodes"]],
-        "choice": pages["machines"].context["choice"],
-        "terms": pages["glossary"].context["terms"],
+        "rows": [
+            {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else words.NOTHING}
+            for row in contents["claims"]["rows"]
+        ],
+        "ten": sorted((c for c in _claims(made) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
+        "method": Markdown(_body(method, environment) if method else ""),
+        **contents["objections"],
+        "nodes": [node for kind in contents["machines"]["kinds"] for node in kind["nodes"]],
+        "choice": contents["machines"]["choice"],
+        "terms": contents["glossary"]["terms"],
     }
-    sources = pages["sources"].context
-    more = {
-        "claims": claims, "families": families, "runs": sources["runs"], "level": words.LEVEL,
-        "choice": pages["machines"].context["choice"],
-        "documents": sources["documents"],
-    }  # fmt: skip
-    return {
-        "report": _source("report", TITLE, "Three articles, their claims, and what experiments say.", told, document,
-                          environment),
-        "appendix": _source("appendix", f"{TITLE} Appendix", "Every claim, measurement and source.", more, document,
-                            environment),
-    }  # fmt: skip
+    says = "Three articles, their claims, and what experiments say."
+    return _source("report", TITLE, says, context, document, environment)
+
+
+def appendix_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
+    """Source of the PDF with every claim, measurement and source, without the pages that failed."""
+    contents = _shared_contents(made)
+    context = {
+        "claims": _claims(made),
+        "families": [
+            {"title": page.title, "exhibits": page.context["exhibits"]}
+            for page in made.pages
+            if page.template == "family"
+        ],
+        "level": words.LEVEL,
+        "choice": contents["machines"]["choice"],
+        "runs": contents["sources"]["runs"],
+        "documents": contents["sources"]["documents"],
+    }
+    title = f"{TITLE} Appendix"
+    return _source("appendix", title, "Every claim, measurement and source.", context, document, environment)
+
+
+SOURCES = {"report": report_source, "appendix": appendix_source}
+
+
+def failed_source(reason: str) -> str:
+    """Source of the PDF in the place of one that failed."""
+    front = {"title": TITLE, "description": "", "imprint": ""}
+    lines = [f"{key}: {json.dumps(value)}" for key, value in front.items()]
+    return "\n".join(["---", *lines, "---", "", f"This document could not be made. {escape(reason)}", ""])
+
+
+def _shared_contents(made: Content) -> dict[str, Mapping[str, Any]]:
+    """Contents by page of those that the PDFs show; nothing for a page that failed."""
+    pages = {page.path: page.context for page in made.pages if page.template != "failed"}
+    return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
+
+
+def _claims(made: Content) -> list[Mapping[str, Any]]:
+    return [page.context["c"] for page in made.pages if page.template == "claim"]
 
 
 def _body(page: Page, environment: jinja2.Environment) -> str:

@@ -37,7 +37,8 @@ def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
         write_text(scratch / "index.qmd", site.source(page, site.templates(), {}))
         write_text(scratch / "page.html", site.alone_template(site.imprint(document)))
         site.copy_site(scratch)
-        pandoc.render(scratch, ["index"])
+        if failed := pandoc.render(scratch, ["index"]):
+            raise RuntimeError(failed["index"])
         shutil.copytree(scratch / "site", out / "site", dirs_exist_ok=True)
         return (scratch / "index.html").replace(out / "index.html")
     finally:

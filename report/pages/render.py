@@ -8,20 +8,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.node import utc
-from report.pages import pandoc, previews, quarto, site
+from report.pages import pandoc, paths, previews, quarto, site
 from report.pages.changes import since_last
-from report.pages.charts import Chart, save
-from report.pages.content import build, family_charts, read_verdicts
+from report.pages.charts import Chart
+from report.pages.content import CHECKS, Content, build, family_charts, read_verdicts
 from report.pages.evidence import Evidence
-from report.pages.pdf import documents
+from report.pages.failures import Failures
+from report.pages.pdf import SOURCES, failed_source
 from report.pages.site import Page
 from report.pages.sources import bibliography
+from report.pages.svg import blank, save
 
 RENDERERS = ("auto", "quarto", "pandoc")
 # What pages share, by which it is known whether one has to be rendered again.
@@ -31,31 +34,46 @@ _PDF = "pdf.typ"
 _PASSING = {f"{name}.typ" for name in PDFS}
 
 
-def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> list[str]:
+def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
     """Draw the figures of these families into the folder, or of `claims`, `front` or `measurements`, which is all
-    families; returns their names.
+    families; returns their names, and the figures that could not be made.
 
     Each with its version for phones; those of claims with their previews. A list of them is written last, as
-    `FAMILY.json`. Raises StudyError for a family that is none.
+    `FAMILY.json`. Raises StudyError for an unknown family or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
+    _ = evidence.views
     out.mkdir(parents=True, exist_ok=True)
-    made: list[str] = []
+    made, failures = list[str](), Failures()
     for family in families:
-        charts = family_charts(evidence, family)
-        _draw(charts, out)
-        if family == "claims":
-            previews.of_claims(evidence.document, charts, out.parent / "previews")
-        elif family == "front":
-            previews.of_front(evidence.document, out.parent / "previews")
-        write_json(out / f"{family}.json", [chart.name for chart in charts])
+        own = Failures()
+        charts = family_charts(evidence, family, own)
+        _draw(charts, out, own)
+        _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
+        write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.plain})
         made += [chart.name for chart in charts]
-    return made
+        failures.found += own.found
+    return made, failures
 
 
-def _draw(charts: Sequence[Chart], folder: Path) -> None:
+def _draw(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
+    """Draw figures; in the place of one that fails, a figure that says so."""
     for chart in charts:
-        save(chart, folder)
+        with failures.caught("figure", chart.name):
+            save(chart, folder)
+            continue
+        save(replace(chart, draw=blank("This figure could not be drawn.")), folder)
+
+
+def _draw_previews(
+    document: Mapping[str, Any], charts: Sequence[Chart], folder: Path, family: str, failures: Failures
+) -> None:
+    """Draw the previews of the claims' pages, or of the front page."""
+    with failures.caught("preview", family):
+        if family == "claims":
+            previews.of_claims(document, charts, folder)
+        elif family == "front":
+            previews.of_front(document, folder)
 
 
 def render(
@@ -66,7 +84,7 @@ def render(
     url: str = "",
     previous: Path | None = None,
     drawn: bool = False,
-) -> None:
+) -> Failures:
     """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
 
     `renderer`: auto (Quarto where it is found, new enough and does not fail, else pandoc), quarto or pandoc. `data`:
@@ -75,32 +93,34 @@ def render(
     drawn everything already.
 
     Everything is made in a scratch folder and moved into place file by file, each whole: a render that is killed leaves
-    the old report. Raises StudyError for a missing renderer or unusable input, OSError if the place cannot be written.
+    the old report. Returns the pages and figures that could not be made: each has a page or figure in its place that
+    says so, and is listed on the page of checks and in `failures.json`. Raises StudyError for a missing renderer or
+    unusable input, OSError if the place cannot be written.
     """
     began = time.monotonic()
     chosen = _choose(renderer)
     url = site.address(url)
     document = read_verdicts(verdicts)
     evidence = Evidence(document, data)
-    made = build(evidence, url, since_last(document, verdicts, previous))
     out = out.resolve()
+    failures = _failed_figures(out / "figures") if drawn else Failures()
+    made = build(evidence, url, since_last(document, verdicts, previous), failures)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for stale in out.glob(".render-*"):
         shutil.rmtree(stale, ignore_errors=True)
     if not drawn:
-        _draw(made.charts, out / "figures")
-        previews.of_claims(document, made.charts, out / "previews")
-        previews.of_front(document, out / "previews")
+        _draw(made.charts, out / "figures", failures)
+        for part in ("claims", "front"):
+            _draw_previews(document, made.charts, out / "previews", part, failures)
     _complete(made.charts, out / "figures")
     # In `out` itself: moving a file within one file system is atomic.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
-        names = _sources(scratch, made.pages, made.terms, document, url)
+        names = _sources(scratch, made, document, url)
         earlier = _earlier(out)
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
-        for name, source in documents(made, document, site.templates()).items():
-            (scratch / f"{name}.qmd").write_text(source, encoding="utf-8")
+        _write_documents(scratch, made, document)
         shared = _fingerprint(scratch, _SHARED)
         drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
         again, pdfs = list(names), list(PDFS)
@@ -109,7 +129,7 @@ def render(
                 again = [name for name in names if not _unchanged(scratch, out, name, "html")]
             if earlier.get("figures") == drawings:
                 pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, "pdf")]
-        standards, chosen = _rendered(scratch, names, again, pdfs, chosen, renderer)
+        standards, chosen = _rendered(scratch, made, document, again, pdfs, chosen, renderer)
         files = _move(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -131,6 +151,15 @@ def render(
             "files": files,
         },
     )
+    write_json(out / paths.FAILURES, failures.plain)
+    return failures
+
+
+def _failed_figures(folder: Path) -> Failures:
+    """The failures of the figures that `figures` drew into a folder, as its lists name them."""
+    lists = [read_json(path) for path in sorted(folder.glob("*.json"))]
+    # The page of a failed figure's claim or family fails again, where it is made.
+    return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
 
 
 def _complete(charts: Sequence[Chart], folder: Path) -> None:
@@ -143,15 +172,12 @@ def _complete(charts: Sequence[Chart], folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _sources(
-    folder: Path, pages: Sequence[Page], terms: Mapping[str, str], document: Mapping[str, Any], url: str
-) -> list[str]:
-    """Write the pages' sources and what they share; returns the pages' names."""
-    made = site.templates()
-    for page in pages:
-        path = folder / f"{page.path}.qmd"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(site.source(page, made, terms), encoding="utf-8")
+def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str) -> list[str]:
+    """Write the pages' sources and the files that they share; returns the pages' names."""
+    pages = made.pages
+    # The page of checks lists the failures of all others.
+    for page in sorted(pages, key=lambda page: page.path == CHECKS):
+        _write_source(folder, page, made)
     imprint = site.imprint(document)
     site.copy_site(folder)
     shutil.copyfile(site.TEMPLATES / _PDF, folder / _PDF)
@@ -159,6 +185,27 @@ def _sources(
     (folder / "page.html").write_text(site.page_template(url, imprint), encoding="utf-8")
     (folder / "_quarto.yml").write_text(site.project(pages, url, imprint), encoding="utf-8")
     return [page.path for page in pages]
+
+
+def _write_source(folder: Path, page: Page, made: Content) -> None:
+    """Write the source of a page; in the place of one that fails, a page that says so."""
+    path, templates = folder / f"{page.path}.qmd", site.templates()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shown = replace(page, context={**page.context, "failed": made.failures.plain}) if page.path == CHECKS else page
+    text = ""
+    with made.failures.caught("page", page.path):
+        text = site.source(shown, templates, made.terms)
+    path.write_text(text or site.source(made.fail(page), templates, made.terms), encoding="utf-8")
+
+
+def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -> None:
+    """Write the sources of the PDFs; in the place of one that fails, a document that says so."""
+    for name, source in SOURCES.items():
+        text = ""
+        with made.failures.caught("PDF", name):
+            text = source(made, document, site.templates())
+        failure = made.failures.of("PDF", name)
+        (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
 
 
 def _unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
@@ -207,12 +254,19 @@ def _pandoc(note: str) -> dict[str, str]:
 
 
 def _rendered(
-    folder: Path, names: Sequence[str], again: list[str], pdfs: Sequence[str], chosen: dict[str, str], renderer: str
+    folder: Path,
+    made: Content,
+    document: Mapping[str, Any],
+    again: list[str],
+    pdfs: list[str],
+    chosen: dict[str, str],
+    renderer: str,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Render; returns the standard that each PDF conforms to, and which program made the pages in the end.
 
     Raises StudyError if Quarto was asked for by name and fails; else pandoc takes its place.
     """
+    names = [page.path for page in made.pages]
     if chosen["program"]:
         try:
             quarto.render(folder, chosen["program"], names)
@@ -222,9 +276,24 @@ def _rendered(
             print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
             chosen = _pandoc(str(failed))
             again[:] = names
-    if not chosen["program"]:
-        pandoc.render(folder, again)
-    return {name: pandoc.typeset(folder, name, folder) for name in pdfs}, chosen
+    if not chosen["program"] and (refused := pandoc.render(folder, again)):
+        for page in [page for page in made.pages if page.path in refused]:
+            made.fail(page, refused[page.path])
+        changed = [page for page in made.pages if page.path in (*refused, CHECKS)]
+        for page in changed:
+            _write_source(folder, page, made)
+        pandoc.render(folder, [page.path for page in changed])
+        _write_documents(folder, made, document)
+        pdfs[:] = PDFS
+    return {name: _typeset(folder, name, made) for name in pdfs}, chosen
+
+
+def _typeset(folder: Path, name: str, made: Content) -> str:
+    """Typeset a PDF; in the place of one that fails, a PDF that says so."""
+    with made.failures.caught("PDF", name):
+        return pandoc.typeset(folder, name, folder)
+    (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.of("PDF", name))), encoding="utf-8")
+    return pandoc.typeset(folder, name, folder)
 
 
 def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import two_digits, with_unit
+from report.pages.charts import ONE_ROUND
 from report.pages.evidence import View
 
 _ENDS = ("estimate", "low", "high")
@@ -18,8 +18,8 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
 
 
 def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:
-    """A cell's estimate and both ends over `by`; None where an end is not known."""
-    return {name: None if math.isnan(float(cell[name])) else float(cell[name]) / by for name in _ENDS}
+    """A cell's estimate and both ends over `by`; None where an end is not known, as after a single round."""
+    return {name: None if pd.isna(cell[name]) else float(cell[name]) / by for name in _ENDS}
 
 
 def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,14 +27,20 @@ def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {**cell, **scaled(cell, 0.01)}
 
 
+def one_round(cell: Mapping[str, Any]) -> bool:
+    """Whether a cell is from a single round, which gives no interval."""
+    return cell.get("n_rounds") == 1 and bool(pd.isna(cell["low"]))
+
+
 def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, **more: Any) -> dict[str, Any]:
     """A row of `charts.estimates`: in units of `by` along the axis, in words at its end."""
-    return {"label": label, **scaled(cell, by), "text": with_unit(float(cell["estimate"]), unit), **more}
+    text = with_unit(float(cell["estimate"]), unit) + (f", {ONE_ROUND}" if one_round(cell) else "")
+    return {"label": label, **scaled(cell, by), "text": text, "one_round": one_round(cell), **more}
 
 
 def points(cells: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
-    """Points of `charts.lines`, from the smallest x on: x, y and both ends."""
-    found = [{"x": float(cell[along]) / x_by, **scaled(cell, by)} for cell in cells]
+    """Points of `charts.lines`, from the smallest x on: x, y, both ends, and one_round."""
+    found = [{"x": float(cell[along]) / x_by, "one_round": one_round(cell), **scaled(cell, by)} for cell in cells]
     return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
 
 

@@ -18,10 +18,10 @@ from report.pages.charts import (
     SERIES,
     VERMILION,
     WIDE,
-    finished,
     scale,
     theme,
 )
+from report.pages.svg import finished
 from studies.bench import aa, truth
 from studies.bench.intervals import against_band
 from studies.bench.page import SHARE_BAND

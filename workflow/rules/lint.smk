@@ -1,11 +1,12 @@
-# Every number of the verdicts has a source, a unit and an interval. What lacks one is told and kept in lint.txt, and does
-# not cost the study: where load left a point a single round, there is no interval to show. `report lint` itself fails.
+# Every number of the verdicts has a source, a unit and an interval, and every page was made. lint.txt keeps the faults,
+# which do not cost the study: a point with a single round has no interval. `report lint` itself fails.
 
 
 rule lint:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
+        failures=f"{RESULTS}/report/failures.json",
         reference=files(HOME / "data/reference", "*.yaml"),
         code=code("commands/lint.py"),
     output:
@@ -20,6 +21,7 @@ rule lint:
     localrule: True
     params:
         data=subpath(input.summary, parent=True),
+        report=subpath(input.failures, parent=True),
     shell:
-        "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} "
+        "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "
         "> {output:q} 2> {log:q} || test -s {output:q}; test -s {log:q} || cp {output:q} {log:q}"

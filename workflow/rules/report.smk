@@ -38,9 +38,10 @@ rule figures:
     params:
         data=subpath(input.summary, parent=True),
         out=subpath(output[0], parent=True),
+    # A figure that fails costs no other: `complete` names it in the end.
     shell:
         "python -m report figures {wildcards.part} --verdicts {input.verdicts:q} --data {params.data:q} "
-        "--out {params.out:q} 2> {log:q}"
+        "--out {params.out:q} 2> {log:q} || test -s {output:q}"
 
 
 rule report:
@@ -73,6 +74,7 @@ rule report:
             labels={"file": "appendix"},
         ),
         source=f"{RESULTS}/report/index.qmd",
+        failures=f"{RESULTS}/report/failures.json",
     log:
         f"{RESULTS}/logs/report.log",
     localrule: True
@@ -84,7 +86,26 @@ rule report:
         out=subpath(output.html, parent=True),
         # The report takes its place.
         preliminary=f"{RESULTS}/preliminary",
+    # A page that fails costs no other: failures.json, written last, names it, and `complete` in the end.
     shell:
-        "python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn "
+        "( python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn "
         "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
+        "|| test -s {output.failures:q} ) "
         "&& rm -rf {params.preliminary:q}"
+
+
+# The end of a study: it fails, by name, where a page or figure could not be made.
+rule complete:
+    input:
+        failures=f"{RESULTS}/report/failures.json",
+        lint=f"{RESULTS}/lint.txt",
+        editions=f"{RESULTS}/report/editions.json",
+    output:
+        touch(f"{RESULTS}/report/.complete"),
+    log:
+        f"{RESULTS}/logs/complete.log",
+    localrule: True
+    params:
+        report=subpath(input.failures, parent=True),
+    shell:
+        "python -m report failures --report {params.report:q} 2> {log:q}"

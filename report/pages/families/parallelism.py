@@ -79,7 +79,7 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
 
 def _gained(cell: dict[str, Any]) -> str:
     """What a kind of work gains, in a sentence."""
-    if cell["low"] <= 1:
+    if not cell["low"] > 1:
         return f"none for certain in {cell['label']}"
     return f"a factor of {rough(cell['estimate'])} in {cell['label']}"
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from report.pages import charts
 from report.pages.plain import visible
+from report.pages.svg import save
 
 Draw = Callable[[float], Figure]
 MOST_BYTES = 60_000
@@ -69,7 +70,7 @@ def drawn(draw: Draw, folder: Path) -> dict[str, str]:
     with warnings.catch_warnings():
         # Signs that the font lacks are the reader's browser's to draw.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font|Matplotlib currently does not support")
-        charts.save(charts.Chart("chart", "A title", draw), folder)
+        save(charts.Chart("chart", "A title", draw), folder)
     return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
 
 

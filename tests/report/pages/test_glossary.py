@@ -14,8 +14,9 @@ from bs4 import BeautifulSoup
 
 from contract.files import read_json
 from report.pages import site
-from report.pages.content import Content, build, read_glossary
+from report.pages.content import Content, build
 from report.pages.evidence import Evidence
+from report.pages.glossary import read_glossary
 from report.pages.markdown import escape
 from tests.report.test_claim_files import copied
 

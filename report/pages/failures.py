@@ -1,0 +1,72 @@
+"""Pages and figures that could not be made: each is named with its reason, and costs no other."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.pages import paths
+
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A page, figure, preview or PDF that could not be made. name: its path in the report, without ending."""
+
+    kind: str
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: could not be made: {self.reason}"
+
+
+class Failures:
+    """All failures of one report, in the order in which they came."""
+
+    def __init__(self, known: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.found = [Failure(str(one["kind"]), str(one["name"]), str(one["reason"])) for one in known]
+
+    @contextmanager
+    def caught(self, kind: str, name: str) -> Iterator[None]:
+        """Record an error of the block as a failure of this page or figure, with its traceback on standard error.
+
+        An interruption and a disk that refuses to be written to (OSError) are raised.
+        """
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as fault:
+            reason = str(fault) if isinstance(fault, StudyError) else f"{type(fault).__name__}: {fault}"
+            self.add(kind, name, reason)
+            traceback.print_exc()
+
+    def add(self, kind: str, name: str, reason: str) -> None:
+        """Record a failure and tell it on standard error; another of the same page is left out."""
+        failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
+        if not self.of(kind, name):
+            self.found.append(failure)
+            print(f"warning: {failure}", file=sys.stderr)
+
+    def of(self, kind: str, name: str) -> Failure | None:
+        """The failure of a page or figure, if it failed."""
+        return next((one for one in self.found if (one.kind, one.name) == (kind, name)), None)
+
+    @property
+    def plain(self) -> list[dict[str, str]]:
+        """The failures as JSON."""
+        return [asdict(one) for one in self.found]
+
+
+def read_failures(report: Path) -> Failures:
+    """The failures of the report in a folder. Raises StudyError if no report was rendered there."""
+    return Failures(read_json(report / paths.FAILURES))

@@ -1,0 +1,45 @@
+"""The glossary: its terms, their anchors, and its page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contract.files import read_json, read_yaml
+from report import PACKAGE
+from report.pages.markdown import Markdown, identifier
+from report.pages.site import Page
+
+
+def read_glossary() -> list[dict[str, Any]]:
+    """Terms of the trade: term, also (other spellings), means. Raises StudyError for what the schema does not allow."""
+    found: list[dict[str, Any]] = read_yaml(
+        PACKAGE / "glossary.yaml", read_json(PACKAGE / "schemas" / "glossary.schema.json")
+    )
+    return found
+
+
+def _anchor(term: str) -> Markdown:
+    spelt = term.lower().replace("/", "-per-")
+    return identifier("t-" + re.sub(r"[^a-z0-9]+", "-", spelt).strip("-"))
+
+
+def anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The anchor of each spelling; abbreviations as they are written, words in small letters."""
+    return {
+        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_anchor(one["term"]))
+        for one in glossary
+        for name in (one["term"], *one.get("also", []))
+    }
+
+
+def glossary_page() -> Page:
+    """All terms in the order of the alphabet."""
+    terms = [
+        {"term": str(one["term"]), "anchor": _anchor(str(one["term"])), "means": str(one["means"])}
+        for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())
+    ]
+    return Page(
+        "glossary", "glossary", "Glossary", "Every unit and term of the trade in plain words.", {"terms": terms}
+    )

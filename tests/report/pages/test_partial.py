@@ -1,0 +1,133 @@
+"""A report is made of whatever was measured, and a page that fails costs no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from pypdf import PdfReader
+
+from contract.node import write_node
+from contract.tables import LATER, write_unchecked
+from report.cli import main
+from report.pages import content
+from report.pages.charts import Chart
+from report.pages.content import families
+from report.pages.evidence import Evidence
+from tests.golden import partial
+from tests.report.rendering import once
+
+# Seeds of the studies that are tried each time; `python -m tests.golden.partial` tries more.
+SEEDS = range(20)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pages_and_figures_are_made_of_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
+    partial.write_study(tmp_path / "nodes", seed)
+    partial.judged(tmp_path, others=seed % 4 == 0)
+    assert [str(one) for one in partial.failures(tmp_path, 0.25, seed).found] == []
+
+
+def one_round(folder: Path, names: list[str], older: bool = False) -> None:
+    """The first round of known nodes, and their verdicts; older: as an earlier protocol wrote them."""
+    for name in names:
+        record, samples = partial.nodes()[name]
+        if older:
+            record = {key: value for key, value in record.items() if key not in ("jobs", "hosts", "instance")}
+            samples = samples.drop(columns=list(LATER))
+        write_node(folder / "nodes" / name / "node.json", {**record, "instance": record["instance"]})
+        write_unchecked(folder / "nodes" / name / "rounds.parquet", samples[samples["round"] == 1], partial.TIMES)
+    partial.judged(folder, others=False)
+
+
+@pytest.mark.parametrize("names", [["laptop"], ["laptop", "desktop", "amd-epyc-2c-089962.146241"]])
+@pytest.mark.parametrize("older", [False, True], ids=["now", "older"])
+def test_one_round_of_one_machine_or_of_three_makes_all_pages(tmp_path: Path, names: list[str], older: bool) -> None:
+    one_round(tmp_path, names, older)
+    assert [str(one) for one in partial.failures(tmp_path, 0.25).found] == []
+
+
+def test_an_estimate_of_one_round_says_so_and_is_drawn_hollow(tmp_path: Path) -> None:
+    one_round(tmp_path, ["laptop"])
+    evidence = Evidence(json.loads((tmp_path / "verdicts.json").read_text(encoding="utf-8")), tmp_path / "data")
+    exhibits = [one for family in families() if family.key == "matrix-products" for one in family.show(evidence)]
+    tables = [cell for one in exhibits if one.table for row in one.table.rows for cell in row]
+    assert any(re.fullmatch(r"[\d.,]+ \w*FLOP/s \(one round\)", cell) for cell in tables)
+    assert any("one round" in one.chart.alt for one in exhibits)
+
+
+class BrokenPageError(Exception):
+    """A defect of a page."""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of one machine and a few claims, which is rendered quickly; its folder report/ is each test's own."""
+
+    def make(folder: Path) -> None:
+        one_round(folder, ["laptop"])
+        document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
+        document["verdicts"] = [one for one in document["verdicts"] if one["id"] in ("W04", "W15", "G09")]
+        (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
+
+    return once(tmp_path_factory, "one-round", make)
+
+
+def options(study: Path) -> list[str]:
+    return ["--verdicts", str(study / "verdicts.json"), "--data", str(study / "data")]
+
+
+def broken(*_: Any) -> NoReturn:
+    raise BrokenPageError("no such cell | <b>")
+
+
+def test_a_page_that_fails_costs_that_page_alone(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, known = content.claim_context, families()
+    monkeypatch.setattr(
+        content, "claim_context", lambda one, *more: (broken if one["id"] == "W15" else made)(one, *more)
+    )
+    shown = tuple(dataclasses.replace(one, show=broken) if one.key == "memory" else one for one in known)
+    monkeypatch.setattr(content, "families", lambda: shown)
+    monkeypatch.setattr("report.pages.front.front", broken)
+    report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index"}
+    assert main(["render", *options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
+    told = capsys.readouterr().err
+    pages = {str(path.relative_to(report))[:-5]: path.read_text(encoding="utf-8") for path in report.rglob("*.html")}
+    assert {name for name, page in pages.items() if "This page could not be made" in page} == failed
+    for name in failed:
+        assert f"page {name}: could not be made: BrokenPageError: no such cell" in told
+        assert name in pages["measurements/checks"]
+    assert "no such cell | &lt;b&gt;" in pages["measurements/checks"]
+    assert {"claims", "claims/W04", "do-i-need-one", "machines", "measurements/index"} < {*pages}
+    for name in ("report", "appendix"):
+        assert len(PdfReader(report / f"{name}.pdf").pages) > 3
+    assert main(["lint", *options(study), "--report", str(report)]) == 1
+    lines = capsys.readouterr().out
+    assert all(f"page {name}: could not be made" in lines for name in failed)
+    assert main(["failures", "--report", str(report)]) == 1
+
+
+def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = content.family_charts
+
+    def with_a_broken_one(*given: Any) -> list[Chart]:
+        first, *rest = made(*given)
+        return [dataclasses.replace(first, draw=broken), *rest]
+
+    monkeypatch.setattr("report.pages.render.family_charts", with_a_broken_one)
+    folder = tmp_path / "report" / "figures"
+    assert main(["figures", "matrix-products", *options(study), "--out", str(folder)]) == 1
+    assert "could not be made: BrokenPageError: no such cell" in capsys.readouterr().err
+    listed = json.loads((folder / "matrix-products.json").read_text(encoding="utf-8"))
+    name = listed["figures"][0]
+    assert [one["name"] for one in listed["failed"]] == [name] and len(listed["figures"]) > 1
+    drawn = {one: (folder / f"{one}.svg").read_text(encoding="utf-8") for one in listed["figures"]}
+    assert [one for one, svg in drawn.items() if "This figure could not be drawn" in svg] == [name]
