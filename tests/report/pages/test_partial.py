@@ -37,15 +37,18 @@ def one_round(folder: Path, names: list[str], older: bool = False) -> None:
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
-            record = {key: value for key, value in record.items() if key not in ("jobs", "hosts", "instance")}
+            record = {key: value for key, value in record.items() if key not in ("jobs", "hosts")}
             samples = samples.drop(columns=list(LATER))
-        write_node(folder / "nodes" / name / "node.json", {**record, "instance": record["instance"]})
+        write_node(folder / "nodes" / name / "node.json", record)
         write_unchecked(folder / "nodes" / name / "rounds.parquet", samples[samples["round"] == 1], partial.TIMES)
     partial.judged(folder, others=False)
 
 
-@pytest.mark.parametrize("names", [["laptop"], ["laptop", "desktop", "amd-epyc-2c-089962.146241"]])
-@pytest.mark.parametrize("older", [False, True], ids=["now", "older"])
+@pytest.mark.parametrize(
+    ("names", "older"),
+    [(["laptop"], False), (["laptop"], True), (["laptop", "desktop", "amd-epyc-2c-089962.146241"], False)],
+    ids=["one", "older", "three"],
+)
 def test_one_round_of_one_machine_or_of_three_makes_all_pages(tmp_path: Path, names: list[str], older: bool) -> None:
     one_round(tmp_path, names, older)
     assert [str(one) for one in partial.failures(tmp_path, 0.25).found] == []
