@@ -1,4 +1,4 @@
-"""What this machine is: read from the system, cheaply, without importing PyTorch."""
+"""What this machine is: read from the system, cheaply; PyTorch is loaded only where it alone may know of a GPU."""
 
 from __future__ import annotations
 
@@ -106,13 +106,17 @@ def _kind(about: Mapping[str, Any], cards: Sequence[str]) -> str:
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())
-    parts = [re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "cpu", f"{about['usable_cores']}c"]
+    parts = [_slug(words) or "cpu", f"{about['usable_cores']}c"]
     if "quota" in about:
         parts.append(f"quota-{about['quota']:g}".replace(".", "-"))
     for card in sorted(set(cards)):
         count = cards.count(card)
-        parts.append((f"{count}x-" if count > 1 else "") + re.sub(r"[^a-z0-9]+", "-", card.lower()).strip("-"))
+        parts.append((f"{count}x-" if count > 1 else "") + _slug(re.sub(r"\(r\)|\(tm\)", "", card.lower())))
     return f"{'-'.join(parts)[:73].strip('-')}-{digest}"
+
+
+def _slug(words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def _fits(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:

@@ -49,11 +49,14 @@ class CudaDevice(Accelerator):
                 f"built for {torch.version.cuda}. Update it, or install a build of torch for it "
                 f"(pip install --force-reinstall torch --index-url {_wheels(latest)})"
             )
-        if hidden is not None:
-            return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
         error = re.search(r"Error (\d+): ([^(\n]+)", told)
-        if error:
-            line = f"error {error[1]}: {first_line(error[2])}"
+        line = f"error {error[1]}: {first_line(error[2])}" if error else ""
+        refused = nvml.refusal()
+        if not driver.known(line) and refused and not driver.no_driver(refused):
+            return f"NVML does not answer ({refused}): {driver.advice(refused)}"
+        if hidden is not None and not driver.known(line):
+            return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
+        if line:
             return f"{line}: {driver.advice(line)}"
         return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import driver
 from experiments.devices.accelerator import Accelerator
 
 # What the driver shows to programs that compute.
@@ -32,7 +33,9 @@ class RocmDevice(Accelerator):
     def why_none(cls, torch: Any, said: Sequence[str]) -> str:
         hiding = [f"{name} is {os.environ[name]!r}" for name in _HIDES if name in os.environ]
         if not _DRIVER.exists():
-            return f"the driver is not loaded ({_DRIVER} is missing): sudo modprobe amdgpu"
+            attach = f"start the container with --device {_DRIVER} --device /dev/dri"
+            mend = attach if driver.in_container() else "sudo modprobe amdgpu"
+            return f"the driver is not loaded ({_DRIVER} is missing): {mend}"
         if not os.access(_DRIVER, os.R_OK | os.W_OK):
             return f"{_DRIVER} may not be opened: sudo usermod -aG render,video $USER, and log in again"
         if hiding:
@@ -53,14 +56,14 @@ class RocmDevice(Accelerator):
 
     def facts(self) -> dict[str, Any]:
         about = self._module.get_device_properties(self.name)
-        driver = Path("/sys/module/amdgpu/version")
+        version = Path("/sys/module/amdgpu/version")
         return {
             **super().facts(),
             "multiprocessors": int(about.multi_processor_count),
             "architecture": about.gcnArchName,
             "l2_bytes": int(getattr(about, "L2_cache_size", 0)),
             "runtime": f"HIP {self._torch.version.hip}",
-            "driver": driver.read_text(encoding="ascii").strip() if driver.exists() else None,
+            "driver": version.read_text(encoding="ascii").strip() if version.exists() else None,
         }
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import driver, nvml
+from experiments.devices.accelerator import loaded
 from experiments.devices.cuda import CudaDevice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu import Card, of_card
@@ -35,9 +36,10 @@ class Torch:
 
 
 def here() -> Torch:
-    """The torch that is installed."""
-    import torch
-
+    """The torch that is installed; without a version if it cannot be loaded."""
+    torch, _ = loaded()
+    if torch is None:
+        return Torch("", None, None, sees=False)
     sees = torch.cuda.is_available()
     left_out = CudaDevice.detect()[1] if sees and torch.version.cuda else []
     return Torch(torch.__version__, torch.version.cuda, torch.version.hip, sees, tuple(left_out))
@@ -103,10 +105,9 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
         supported = nvml.ask_number(library, "nvmlSystemGetCudaDriverVersion_v2")
         latest = (int(supported) // 1000, int(supported) % 1000 // 10) if supported else None
         version = nvml.ask_text(library, "nvmlSystemGetDriverVersion") or "unknown version"
-        found += [
-            ok("driver", f"{version}, {count} GPU(s)"),
-            build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")),
-        ]
+        found.append(ok("driver", f"{version}, {count} GPU(s)"))
+        if torch.version:
+            found.append(build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")))
         found += [
             warning(name, why, _NOT_MEASURED, "")
             for name, _, why in (reason.partition(": ") for reason in torch.left_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments import environment
+from experiments.devices.accelerator import loaded
 from experiments.doctor.finding import Finding, note, ok, warning
 
 # OpenBLAS's names of cores whose kernels use 512-bit vectors.
@@ -76,14 +77,13 @@ def examine(simd: Sequence[str]) -> list[Finding | None]:
     names = list(environment.inherited())
     # As for `probe`: what libraries choose by themselves is asked, and they read variables as they are loaded.
     with environment.applied():
-        import torch
-
         from experiments.backends.openblas import core_type
 
-        return [
-            inherited(names),
-            openblas(core_type(), simd),
-            torch_capability(torch.backends.cpu.get_cpu_capability(), simd),
-            onednn(torch.backends.mkldnn.is_available()),
-            bfloat16(simd),
-        ]
+        torch, refusal = loaded()
+        if torch is None:
+            install = "pip install --force-reinstall torch (https://pytorch.org/get-started/locally)"
+            of_torch = [warning("torch", refusal, "Nothing is measured without it.", install)]
+        else:
+            capability = torch.backends.cpu.get_cpu_capability()
+            of_torch = [torch_capability(capability, simd), onednn(torch.backends.mkldnn.is_available())]
+        return [inherited(names), openblas(core_type(), simd), *of_torch, bfloat16(simd)]

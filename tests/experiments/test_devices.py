@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 import torch as real
+from pynvml import NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVMLError
 
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA
@@ -75,6 +76,8 @@ ODD = (
         ("", 12040, None, r"up to CUDA 12\.4, torch 2\.11\.0 was built for 13\.0"),
         ("", 13000, "", "CUDA_VISIBLE_DEVICES is ''"),
         ("", 13000, "7", "CUDA_VISIBLE_DEVICES is '7'"),
+        (ODD.format("101: invalid device ordinal"), 13000, "7", "CUDA_VISIBLE_DEVICES is '7'"),
+        (ODD.format("803: unsupported display driver"), 13000, "0", "error 803: .*restart"),
         (ODD.format("802: system not yet initialized"), 13000, None, "802: .*nvidia-fabricmanager"),
         (ODD.format("803: unsupported display driver"), 13000, None, "error 803: .*restart"),
         (ODD.format("999: unknown error"), 13000, None, "999: .*install the driver again"),
@@ -115,6 +118,15 @@ def test_why_a_build_for_cuda_sees_no_gpu(
 )
 def test_code_is_for_some_gpus(capability: tuple[int, int], built: list[str], runs: bool) -> None:
     assert covered(capability, built) is runs
+
+
+def test_a_driver_in_trouble_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Torch(cuda="13.0"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    mismatch = NVMLError(NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    monkeypatch.setattr(nvml, "module", lambda: Library(refuses=mismatch, cuda=0))
+    (reason,) = CudaDevice.detect()[1]
+    assert re.search(r"NVML does not answer \(.*version mismatch\): .*restart the", reason)
 
 
 def test_a_gpu_without_code_is_left_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

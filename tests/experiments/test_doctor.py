@@ -226,6 +226,18 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     assert (card.level, "modprobe nvidia" in card.mend) == (Level.WARNING, True)
 
 
+def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "torch cannot be loaded (libcudart.so.13: cannot open shared object file): install it again"
+    for module in (libraries, cuda):
+        monkeypatch.setattr(module, "loaded", lambda: (None, refusal))
+    found = {finding.name: finding for finding in libraries.examine(WIDE) if finding}
+    assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
+    assert "NumPy's BLAS" in found
+    seen = {finding.name for finding in cuda.examine(NOWHERE, None, Library({}))}
+    assert {"driver", "GPU MIG"} <= seen
+    assert "CUDA" not in seen
+
+
 def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
