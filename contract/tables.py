@@ -68,6 +68,8 @@ ROUND_SCHEMA = fields(
     options=OPTIONS,
     left_out_of_environment=named(text(4000)),
     environments=several(named(text(4000)), 100),
+    protocol=count(1e6),
+    planned={"type": "string", "pattern": "^[0-9a-f]{12}$"},
 )
 
 

@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--out", type=path, required=True, help="Parquet file to write")
     run.add_argument("--node", type=path, help="what `probe` wrote: samples bear its name (default: this machine's)")
     run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
+    run.add_argument("--protocol", type=count, help="noted with the round: rounds of two are not mixed")
     run.add_argument("--log", type=path, help="for what libraries print, and tracebacks (default: standard error)")
     run.set_defaults(run=_run)
 
@@ -200,6 +201,8 @@ def _run(arguments: argparse.Namespace) -> int:
             "options": {"preset": Path(preset).name, "seed": arguments.seed},
             "left_out_of_environment": environment.inherited(),
             "environments": round_.environments,
+            **({"planned": job.digest(arguments.round)} if plan else {}),
+            **({"protocol": arguments.protocol} if arguments.protocol else {}),
         }
         from contract.tables import write_unchecked
 
@@ -244,7 +247,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
-    made = replace(plan.full_plan(preset, source, devices, cores, start_s, core_flops), preset=str(arguments.preset))
+    asked = {"sweeps": _digest(preset), "budget_min": arguments.budget or 0}
+    made = plan.full_plan(preset, source, devices, cores, start_s, core_flops)
+    made = replace(made, preset=str(arguments.preset), asked=asked)
     if minutes:
         made = plan.within(made, minutes, least=arguments.budget is None)
     if arguments.out:
@@ -298,11 +303,16 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
     if arguments.json:
-        digest = hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
-        print(json.dumps({"digest": digest, "budget_min": max(preset.get("budget_min", {}).values(), default=0)}))
+        granted = max(preset.get("budget_min", {}).values(), default=0)
+        print(json.dumps({"digest": _digest(preset), "budget_min": granted}))
         return 0
     print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` tells its points")
     return 0
+
+
+def _digest(preset: dict[str, Any]) -> str:
+    """Twelve digits that change with a preset."""
+    return hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
 
 
 def _same_machine(path: Path) -> str:

@@ -151,12 +151,15 @@ class Plan:
     """The jobs of a run in the order in which a round measures them, and the number of rounds.
 
     preset: its name or path. budget_min: minutes that it had to fit; None for as many as it takes.
+    asked: the digest of the preset (`sweeps`) and the budget that was asked for, 0 for none (`budget_min`); empty in
+    earlier plans.
     """
 
     jobs: tuple[Job, ...]
     rounds: int
     preset: str = ""
     budget_min: float | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -183,6 +186,7 @@ class Plan:
             "preset": self.preset,
             "rounds": self.rounds,
             "budget_min": self.budget_min,
+            "asked": dict(self.asked),
             "predicted_s": round(self.seconds),
             "seconds": {
                 job.name: [round(job.seconds(number), 1) for number in range(1, self.rounds + 1)] for job in self.jobs
@@ -198,7 +202,7 @@ class Plan:
             if plain["schema"] != PLAN_SCHEMA:
                 raise StudyError(f"{where}: another version of this program wrote it: {advice}")
             jobs = tuple(Job.of(job) for job in plain["jobs"])
-            return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"])
+            return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"], plain.get("asked", {}))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StudyError(f"{where}: not a whole plan: {advice}") from None
 

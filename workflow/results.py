@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node
@@ -12,13 +13,17 @@ from contract.pack import round_name
 from experiments.jobs import Plan, read_plan
 
 
-def is_record(path: Path | str) -> bool:
-    """Whether a node's record is there and can be read."""
+def usable_record(path: Path | str) -> dict[str, Any] | None:
+    """A node's record; None if it is missing or cannot be read."""
     try:
-        read_node(Path(path))
-    except StudyError:
-        return False
-    return True
+        return _record_at(Path(path), Path(path).stat().st_mtime_ns)
+    except (StudyError, OSError):
+        return None
+
+
+@cache
+def _record_at(path: Path, _changed_ns: int) -> dict[str, Any]:
+    return read_node(path)
 
 
 def usable_plan(path: Path | str) -> Plan | None:
@@ -34,38 +39,49 @@ def _plan_at(path: Path, _changed_ns: int) -> Plan:
     return read_plan(path)
 
 
-def damaged_rounds(files: Iterable[str], node: str) -> list[str]:
-    """Those of the files of rounds that are there and cannot be read.
+def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
+    """The files of rounds that are there and have to be measured again.
 
-    Raises StudyError for a round that is not the one that its name and folder say: nothing of it is overwritten.
+    asked: what each file should note of itself, where it does (as `planned`). Raises StudyError for a round that is not
+    the one that its name and folder say: nothing of it is overwritten.
     """
-    there = [Path(file) for file in files if Path(file).exists()]
-    return [str(path) for path in there if not _is_round(path, path.stat().st_mtime_ns, path.stat().st_size, node)]
+    found = []
+    for file, wanted in asked.items():
+        path = Path(file)
+        if path.exists():
+            about = _about_round(path, path.stat().st_mtime_ns, path.stat().st_size, node)
+            if about is None or any(about.get(name, value) != value for name, value in wanted.items()):
+                found.append(file)
+    return found
 
 
 @cache
-def _is_round(path: Path, _changed_ns: int, _size: int, node: str) -> bool:
+def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
+    """What a file notes of its round; None if it cannot be read."""
     # Loads pandas, which takes longer than a dry run in an empty folder.
     from contract.tables import load_samples
 
     try:
-        held = load_samples(path)[0].select(["node", "experiment", "device", "round"]).to_pandas().drop_duplicates()
+        samples, about = load_samples(path)
+        held = samples.select(["node", "experiment", "device", "round"]).to_pandas().drop_duplicates()
     except (StudyError, KeyError):
-        return False
+        return None
     for owner, *key in held.itertuples(index=False, name=None):
         if owner != node or round_name(*key) != path.name:
             raise StudyError(
                 f"{path}: holds {round_name(*key)} of {owner}, and {path.name} of {node} belongs there: "
                 "move it away, and give the same command again"
             )
-    return len(held) > 0
+    return about if len(held) else None
 
 
 def is_measured(nodes: Path | str) -> bool:
     """Whether a folder of nodes holds a sealed one with all its rounds."""
-    for path in filter(is_record, Path(nodes).glob("*/node.json")):
-        record = read_node(path)
-        rounds = [str(path.parent / f"{name}.parquet") for name in missing_rounds(record, ())]
-        if all(Path(file).exists() for file in rounds) and not damaged_rounds(rounds, record["id"]):
+    for path in Path(nodes).glob("*/node.json"):
+        record = usable_record(path) or {"id": "", "jobs": {}}
+        rounds: dict[str, Mapping[str, Any]] = {
+            str(path.parent / f"{name}.parquet"): {} for name in missing_rounds(record, ())
+        }
+        if rounds and all(map(Path.exists, map(Path, rounds))) and not unusable_rounds(rounds, record["id"]):
             return True
     return False

@@ -136,7 +136,7 @@ def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tm
     with pytest.raises(StudyError, match=r"does not measure gemm on cuda:0\. It measures gemm on cpu"):
         read.job("gemm", "cuda:0")
     write_json(path, {"rounds": 3, "left_out": {}})
-    with pytest.raises(StudyError, match="remove it, and plan again"):
+    with pytest.raises(StudyError, match="make the plan again"):
         read_plan(path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from contract.errors import StudyError
 from contract.node import write_node
 from tests.experiments.test_node import RECORD, measured
 from tests.workflow import losses
-from workflow.results import damaged_rounds, is_measured, is_record, usable_plan
+from workflow.results import is_measured, unusable_rounds, usable_plan, usable_record
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +41,32 @@ NAME = "gemm.cpu.1.parquet"
 
 def test_a_round_is_damaged_where_it_cannot_be_read_and_a_strangers_is_left_alone(tmp_path: Path) -> None:
     own = Path(measured(tmp_path, NAME, 7))
-    assert damaged_rounds([str(own), str(tmp_path / "lost.cpu.1.parquet")], RECORD["id"]) == []
+    assert unusable_rounds({str(own): {}, str(tmp_path / "lost.cpu.1.parquet"): {}}, RECORD["id"]) == []
     content = own.read_bytes()
     for spoilt in (b"", b"PAR1", content[: len(content) // 2], content[:-1], bytes(len(content))):
         own.write_bytes(spoilt)
-        assert damaged_rounds([str(own)], RECORD["id"]) == [str(own)]
+        assert unusable_rounds({str(own): {}}, RECORD["id"]) == [str(own)]
     for name, node in ((NAME, "another-cpu-8c-fff000"), ("gemm.cpu.2.parquet", RECORD["id"])):
         strange = measured(tmp_path, name, 7, node=node)
         with pytest.raises(StudyError, match=rf"holds gemm\.cpu\.1\.parquet of {node}, and {name} of .* move it away"):
-            damaged_rounds([strange], RECORD["id"])
+            unusable_rounds({strange: {}}, RECORD["id"])
+
+
+@pytest.mark.parametrize(
+    ("noted", "usable"),
+    [
+        ({}, True),
+        ({"protocol": 3, "planned": "0" * 12}, True),
+        ({"protocol": 2, "planned": "0" * 12}, False),
+        ({"protocol": 3, "planned": "1" * 12}, False),
+    ],
+)
+def test_a_round_of_another_protocol_or_plan_is_measured_again(
+    noted: dict[str, Any], usable: bool, tmp_path: Path
+) -> None:
+    """Also where Snakemake's own notes are lost. Earlier rounds note neither."""
+    path = measured(tmp_path, NAME, 7, **noted)
+    assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])
 
 
 @pytest.mark.parametrize(
@@ -56,8 +74,8 @@ def test_a_round_is_damaged_where_it_cannot_be_read_and_a_strangers_is_left_alon
 )
 def test_a_plan_or_a_record_that_cannot_be_used_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text(text)
-    assert usable_plan(tmp_path / "file.json") is None and not is_record(tmp_path / "file.json")
-    assert usable_plan(tmp_path / "lost.json") is None and not is_record(tmp_path / "lost.json")
+    assert usable_plan(tmp_path / "file.json") is None and usable_record(tmp_path / "file.json") is None
+    assert usable_plan(tmp_path / "lost.json") is None and usable_record(tmp_path / "lost.json") is None
 
 
 def test_a_machine_is_measured_once_a_sealed_node_has_all_its_rounds(tmp_path: Path) -> None:

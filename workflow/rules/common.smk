@@ -8,9 +8,8 @@ from contract.arguments import expand_home
 from contract.errors import StudyError
 from contract.ending import COORDINATOR, available_cpus, pass_on
 from contract.files import RUN_LOCK, bounded, held_lock, read_json
-from contract.node import read_node
 from contract.schema import check
-from workflow.results import damaged_rounds, is_measured, is_record, usable_plan
+from workflow.results import is_measured, unusable_rounds, usable_plan, usable_record
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(
@@ -108,7 +107,7 @@ for folder in (RESULTS, "."):
 def checked_preset(preset):
     """What is to be known of a preset, once it has been found to be one."""
     words = ["--json", "--preset", preset]
-    if is_record(NODE):
+    if usable_record(NODE):
         words += ["--node", NODE]
     return json.loads(tell_or_stop("experiments", "check", *words))
 
@@ -180,15 +179,17 @@ def make_again(*files):
 
 
 def discovered():
-    """The outputs of the checkpoint; it runs again unless all of them can be used."""
-    if not (is_record(NODE) and usable_plan(PLAN)):
+    """The outputs of the checkpoint; it runs again unless all of them can be used for what is asked."""
+    asked = {"sweeps": PRESET["digest"], "budget_min": config["budget_min"]}
+    plan = usable_plan(PLAN)
+    if not usable_record(NODE) or plan is None or plan.asked not in ({}, asked):
         make_again(NODE, PLAN)
     return checkpoints.discover.get().output
 
 
 def this_node():
     """The record of this machine, once it has been discovered."""
-    return read_node(Path(discovered().node))
+    return usable_record(discovered().node)
 
 
 def this_plan():
@@ -217,15 +218,18 @@ def turn(wildcards):
 def jobs(round):
     """The rounds to measure on this machine: every experiment on every device of which the plan asks something."""
     node = this_node()["id"]
-    files = [
-        f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet"
+    asked = {
+        f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet": {
+            "protocol": PROTOCOL,
+            "planned": job.digest(int(round)),
+        }
         for job in this_plan().in_round(int(round))
-    ]
+    }
     try:
-        make_again(*damaged_rounds(files, node))
+        make_again(*unusable_rounds(asked, node))
     except StudyError as stranger:
         stop(stranger)
-    return files
+    return list(asked)
 
 
 def all_jobs(wildcards):
@@ -239,7 +243,7 @@ def sealed(wildcards):
         return [ended(machine) for machine in MACHINES.settings]
     check_required_device()
     record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
-    if not is_record(record) or not all(map(os.path.exists, all_jobs(wildcards))):
+    if not usable_record(record) or not all(map(os.path.exists, all_jobs(wildcards))):
         make_again(record)
     return record
 

@@ -31,7 +31,7 @@ rule measure:
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
         "--round {wildcards.round:q} --node {input.node:q} --plan {input.plan:q} "
-        "--seed {params.seed} --out {output:q} 2> {log:q}"
+        "--seed {params.seed} --protocol {params.protocol} --out {output:q} 2> {log:q}"
 
 
 rule seal:
