@@ -169,13 +169,23 @@ def hold_run_lock():
         )
 
 
+NOTED = set()
+
+
 def make_again(*files):
-    """Have files made again although they are there.
+    """Have files made again although they are there, and say so once.
 
     Snakemake looks neither into a file nor for the inputs of one that is there (snakemake#1978), and takes a checkpoint
     for finished as long as one of its outputs is there (snakemake#3879).
     """
     workflow.dag.forcefiles.update(files)
+    for file in files:
+        if Path(file).exists() and file not in NOTED:
+            NOTED.add(file)
+            print(
+                f"note: {file} is made again: it, or a file that belongs to it, is lost, damaged or for other settings",
+                file=sys.stderr,
+            )
 
 
 def discovered():
@@ -189,12 +199,18 @@ def discovered():
 
 def this_node():
     """The record of this machine, once it has been discovered."""
-    return usable_record(discovered().node)
+    return usable_record(discovered().node) or stop_untouched(NODE)
 
 
 def this_plan():
     """Rounds, and what a budget leaves out on this machine."""
-    return usable_plan(discovered().plan)
+    return usable_plan(discovered().plan) or stop_untouched(PLAN)
+
+
+def stop_untouched(file):
+    stop(
+        f"{file}: is missing or damaged, and --touch makes nothing: give the command without it"
+    )
 
 
 def rounds():
