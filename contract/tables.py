@@ -51,7 +51,6 @@ UNIT_OF = {
     "*delay": "s",
 }
 
-# What a file says of its round.
 ROUND_SCHEMA = fields(
     "schema",
     schema={"const": SCHEMA_VERSION},
