@@ -45,7 +45,10 @@ def stop(message):
 def tell_or_stop(package, *words):
     """Run a command of one of the packages; its answer, or its one line of complaint."""
     answer = subprocess.run(
-        [sys.executable, "-m", package, *words], capture_output=True, encoding="utf-8", errors="replace"
+        [sys.executable, "-m", package, *words],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
     )
     if answer.returncode:
         complaint = answer.stderr.strip().removeprefix("error: ")
@@ -167,6 +170,27 @@ def hold_run_lock():
         stop(
             f"{RESULTS}: {free / 1e6:.0f} MB are free, a run needs {ROOM / 1e6:.0f} MB: free some space"
         )
+
+
+@cache
+def check_required_device():
+    """Stop a run, and warn in a dry run, where the device that the settings require is missing.
+
+    `onstart` alone would not do: it is left out where nothing is left to do. --report, --lint and the like run nothing.
+    """
+    if config["require"] == "any" or MACHINES.settings:
+        return
+    if workflow.execution_settings is None or not workflow.is_main_process:
+        return
+    command = ["experiments", "probe", "--require", config["require"]]
+    if not workflow.dryrun:
+        hold_run_lock()
+        tell_or_stop(*command)
+        return
+    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True)
+    if answer.returncode:
+        complaint = answer.stderr.decode(errors="replace").strip()
+        print(f"warning: {complaint.removeprefix('error: ')}", file=sys.stderr)
 
 
 NOTED = set()
