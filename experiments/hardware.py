@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
-from experiments import counters, gpus, memory, processor, topology
+from experiments import counters, gpus, memory, nvml, processor, topology
 
 # Of the host, for good; else of its time since it was started (most containers have no id of their own).
 _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
@@ -155,10 +155,13 @@ def refuse_other_machine(where: Path) -> dict[str, Any]:
     record, here = read_node(where), gpus.present()
     _refuse_silent_gpus(record, here, where)
     if not _fits(record, here):
-        name, gone = _kind(cpu(), [card["name"] for card in here]), gpus.change(record, here).gone
-        without = f" and has no {gpus.in_words(gone)}" if gone else ""
+        name, changed = _kind(cpu(), [card["name"] for card in here]), gpus.change(record, here)
+        more = f" and has no {gpus.in_words(changed.gone)}" if changed.gone else ""
+        more += f" and has {gpus.in_words(changed.new)}, which it does not name" if changed.new else ""
+        refused = nvml.refusal_in(record)
+        more += f" (NVML did not answer then: {refused})" if changed.new and refused else ""
         raise StudyError(
-            f"{where} describes {record['kind']}, this machine is {name}{without}. Measure into a folder of its own "
+            f"{where} describes {record['kind']}, this machine is {name}{more}. Measure into a folder of its own "
             "(--config results=FOLDER), or remove that file: the rounds already measured stay under their node's name"
         )
     return record

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -74,6 +74,12 @@ def status() -> str:
         return refused
     version, unknown = answer(lambda: _text(library.nvmlSystemGetDriverVersion()))
     return f"driver {f'unknown ({unknown})' if unknown else version}, {number} GPU(s)"
+
+
+def refusal_in(record: Mapping[str, Any]) -> str:
+    """The words of a node record in which NVML did not answer; '' if it did, or its record does not tell."""
+    told = str(record["hardware"].get("nvml", ""))
+    return "" if told.startswith("driver ") else told
 
 
 def ask(library: Any, question: str, *words: Any) -> Any:

@@ -90,7 +90,9 @@ def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> l
 
 def unknown(record: dict[str, Any]) -> list[str]:
     """What is not known of the GPUs of a node record, a line each."""
-    lines = []
+    refused = nvml.refusal_in(record)
+    in_trouble = refused and not driver.no_driver(refused)
+    lines = [f"NVML does not answer ({refused}): {driver.advice(refused)}"] if in_trouble else []
     for card in record["hardware"]["gpus"]:
         if reasons := card.get("unanswered"):
             told = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())

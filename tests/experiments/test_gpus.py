@@ -12,11 +12,11 @@ import pynvml
 import pytest
 
 from contract.errors import StudyError
-from contract.node import NODE_SCHEMA, node_id, write_node
+from contract.node import NODE_SCHEMA, node_id, read_node, write_node
 from contract.schema import check
 from experiments import driver, gpus, hardware, nvml, probe
 from experiments.cli import main
-from experiments.devices import accelerator
+from experiments.devices import accelerator, rocm
 from experiments.doctor import cuda
 from tests.experiments.nvml_standin import Library
 from tests.experiments.test_doctor import BUILT, PLAIN
@@ -154,8 +154,9 @@ def test_a_gpu_lost_during_a_study_is_not_another_machine(
 
 
 def test_a_gpu_that_torch_alone_knows_is_not_missed_as_another_machine(
-    machine: Machine, record: Callable[..., Path]
+    machine: Machine, record: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rocm, "_DRIVER", Path("/nonexistent"))
     kind = machine(NONE, AMD)
     path = record()
     machine(NONE, Torch(hip="7.0"))
@@ -175,7 +176,19 @@ def test_gpus_that_answer_and_are_others_are_another_machine(
     other = machine(now)
     assert other != kind
     assert hardware.identity(path)[0] == other
-    with pytest.raises(StudyError, match=f"describes {kind}, this machine is {other}"):
+    with pytest.raises(StudyError, match=f"describes {kind}, this machine is {other} and has (no )?NVIDIA"):
+        main(["check", "--node", str(path)])
+
+
+def test_a_gpu_that_did_not_answer_when_its_machine_was_recorded_is_named(
+    machine: Machine, record: Callable[..., Path]
+) -> None:
+    machine(Library(refuses=UNKNOWN))
+    path = record()
+    written = read_node(path)
+    write_node(path, {**written, "hardware": {**written["hardware"], "nvml": nvml.status()}})
+    machine(Library(CARD))
+    with pytest.raises(StudyError, match=rf"has {H100.name}, .*\(NVML did not answer then: Unknown Error\)"):
         main(["check", "--node", str(path)])
 
 
@@ -214,6 +227,8 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     assert (card["memory_bytes"], card["unanswered"].get("memory_bytes")) == (GB10.total_memory, None)
     assert main(["list"]) == main(["check"]) == 0
     assert GB10.name in capsys.readouterr().out
+    refused = {"nvml": "Driver/library version mismatch", "gpus": []}
+    assert "load its modules again" in probe.unknown({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
     told, part = probe.unknown(record)
     assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
