@@ -138,7 +138,8 @@ def preset_schema() -> dict[str, Any]:
     limits = {
         # Relative half-width of a point's 95% interval within a round at which sampling stops.
         "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        # For warm-up and samples of one point in one round; of one experiment's round, past which points are skipped.
+        # Running time for warm-up and samples of one point in one round; of one experiment's round, past which points
+        # are skipped.
         "point_s": seconds,
         "round_s": seconds,
         # Kept of a point in one round.
