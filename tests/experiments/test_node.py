@@ -270,11 +270,12 @@ def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_mi
     assert missing_rounds(record, [path.name for path in folder.glob("*.parquet")]) == ["gemm.cpu.2"]
     assert pace(record) == {}
 
-    second = measured(folder, name.format(2), 8, host="bbbbbb", wall_s=170.0)
+    second = measured(folder, name.format(2), 8, host="bbbbbb", wall_s=770.0, stood_s=600.0)
     assert seal(folder, first, second, "--plan", str(folder.parents[1] / "plan.json")) == 0
     record = read_node(record_path(folder))
     assert record["hosts"] == ["aaaaaa", "bbbbbb"]
-    assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 170.0]
+    assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 770.0]
+    assert record["jobs"]["gemm.cpu"]["stood_s"] == [0.0, 600.0], "which says nothing of predictions"
     assert pace(record) == {"gemm.cpu": pytest.approx(1.6)}
     there = sorted(path.name for path in folder.iterdir())
     assert there == [name.format(1), name.format(2), "node.json"]

@@ -9,8 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from contract.running_time import RunningTime
+from workflow import progress
 from workflow.progress import Progress
 
 NOTE = "note: left out of the environment: OMP_NUM_THREADS"
@@ -149,3 +152,21 @@ def test_what_cannot_be_told_is_shown_as_snakemake_would(tmp_path: Path) -> None
     run.log(None, "no space left\n", logging.ERROR)
     said = run.stream.getvalue().splitlines()
     assert said == ["no run: your workflow is in a good condition!", "a job of a later Snakemake", "no space left"]
+
+
+def test_a_run_that_was_stopped_for_hours_is_not_taken_for_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Progress] = []
+    console = SimpleNamespace(name="DefaultStreamHandler", stream=io.StringIO())
+    logger = SimpleNamespace(handlers=[console], removeHandler=lambda _: None, addHandler=taken.append)
+    monkeypatch.setattr(progress, "logger", logger)
+    clock = RunningTime()
+    monkeypatch.setattr(progress, "RunningTime", lambda tick_s: clock)
+    asked = dict.fromkeys(("verbose", "printshellcmds", "quiet", "debug_dag", "dryrun", "log_handler_settings"))
+    workflow = SimpleNamespace(
+        output_settings=SimpleNamespace(**asked), is_main_process=True, logger_manager=SimpleNamespace(get_logfile=list)
+    )
+    progress.take_over(workflow, lambda: "results")
+    begun = taken[0]._clock()
+    clock._lost += 7200.0
+    assert taken[0]._clock() - begun < -7000.0
+    clock._end.set()
