@@ -132,7 +132,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     hardware.refuse_part_of_job()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
     with environment.applied():
-        from experiments.probe import described, fingerprint, require, unknown
+        from experiments.probe import described, fingerprint, require, untold_facts
 
         options = dict(option.partition("=")[::2] for option in arguments.option)
         record = fingerprint(options, arguments.out)
@@ -143,7 +143,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(described(record), file=sys.stderr)
     else:
         print(json.dumps(record, indent=1))
-    for line in unknown(record):
+    for line in untold_facts(record):
         print(line, file=sys.stderr)
     return 0
 

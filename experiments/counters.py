@@ -251,7 +251,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
     (MIG) only what all slices share: clocks, temperature and throttling. library: stands in for pynvml.
     """
     library = library or nvml.module()
-    found = nvml.find(device, library)
+    found = nvml.find_device(device, library)
     handle, whole = found.handle, found.unwatched is None
     if handle is None:
         return Counters()

@@ -58,12 +58,12 @@ def advice(said: str, root: Path = ROOT) -> str:
     return (within or outside) if inside else outside
 
 
-def known(said: str) -> bool:
+def has_advice(said: str) -> bool:
     """Whether there is advice for this error alone."""
     return _row(said) is not None
 
 
-def no_driver(said: str) -> bool:
+def means_no_driver(said: str) -> bool:
     """Whether NVML's error means that no driver is at work: every machine without an NVIDIA GPU says so."""
     return re.search(_NO_DRIVER, said, re.IGNORECASE) is not None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import driver, nvml
-from experiments.nvml import nameless
+from experiments.nvml import placeholder_name
 
 # The library through which CUDA programs, torch among them, reach the driver.
 _CUDA = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -21,7 +21,7 @@ _CUDA = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 Card = dict[str, Any]
 
 
-def present() -> list[Card]:
+def list_gpus() -> list[Card]:
     """Entries of the node record: NVIDIA's GPUs as NVML tells of them, then those that torch alone names.
 
     A GPU that torch sees is listed whether or not it can be worked on. NVIDIA's are asked of torch where NVML does not
@@ -49,7 +49,7 @@ def present() -> list[Card]:
 
 def is_nameless(card: Mapping[str, Any]) -> bool:
     """Whether neither NVML nor torch told the name of a GPU of a record."""
-    return bool(card["name"] == nameless(card.get("maker", "NVIDIA")))
+    return bool(card["name"] == placeholder_name(card.get("maker", "NVIDIA")))
 
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
@@ -92,8 +92,8 @@ class Change:
     new: tuple[str, ...] = ()
 
 
-def change(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
-    """What became of a record's GPUs; here: `present()`. A GPU without a name may be any."""
+def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
+    """What became of a record's GPUs; here: `list_gpus()`. A GPU without a name may be any."""
     then = record["hardware"]["gpus"]
     by_torch = {card["name"] for card in then if card.get("known_by") == "torch"}
     by_nvml = [card["name"] for card in then if card.get("known_by") != "torch"]

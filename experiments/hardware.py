@@ -75,7 +75,7 @@ def identity(described: Path | None = None) -> tuple[str, str]:
     if described and described.exists():
         with suppress(StudyError):
             before = read_node(described)
-            if _fits(before, gpus.present()):
+            if _fits(before, gpus.list_gpus()):
                 return before["kind"], before["instance"]
     here, own = kind(), instance()
     if described and own not in (known := _measured_instances(described.parent / "nodes", here)) and len(known) == 1:
@@ -96,7 +96,7 @@ def kind() -> str:
     Nothing in it names a person, host or serial number; two machines of the same
     make share it.
     """
-    return _kind(cpu(), [card["name"] for card in gpus.present()])
+    return _kind(cpu(), [card["name"] for card in gpus.list_gpus()])
 
 
 def _kind(about: Mapping[str, Any], cards: Sequence[str]) -> str:
@@ -126,7 +126,7 @@ def _fits(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
         return True
     unasked = {key: then[key] for key in now.get("unknown", ()) if key in then}
     recorded = [card["name"] for card in record["hardware"]["gpus"]]
-    changed = gpus.change(record, here)
+    changed = gpus.compare(record, here)
     return _kind({**now, **unasked}, recorded) == record["kind"] and not changed.gone and not changed.new
 
 
@@ -135,14 +135,14 @@ def refuse_silent_gpus(where: Path) -> None:
     if not where.exists():
         return
     try:
-        record, here = read_node(where), gpus.present()
+        record, here = read_node(where), gpus.list_gpus()
     except StudyError:
         return  # an earlier record that does not read is written anew
     _refuse_silent_gpus(record, here, where)
 
 
 def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], where: Path) -> None:
-    changed = gpus.change(record, here)
+    changed = gpus.compare(record, here)
     if changed.silent and _fits(record, here):
         raise StudyError(
             f"{where} describes a machine with {gpus.in_words(changed.silent)}, and {changed.why}. Then give the same "
@@ -152,13 +152,13 @@ def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], wh
 
 def refuse_other_machine(where: Path) -> dict[str, Any]:
     """The record in a file. Raises StudyError unless it is of this machine, and its GPUs answer."""
-    record, here = read_node(where), gpus.present()
+    record, here = read_node(where), gpus.list_gpus()
     _refuse_silent_gpus(record, here, where)
     if not _fits(record, here):
-        name, changed = _kind(cpu(), [card["name"] for card in here]), gpus.change(record, here)
+        name, changed = _kind(cpu(), [card["name"] for card in here]), gpus.compare(record, here)
         more = f" and has no {gpus.in_words(changed.gone)}" if changed.gone else ""
         more += f" and has {gpus.in_words(changed.new)}, which it does not name" if changed.new else ""
-        refused = nvml.refusal_in(record)
+        refused = nvml.recorded_refusal(record)
         more += f" (NVML did not answer then: {refused})" if changed.new and refused else ""
         raise StudyError(
             f"{where} describes {record['kind']}, this machine is {name}{more}. Measure into a folder of its own "

@@ -33,7 +33,7 @@ _POWER_NOW = 186
 _MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
 
 
-def nameless(maker: str = "NVIDIA") -> str:
+def placeholder_name(maker: str = "NVIDIA") -> str:
     """The name in a record of a GPU that does not tell its own."""
     return f"{maker} GPU"
 
@@ -54,14 +54,14 @@ def gpus(library: Any = None) -> list[dict[str, Any]]:
     """NVIDIA GPUs by NVML, without serial numbers: entries of the node record. [] where NVML does not answer.
 
     What a GPU does not tell is left out, and `unanswered` has NVML's words for it by the name of the field;
-    "handle" stands for all of them. A GPU without a name is called `nameless()`.
+    "handle" stands for all of them. A GPU without a name is called `placeholder_name()`.
     """
     library = library or module()
     found = []
     for index in range(_count(library)[0]):
-        handle, refused = answer(partial(library.nvmlDeviceGetHandleByIndex, index))
+        handle, refused = try_question(partial(library.nvmlDeviceGetHandleByIndex, index))
         found.append(
-            {"name": nameless(), "unanswered": {"handle": refused}} if refused else _described(handle, library)
+            {"name": placeholder_name(), "unanswered": {"handle": refused}} if refused else _described(handle, library)
         )
     return found
 
@@ -72,11 +72,11 @@ def status() -> str:
     number, refused = _count(library)
     if refused:
         return refused
-    version, unknown = answer(lambda: _text(library.nvmlSystemGetDriverVersion()))
+    version, unknown = try_question(lambda: _text(library.nvmlSystemGetDriverVersion()))
     return f"driver {f'unknown ({unknown})' if unknown else version}, {number} GPU(s)"
 
 
-def refusal_in(record: Mapping[str, Any]) -> str:
+def recorded_refusal(record: Mapping[str, Any]) -> str:
     """The words of a node record in which NVML did not answer; '' if it did, or its record does not tell."""
     told = str(record["hardware"].get("nvml", ""))
     return "" if told.startswith("driver ") else told
@@ -84,20 +84,20 @@ def refusal_in(record: Mapping[str, Any]) -> str:
 
 def ask(library: Any, question: str, *words: Any) -> Any:
     """The answer to one question; None if this GPU, driver or version of the library has none."""
-    return answer(lambda: getattr(library, question)(*words))[0]
+    return try_question(lambda: getattr(library, question)(*words))[0]
 
 
 def ask_number(library: Any, question: str, *words: Any, most: float = _MOST) -> float | None:
     """The answer to one question if it is a number from 0 to `most`, else None."""
-    return answer(lambda: _number(getattr(library, question)(*words), most))[0]
+    return try_question(lambda: _number(getattr(library, question)(*words), most))[0]
 
 
 def ask_text(library: Any, question: str, *words: Any) -> str | None:
     """The answer to one question as a line of text, else None."""
-    return answer(lambda: _text(getattr(library, question)(*words)))[0]
+    return try_question(lambda: _text(getattr(library, question)(*words)))[0]
 
 
-def answer(question: Callable[[], Any]) -> tuple[Any, str]:
+def try_question(question: Callable[[], Any]) -> tuple[Any, str]:
     """The answer to any question and ''; or None, and the words in which it was refused."""
     try:
         return question(), ""
@@ -120,13 +120,13 @@ def _count(library: Any) -> tuple[int, str]:
         library.nvmlInit()
         return int(_number(library.nvmlDeviceGetCount(), _MOST_GPUS))
 
-    number, refused = answer(count)
+    number, refused = try_question(count)
     return number or 0, refused
 
 
 def _described(handle: Any, library: Any) -> dict[str, Any]:
     """A GPU's entry of the node record."""
-    known: dict[str, Any] = {"name": nameless()}
+    known: dict[str, Any] = {"name": placeholder_name()}
     unanswered = {}
     questions: dict[str, Callable[[], Any]] = {
         "name": lambda: _text(library.nvmlDeviceGetName(handle)),
@@ -138,7 +138,7 @@ def _described(handle: Any, library: Any) -> dict[str, Any]:
         "pcie_width": lambda: _whole(library.nvmlDeviceGetMaxPcieLinkWidth(handle), 1000),
     }
     for name, question in questions.items():
-        value, refused = answer(question)
+        value, refused = try_question(question)
         if refused:
             unanswered[name] = refused
         else:
@@ -196,7 +196,7 @@ class Found:
     unwatched: Unwatched | None = None
 
 
-def find(device: str, library: Any) -> Found:
+def find_device(device: str, library: Any) -> Found:
     """NVML's handle of torch's device `cuda:N`, by its UUID or its place on the PCI bus.
 
     Never by the number of a GPU that torch sees: NVML numbers them in another order.
@@ -208,7 +208,7 @@ def find(device: str, library: Any) -> Found:
         return Found(unwatched=Unwatched.MAKER)
     if _count(library)[1]:
         return Found(unwatched=Unwatched.SILENT)
-    names, _ = answer(partial(_identities, torch, int(device.partition(":")[2] or 0)))
+    names, _ = try_question(partial(_identities, torch, int(device.partition(":")[2] or 0)))
     for question, name in names or ():
         handle = ask(library, question, name)
         if handle is not None:
@@ -219,7 +219,7 @@ def find(device: str, library: Any) -> Found:
 
 def handle(device: str, library: Any) -> Any:
     """The same handle alone. Raises NVMLError where there is none."""
-    found = find(device, library)
+    found = find_device(device, library)
     if found.handle is None:
         raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
     return found.handle
@@ -246,7 +246,7 @@ def _identities(torch: Any, index: int) -> list[tuple[str, Any]]:
 
 def is_cut(handle: Any, library: Any) -> bool:
     """Whether MIG cuts the GPU into slices, or the handle is such a slice's."""
-    modes, _ = answer(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
+    modes, _ = try_question(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
     return bool(modes and modes[0] == 1) or ask(library, "nvmlDeviceIsMigDeviceHandle", handle) == 1
 
 
@@ -264,8 +264,8 @@ def watts(handle: Any, library: Any) -> float | None:
             raise ValueError("no such field")
         return _number(field.value.uiVal / 1000)
 
-    power, refused = answer(now)
-    return answer(lambda: _number(library.nvmlDeviceGetPowerUsage(handle) / 1000))[0] if refused else power
+    power, refused = try_question(now)
+    return try_question(lambda: _number(library.nvmlDeviceGetPowerUsage(handle) / 1000))[0] if refused else power
 
 
 def throttling(handle: Any, library: Any) -> list[str]:

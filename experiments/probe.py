@@ -57,7 +57,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         "hardware": {
             "cpu": hardware.cpu(),
             "memory_bytes": hardware.memory_bytes(),
-            "gpus": _with_memory(gpus.present(), entries),
+            "gpus": _with_memory(gpus.list_gpus(), entries),
             "nvml": nvml.status(),
         },
         "software": {
@@ -88,10 +88,10 @@ def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> l
     return cards
 
 
-def unknown(record: dict[str, Any]) -> list[str]:
+def untold_facts(record: dict[str, Any]) -> list[str]:
     """What is not known of the GPUs of a node record, a line each."""
-    refused = nvml.refusal_in(record)
-    in_trouble = refused and not driver.no_driver(refused)
+    refused = nvml.recorded_refusal(record)
+    in_trouble = refused and not driver.means_no_driver(refused)
     lines = [f"NVML does not answer ({refused}): {driver.advice(refused)}"] if in_trouble else []
     for card in record["hardware"]["gpus"]:
         if reasons := card.get("unanswered"):

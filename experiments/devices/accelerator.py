@@ -140,7 +140,7 @@ class Accelerator(Device):
         except Exception as refusal:
             # Drivers' errors come as several kinds of exception, some of them only in new versions.
             line = first_line(refusal)
-            mend = driver.advice(line) if driver.known(line) else ""
+            mend = driver.advice(line) if driver.has_advice(line) else ""
             raise StudyError(f"{self.name} cannot be used: {line}. {mend[:1].upper()}{mend[1:]}".strip()) from None
         if total != 2.0:
             raise StudyError(f"{self.name} cannot be used: it computes 1 + 1 = {total:g}")
@@ -164,9 +164,10 @@ class Accelerator(Device):
             known = {key: value for key, value in self.facts().items() if value}
         except Exception:  # a device in trouble does not tell; opening it says why
             known = {}
-        if unwatched := nvml.find(self.name, nvml.module()).unwatched:
+        known.setdefault("name", nvml.placeholder_name(self.maker))
+        if unwatched := nvml.find_device(self.name, nvml.module()).unwatched:
             known["unwatched"] = unwatched.value
-        return {"id": self.name, "kind": self.kind, "maker": self.maker, "name": nvml.nameless(self.maker), **known}
+        return {"id": self.name, "kind": self.kind, "maker": self.maker, **known}
 
     def facts(self) -> dict[str, Any]:
         """What torch tells of the device: name, memory_bytes and more; empty where it does not."""

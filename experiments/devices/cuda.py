@@ -52,9 +52,9 @@ class CudaDevice(Accelerator):
         error = re.search(r"Error (\d+): ([^(\n]+)", told)
         line = f"error {error[1]}: {first_line(error[2])}" if error else ""
         refused = nvml.refusal()
-        if not driver.known(line) and refused and not driver.no_driver(refused):
+        if not driver.has_advice(line) and refused and not driver.means_no_driver(refused):
             return f"NVML does not answer ({refused}): {driver.advice(refused)}"
-        if hidden is not None and not driver.known(line):
+        if hidden is not None and not driver.has_advice(line):
             return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
         if line:
             return f"{line}: {driver.advice(line)}"

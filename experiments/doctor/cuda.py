@@ -60,7 +60,7 @@ def absent(refusal: str, torch: Torch, root: Path) -> Finding:
         return warning("GPU", f"a card is there, but NVML says: {refusal}", _NOT_MEASURED, mend)
     if torch.hip is not None:
         return note("GPU", "AMD (ROCm)", "NVML does not know it: its state is neither checked nor recorded.")
-    if refusal != _NONE and not driver.no_driver(refusal):
+    if refusal != _NONE and not driver.means_no_driver(refusal):
         return warning("GPU", f"a driver is there, but NVML says: {refusal}", _NOT_MEASURED, mend)
     if driver.in_container(root):
         return note("GPU", f"none ({refusal})", "A container shows a GPU of its host only if it was given one.", mend)
@@ -123,7 +123,7 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
 
 def _card(index: int, count: int, library: Any) -> list[Finding]:
     """The checks of the GPU that has this number in NVML."""
-    handle, refusal = nvml.answer(lambda: library.nvmlDeviceGetHandleByIndex(index))
+    handle, refusal = nvml.try_question(lambda: library.nvmlDeviceGetHandleByIndex(index))
     if refusal:
         return [warning(f"GPU {index}", f"NVML says: {refusal}", _NOT_MEASURED, driver.advice(refusal))]
     return of_card(Card(index, handle, library), several=count > 1)
@@ -131,7 +131,7 @@ def _card(index: int, count: int, library: Any) -> list[Finding]:
 
 def _device(device: str, count: int, library: Any) -> list[Finding]:
     """The checks of torch's one device, which NVML may not know, or know by another number."""
-    seen = nvml.find(device, library)
+    seen = nvml.find_device(device, library)
     if seen.handle is not None:
         index = nvml.ask_number(library, "nvmlDeviceGetIndex", seen.handle)
         card = Card(None if index is None else int(index), seen.handle, library)

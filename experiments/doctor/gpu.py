@@ -181,6 +181,6 @@ def of_card(card: Card, several: bool) -> list[Finding]:
     """All checks of one GPU; with its number where there are several."""
     named = f"GPU {card.index} " if several and card.index is not None else "GPU "
     # An answer that makes no sense costs its check alone.
-    findings = (nvml.answer(partial(check, card))[0] for check in _CHECKS)
+    findings = (nvml.try_question(partial(check, card))[0] for check in _CHECKS)
     found = [finding for finding in findings if finding is not None]
     return [Finding(named + one.name, one.level, one.seen, one.why, one.mend) for one in found]

@@ -81,7 +81,7 @@ def test_slices_of_different_size_are_different_kinds(machine: Machine) -> None:
 
 def test_torch_names_a_gpu_that_nvml_does_not(machine: Machine) -> None:
     machine(Library(CARD, {"Name": UNKNOWN}), Torch(H100, P100, cuda="13.0"))
-    assert [card["name"] for card in gpus.present()] == [H100.name, P100.name]
+    assert [card["name"] for card in gpus.list_gpus()] == [H100.name, P100.name]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def record(tmp_path: Path) -> Callable[..., Path]:
 
     def write(**more: Any) -> Path:
         path, kind = tmp_path / "node.json", hardware.kind()
-        here = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.present()}
+        here = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.list_gpus()}
         named = {"kind": kind, "instance": "0a1b2c", "id": node_id(kind, "0a1b2c")}
         write_node(path, {**RECORD, **named, "hardware": here, **more})
         return path
@@ -223,14 +223,14 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     unified = Library({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
-    (card,) = probe._with_memory(gpus.present(), [accelerator_entry()])
+    (card,) = probe._with_memory(gpus.list_gpus(), [accelerator_entry()])
     assert (card["memory_bytes"], card["unanswered"].get("memory_bytes")) == (GB10.total_memory, None)
     assert main(["list"]) == main(["check"]) == 0
     assert GB10.name in capsys.readouterr().out
     refused = {"nvml": "Driver/library version mismatch", "gpus": []}
-    assert "load its modules again" in probe.unknown({"hardware": refused, "devices": []})[0]
+    assert "load its modules again" in probe.untold_facts({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
-    told, part = probe.unknown(record)
+    told, part = probe.untold_facts(record)
     assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
     assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
 

@@ -110,7 +110,7 @@ def test_real_machines_are_described_as_they_are(name: str, tmp_path: Path, monk
     assert set(whole.get("unknown", [])) >= set(expected.get("unknown", []))
     assert not whole.keys() & set(whole.get("unknown", [])) - {"model"}
     monkeypatch.setattr(hardware, "cpu", lambda: whole)
-    monkeypatch.setattr("experiments.gpus.present", list)
+    monkeypatch.setattr("experiments.gpus.list_gpus", list)
     kind = hardware.kind()
     check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
     assert kind.startswith(expected["kind"] or "")
@@ -204,7 +204,7 @@ def test_no_answer_of_another_program_ends_the_record(
         json.dumps(record, ensure_ascii=False).encode("utf-8")
         assert record["usable_cores"] == 2
         patch.setattr(hardware, "cpu", lambda: record)
-        patch.setattr("experiments.gpus.present", list)
+        patch.setattr("experiments.gpus.list_gpus", list)
         check(hardware.kind(), NODE_SCHEMA["properties"]["kind"], "kind")
 
 

@@ -83,7 +83,7 @@ REPORTS = [
                "MemoryInfo", "MaxClockInfo", "MaxPcieLinkGeneration", "MaxPcieLinkWidth", "PowerManagementLimit")},
            dict.fromkeys(FIELDS, N_A)),
     Report("a GPU that fell off the bus: rossumai/nvgpu#6, NVIDIA/open-gpu-kernel-modules#387",
-           {"Handle": error("GPU_IS_LOST")}, {"handle": "GPU is lost"}, {"name": nvml.nameless()}),
+           {"Handle": error("GPU_IS_LOST")}, {"handle": "GPU is lost"}, {"name": nvml.placeholder_name()}),
     Report("a GPU without its power cable: NVML API reference",
            {"Handle": error("INSUFFICIENT_POWER")}, {"handle": "Insufficient External Power"}),
 ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report)
         assert {*FIELDS} - one.keys() == report.unanswered.keys() - {"name"}
     assert one | report.known == one
     named = report.answers.get("Name")
-    assert one["name"] == (named if isinstance(named, str) else report.known.get("name", nvml.nameless()))
+    assert one["name"] == (named if isinstance(named, str) else report.known.get("name", nvml.placeholder_name()))
     findings = {finding.name for finding in cuda.examine(NOWHERE, None, library, BUILT)}
     assert {"driver", "GPU 1 MIG"} <= findings
 

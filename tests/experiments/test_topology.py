@@ -151,7 +151,7 @@ def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4
     check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
     assert record.get("quota") == (quota if quota is not None and quota < cores else None)
     monkeypatch.setattr(hardware, "cpu", lambda: record)
-    monkeypatch.setattr("experiments.gpus.present", list)
+    monkeypatch.setattr("experiments.gpus.list_gpus", list)
     return hardware.kind()
 
 
