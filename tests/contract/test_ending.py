@@ -58,8 +58,8 @@ def test_without_shared_memory_one_process_does_the_work(
 
 
 def test_an_error_of_the_work_itself_is_raised() -> None:
-    with pytest.raises(FileNotFoundError, match="/nowhere"):
-        list(ending.mapped(os.stat, [str(ROOT), "/nowhere"], processes=2))
+    with pytest.raises(FileNotFoundError, match="no such file here"):
+        list(ending.mapped(os.stat, [ROOT, ROOT / "no such file here"], processes=2))
 
 
 def _heed_signals() -> None:
