@@ -41,7 +41,7 @@ def end_when_told() -> None:
         raise KeyboardInterrupt
 
     for number in _SIGNALS:
-        # What `nohup`, or a shell for its background, has told to ignore stays ignored.
+        # What nohup, or a shell for its background, has told to ignore stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     pass_on(int(os.environ.get(COORDINATOR, 0)), GRACE_S)

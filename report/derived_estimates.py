@@ -88,8 +88,8 @@ def derive(works: Sequence[Work]) -> DerivedEstimates:
     """Cells of formulas. Raises StudyError for a unit that does not fit.
 
     The interval of a cell is made of the inputs that were measured on the log scale, to first order there (exact for
-    products and quotients), with the degrees of freedom that `stats.combine` gives; and of the ranges of inputs that
-    span it, at the corner that gives the least and the most. Without either it is exact.
+    products and quotients), with the degrees of freedom that `statistics.combine` gives; and of the ranges of inputs
+    that span it, at the corner that gives the least and the most. Without either it is exact.
     """
     rows: list[dict[str, Any]] = [{} for _ in works]
     log = any(one.se != 0 for work in works for one in work.inputs.values())
@@ -214,7 +214,7 @@ class _Joined(Sequence[Work]):
 
 
 def join(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
-    """The cells of several, as `cells.concat`, with their works."""
+    """The cells of several, as `estimates.concat`, with their works."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)

@@ -8,7 +8,7 @@ Scientific Benchmarking of Parallel Computing Systems, SC15).
 interval Student's t. With three to eight rounds a point's own variance is badly
 known, so it is *moderated*: drawn towards the variances of the other points of
 the same node, experiment, device and metric by as much as those agree (Smyth
-2004, Stat. Appl. Genet. Mol. Biol. 3(1):3; limma's `fitFDist`, `squeezeVar`).
+2004, Stat. Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
 **A ratio** is the difference of two log estimates.
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from experiments.cli import main as experiments
-from report.cli import main as report
 
 ROOT = Path(__file__).parents[1]
 # The most lines that somebody new should have to read.
@@ -25,15 +21,6 @@ def test_a_document_is_short_and_leads_to_what_is_there(name: str) -> None:
     assert len(text(name).splitlines()) <= DOCUMENTS[name]
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text(name))
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
-
-
-@pytest.mark.parametrize(("package", "main"), [("experiments", experiments), ("report", report)])
-def test_the_commands_that_documents_name_are_there(package: str, main: Callable[[list[str]], int]) -> None:
-    named = {word for name in DOCUMENTS for word in re.findall(rf"python3? -m {package} ([a-z-]+)", text(name))}
-    assert len(named) > 3
-    for word in named:
-        with pytest.raises(SystemExit, match=r"^0$"):
-            main([word, "--help"])
 
 
 def test_the_first_screen_is_the_answer_and_the_two_commands() -> None:

@@ -17,7 +17,7 @@ _ROW_MAJOR, _AS_IT_IS = 101, 111
 
 
 class Cblas(Backend):
-    """`cblas_sgemm` and `cblas_dgemm` of a shared library with 32-bit sizes.
+    """cblas_sgemm and cblas_dgemm of a shared library with 32-bit sizes.
 
     libraries: names to look for, as a linker takes them (-lNAME) or as a file.
     """

@@ -151,7 +151,7 @@ ZOO: dict[str, Entry] = {
     "gpt-1m": _gpt(128, 4, 5, 128),
     "gpt-10m": _gpt(384, 6, 6, 128),
     "gpt-85m": _GPT2,
-    # The shapes of nanoGPT's own examples: for a CPU, and for a GPU (config/train_shakespeare_char.py and its README).
+    # The shapes of nanoGPT's own examples: for a CPU, and for a GPU (its train_shakespeare_char.py and README).
     "nanogpt-cpu": _gpt(128, 4, 4, 64),
     "nanogpt": _gpt(384, 6, 6, 256),
     # GPT-2 medium; then GPT-3 XL and 6.7B (Brown et al. 2020, table 2.1), heads of 128 in both.

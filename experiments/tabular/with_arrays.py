@@ -28,7 +28,7 @@ class ArrayLibrary(Library):
     def group_by(self, table: Any) -> Any:
         """Sort by key, number the runs of equal keys, add up by that number.
 
-        Not `add.reduceat`: CuPy takes differences of running totals there, which
+        Not `numpy.add.reduceat`: CuPy takes differences of running totals there, which
         lose digits as the table grows.
         """
         xp = self.xp

@@ -22,7 +22,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 
 
 def samples(node: str, experiment: str, device: str) -> str:
-    """The table of all samples that one device of one node gave in one experiment: 'data/NODE/gemm.cuda-0.csv'.
+    """The table of all samples that one device of one node gave in one experiment, in data/: 'NODE/gemm.cuda-0.csv'.
 
     One name whatever its size: a link in last year's edition still leads to the same measurements. Nothing in the
     names can lead out of the folder, or fail to be an address.

@@ -31,7 +31,7 @@ class Quantity:
     labels: what a claim's scope may name. says: a sentence about one cell, with
     {value}, {node} and {labels}. ceiling: what no value can exceed; one that does,
     interval included, shows that a measurement was disturbed and decides nothing.
-    formulas: by which its cells are worked out, where they are `formula.Derived`. checked: of a derived one, the
+    formulas: by which its cells are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
     quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
     together; '' where it was not checked, and decides nothing alone.
     """

@@ -1,0 +1,131 @@
+"""Every path, module, function, command and option that documents, docstrings and comments name is there."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import token
+import tokenize
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from pathlib import Path
+
+import pytest
+from snakemake.cli import get_argument_parser
+
+from contract.errors import StudyError
+from contract.files import read_yaml
+from experiments.cli import main as experiments
+from report.cli import main as report
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("contract", "experiments", "report", "studies", "workflow")
+FOLDERS = "|".join(map(re.escape, (*PACKAGES, "tests", "docs", "data", "config", "profiles", "slurm", "gpu", ".test")))
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *(ROOT / name / "README.md" for name in ("config", "data"))]
+DOCUMENTS = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # names what was there once
+SETTINGS = {".yaml", ".json", ".smk", ".sh", ".txt", ".js", ".html"}
+PROGRAMS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+@cache
+def split(path: Path) -> tuple[str, str]:
+    """A program's comments and docstrings, and its code; a document is all prose."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text, ""
+    prose, code, before = [], [], token.NEWLINE
+    for one in tokenize.generate_tokens(io.StringIO(text).readline):
+        docstring = one.type == token.STRING and before in (token.NEWLINE, token.INDENT)
+        (prose if docstring or one.type == token.COMMENT else code).append(one.string)
+        if one.type not in (token.COMMENT, token.NL):
+            before = one.type
+    return "\n".join(prose), " ".join(code)
+
+
+@cache
+def code() -> str:
+    """All that is no prose: programs, rules, settings, workflows."""
+    others = [ROOT / "Makefile", ROOT / "pyproject.toml", *(ROOT / ".github").rglob("*.yml")]
+    for folder in ("workflow", "report", "contract", "config", "data"):
+        others += (path for path in (ROOT / folder).rglob("*") if path.suffix in SETTINGS)
+    return "\n".join([split(path)[1] for path in PROGRAMS] + [path.read_text(encoding="utf-8") for path in others])
+
+
+@cache
+def code_words() -> set[str]:
+    return set(re.findall(r"\w+", code()))
+
+
+def spans(path: Path) -> Iterator[str]:
+    """What stands between backticks in prose."""
+    yield from re.findall(r"`([^`\n]+)`", split(path)[0])
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name leads from a module, of ours or of a library, to what it names."""
+    first, *others = name.split(".")
+    modules = [path.relative_to(ROOT).with_suffix("").parts for path in PROGRAMS]
+    modules = [parts[:-1] if parts[-1] == "__init__" else parts for parts in modules]
+    for start in [first, *(".".join(parts) for parts in modules if parts[-1] == first)]:
+        for count in range(len(others), -1, -1):
+            try:
+                found = importlib.import_module(".".join([start, *others[:count]]))
+            except ImportError:
+                continue
+            for word in others[count:]:
+                found = getattr(found, word, None)
+            if found is not None:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *PROGRAMS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_prose_names_is_there(path: Path) -> None:
+    prose, missing = split(path)[0], list[str]()
+    # What a tutorial's own commands make.
+    for made in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
+        prose = prose.replace("".join(made), "*")
+    for name in re.findall(rf"(?<![\w/.~$<>-])((?:{FOLDERS})/[\w./<>*-]*[\w>*/])", prose):
+        pattern = re.sub(r"<[^>]*>|(?<=/)[A-Z]+(?=/)", "*", name)
+        if not any(ROOT.glob(pattern)) and name not in code():
+            missing.append(name)
+    for name in re.findall(r"(?:^|`|&& )make ([a-z]+)(?=[`\s])", prose, re.MULTILINE):
+        if path.suffix == ".md" and not re.search(rf"^{name}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M):
+            missing.append(f"make {name}")
+    for span in spans(path):
+        name = span.removesuffix("()")
+        if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", name) and name not in code() and not is_there(name):
+            missing.append(name)
+        if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in code_words():
+            missing.append(name)
+    assert missing == []
+
+
+@cache
+def options(package: str, command: str) -> str:
+    """The help of a command; '' if there is none of this name."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), suppress(SystemExit, StudyError):
+        {"experiments": experiments, "report": report}[package]([command, "--help"])
+    return shown.getvalue()
+
+
+def test_commands_and_options_that_documents_name_are_there() -> None:
+    snakemake = {word for action in get_argument_parser()._actions for word in action.option_strings}
+    settings, missing, seen = read_yaml(ROOT / "config" / "config.yaml"), list[str](), 0
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        for package, command, rest in re.findall(r"python3? -m (experiments|report) ([a-z-]+)([^`\n|]*)", text):
+            known = re.findall(r"--[a-z-]+", options(package, command))
+            missing += [
+                f"{package} {command} {word}" for word in re.findall(r" (--[a-z-]+)", rest) if word not in known
+            ]
+            seen += bool(known)
+            missing += [] if known else [f"{package} {command}"]
+        for words in re.findall(r"snakemake (-[^`\n|]*)", text):
+            missing += [word for word in re.findall(r"(?:^| )(--?[a-z-]+)", words) if word not in snakemake]
+            after = words.partition("--config ")[2].partition(" -")[0]
+            missing += [name for name in re.findall(r"(\w+)=", after) if name not in settings]
+    assert missing == [] and seen > 20
