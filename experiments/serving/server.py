@@ -122,7 +122,8 @@ def application(desk: Desk) -> Starlette:
         except ValueError as mistake:
             return PlainTextResponse(str(mistake), 400)
         except OSError as refusal:
-            desk.note(refusal)
+            if not isinstance(refusal, ConnectionError):
+                desk.note(refusal)
             return PlainTextResponse(str(refusal), 500)
 
     async def usage(_: Request) -> Response:
@@ -143,19 +144,22 @@ def uvicorn_server(desk: Desk) -> uvicorn.Server:
     )  # fmt: skip
 
 
-async def serve(desk: Desk, held: socket.socket) -> None:
-    """Answer on a socket until the process is told to end, and watch for what the system refuses."""
+async def serve(running: uvicorn.Server, desk: Desk, held: socket.socket) -> None:
+    """Answer on a socket until the process is told to end, and count what the system refuses meanwhile."""
 
     def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # asyncio accepts a connection outside of any request, and where it cannot it complains thousands of times.
-        if isinstance(refusal := context.get("exception"), OSError):
+        refusal = context.get("exception")
+        if isinstance(refusal, ConnectionError):
+            return  # who asked has left
+        if isinstance(refusal, OSError):
             desk.note(refusal)
         else:
             loop.default_exception_handler(context)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
     with running_time.RunningTime(limits.TICK_S):
-        await uvicorn_server(desk).serve(sockets=[held])
+        await running.serve(sockets=[held])
 
 
 def listening(port: int) -> socket.socket:
@@ -188,6 +192,7 @@ def main() -> None:
         # The first request would wait for libraries that set themselves up.
         service.answer(service.inputs(service.requests()[0]))
         desk = Desk(service, device, asked["kind"], asked["threads"], asked["workers"])
+        running = uvicorn_server(desk)
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(not_installed(absent))})
         return
@@ -202,7 +207,7 @@ def main() -> None:
         return
     # Whoever connects now waits until the loop runs.
     tell({"port": held.getsockname()[1], "room": limits.make_room(limits.CONNECTIONS)})
-    asyncio.run(serve(desk, held))
+    asyncio.run(serve(running, desk, held))
 
 
 if __name__ == "__main__":

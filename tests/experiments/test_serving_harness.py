@@ -254,6 +254,21 @@ def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     kept.child.stop()
 
 
+def test_the_server_counts_what_the_system_refuses_and_not_who_has_left(capsys: pytest.CaptureFixture[str]) -> None:
+    at, held = desk(), server.listening(0)
+
+    class Running:
+        async def serve(self, **_: Any) -> None:
+            loop = asyncio.get_running_loop()
+            for number in (errno.EMFILE, errno.ENFILE, errno.ECONNRESET, errno.EPIPE):
+                loop.call_exception_handler({"message": "", "exception": OSError(number, os.strerror(number))})
+
+    with held:
+        asyncio.run(server.serve(Running(), at, held))  # type: ignore[arg-type]
+    assert (at.usage()["refused"], at.usage()["complaint"][:6]) == (2, "EMFILE")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def serving_kind() -> Any:
     from experiments.serving.services import SERVICES
 
