@@ -6,6 +6,7 @@ POST /answer takes a request and gives its answer; GET /usage tells what the pro
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import threading
@@ -20,7 +21,7 @@ from experiments.serving.process import orders
 from experiments.work import Dtype, HarnessError, Unsupported, not_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     import uvicorn
     from starlette.applications import Starlette
@@ -40,14 +41,12 @@ class Desk:
 
     threads: for each computation. workers: computations at the same time; on an accelerator, one
     after the other. busy_s: seconds that an accelerator took from the first to the last operation
-    of each request, by its own clock: its idle moments in between count as work. refused: how often the
-    system did not give this process what it asked for, and the first such complaint.
+    of each request, by its own clock: its idle moments in between count as work.
     """
 
     def __init__(self, service: Service, device: Device, kind: str, threads: int, workers: int) -> None:
         self.service, self.device, self.accelerator = service, device, kind != "cpu"
         self.busy_s, self.open = 0.0, 0
-        self.refused, self.complaint = 0, ""
         self._threads, self._one = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
         self._pool = ThreadPoolExecutor(workers, initializer=self._prepare)
@@ -94,18 +93,10 @@ class Desk:
             self.busy_s += seconds
         return found[0]
 
-    def note(self, refusal: OSError) -> None:
-        """Count what the system refused; the first one alone is a line in the log."""
-        self.refused += 1
-        if not self.complaint:
-            self.complaint = limits.refusal(refusal)
-            print(f"the server: {self.complaint}", file=sys.stderr)
-
     def usage(self) -> dict[str, Any]:
-        """CPU seconds of this process, busy seconds of the accelerator, requests without an answer yet, and trouble."""
+        """Seconds of CPUs, of the accelerator at work, and of standing still, so far; requests without answer now."""
         return {
             "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.stood_s(),
-            "refused": self.refused, "complaint": self.complaint,
         }  # fmt: skip
 
 
@@ -122,8 +113,7 @@ def application(desk: Desk) -> Starlette:
         except ValueError as mistake:
             return PlainTextResponse(str(mistake), 400)
         except OSError as refusal:
-            if not isinstance(refusal, ConnectionError):
-                desk.note(refusal)
+            asyncio.get_running_loop().call_exception_handler({"message": "no answer", "exception": refusal})
             return PlainTextResponse(str(refusal), 500)
 
     async def usage(_: Request) -> Response:
@@ -144,18 +134,20 @@ def uvicorn_server(desk: Desk) -> uvicorn.Server:
     )  # fmt: skip
 
 
-async def serve(running: uvicorn.Server, desk: Desk, held: socket.socket) -> None:
-    """Answer on a socket until the process is told to end, and count what the system refuses meanwhile."""
+async def serve(running: uvicorn.Server, held: socket.socket, tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """Answer on a socket until the process is told to end, or the system refuses it something: no number is worth that.
+
+    asyncio accepts connections outside of any request. Where it cannot, it would complain thousands of times a second.
+    """
 
     def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # asyncio accepts a connection outside of any request, and where it cannot it complains thousands of times.
         refusal = context.get("exception")
-        if isinstance(refusal, ConnectionError):
-            return  # who asked has left
-        if isinstance(refusal, OSError):
-            desk.note(refusal)
-        else:
+        if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
+        elif not isinstance(refusal, ConnectionError):  # of a client that has left
+            print(f"the server: {limits.refusal(refusal)}", file=sys.stderr)
+            tell({"harness": f"the server: {limits.refusal(refusal)}"})
+            os._exit(1)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
     with running_time.RunningTime(limits.TICK_S):
@@ -207,7 +199,7 @@ def main() -> None:
         return
     # Whoever connects now waits until the loop runs.
     tell({"port": held.getsockname()[1], "room": limits.make_room(limits.CONNECTIONS)})
-    asyncio.run(serve(running, desk, held))
+    asyncio.run(serve(running, held, tell))
 
 
 if __name__ == "__main__":

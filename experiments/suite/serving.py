@@ -32,11 +32,11 @@ START_S, DRAIN_S = 50.0, 10.0
 MOST_SERVERS = 4
 # Latencies kept of a round; percentiles are those of all.
 MOST_SAMPLES = 500
-# Requests of all that the harness may fail, which are left out, before it is the load that failed.
+# Share of the requests that the harness may fail, and that are left out. Beyond it, the load failed.
 HARNESS_SHARE = 0.001
-# A load that sends more than one in a hundred requests so late measures itself: half of what is comfortable to wait.
+# A load that sends more than LATE_SHARE of its requests so late measures itself: half of what is comfortable to wait.
 LATE_S, LATE_SHARE = 0.05, 0.01
-# How often a load is offered until nothing disturbs it.
+# A load is offered so often until nothing disturbs it.
 TRIES = 3
 # Percentiles, and the requests without which they say nothing.
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
@@ -63,14 +63,19 @@ class Kept:
             response = line.getresponse()
             told = response.read()
         except (OSError, http.client.HTTPException) as silence:
-            state = "does not answer" if self.child.alive else "has ended"
-            raise HarnessError(f"the server {state}: {limits.refusal(silence)}") from None
+            self.raise_end()
+            raise HarnessError(f"the server does not answer: {limits.refusal(silence)}") from None
         finally:
             line.close()
         if response.status != 200:
             raise RuntimeError(f"the server said {response.status}: {told[:200].decode(errors='replace')}")
         found: dict[str, Any] = json.loads(told)
         return found
+
+    def raise_end(self) -> None:
+        """Raise HarnessError, with the server's last word if it had one, where it has ended."""
+        if not self.child.alive:
+            self.child.answer(1.0)
 
 
 _SERVERS: dict[str, Kept] = {}
@@ -121,7 +126,9 @@ def serving(
     seconds of the server, its idle moments included. client_share: of the time of the server's
     cores, what the load took from it. client_delay: 99th percentile of how late the load was itself.
     gpu_busy_share: of the time, what the accelerator spent on requests, gaps between operations included.
-    Unsupported: more cores than there are; a format that a service does not come in.
+    Unsupported: more cores than there are; a format that a service does not come in. Failed, with a reason that
+    begins with `harness:`, where limits of the system, a pause or a load that is late itself spoil it, TRIES times
+    for what may pass.
     """
     from experiments.serving.services import SERVICES, error
 
@@ -146,19 +153,18 @@ def serving(
         expected[:] = [answer["answer"] for answer in answers]
         return largest(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
 
-    def observe() -> dict[str, Observed]:
+    def observe(tries: int = TRIES) -> dict[str, Observed]:
         load = {
             "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
             "timeout_s": TIMEOUT_S, "cpus": others or cpus,
         }  # fmt: skip
-        for left in reversed(range(TRIES)):
-            try:
-                return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
-            except DisturbedError as trouble:
-                if not left:
-                    raise
-                print(f"serving: {trouble}: the load is offered again", file=sys.stderr)
-        raise AssertionError("no try is left")
+        try:
+            return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
+        except DisturbedError as trouble:
+            if tries == 1:
+                raise
+            print(f"serving: {trouble}: the load is offered again", file=sys.stderr)
+        return observe(tries - 1)
 
     return Work(observe=observe, check=check, tolerance=tolerance)
 
@@ -183,12 +189,17 @@ def _observed(
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])
     finally:
         child.stop()
-    raise_lost(seen)
+    try:
+        raise_lost(seen)
+    except HarnessError:
+        kept.raise_end()
+        kept.child.stop()  # what it has not answered yet would be in the way of the next point
+        raise
     after = kept.ask("GET", "/usage")
     if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
-        # Overrun: what is left over would be in the way of the next point.
+        # Overrun: as above.
         kept.child.stop()
-    raise_trouble(seen, before, after)
+    raise_disturbed(seen, before, after)
     return _metrics(seen, before, after, shared, device_kind)
 
 
@@ -204,10 +215,8 @@ def raise_lost(seen: Mapping[str, Any]) -> None:
         raise HarnessError(f"{lost} of {offered} requests were not the server's to answer, most for {most}")
 
 
-def raise_trouble(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise HarnessError, or DisturbedError if it passes, where a load says more of the harness than of the server."""
-    if refused := after["refused"] - before["refused"]:
-        raise HarnessError(f"the system refused the server something {refused} times: {after['complaint']}")
+def raise_disturbed(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise DisturbedError where a pause, or a load that was late itself, spoilt what was seen."""
     for who, stood in (("load", seen["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
         if stood:
             raise DisturbedError(f"the {who} stood still for {stood:.1f} s")

@@ -32,7 +32,7 @@ from tests.experiments.points import CPU, params, work
 from tests.experiments.test_serving import ORDERS, desk, offered, seen, stand
 
 __all__ = ["stand"]  # a fixture
-USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25, "refused": 3, "complaint": "Too many open files"}
+USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25}
 RANGE = "proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -238,15 +238,15 @@ def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
 def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
-    few_files: Callable[[int], None], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     kept = serving.server(ORDERS)
-    limit = psutil.Process(kept.child.pid).num_fds() + 4
-    resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
     kind = serving_kind()
     expected = [kept.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
+    limit = psutil.Process(kept.child.pid).num_fds() + 4
+    resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
     asked = {"rate": 3000, "count": 30, "seed": 1, "timeout_s": 0.5, "cpus": []}
-    with pytest.raises(HarnessError, match=r"the system refused the server something \d+ times: EMFILE: Too many"):
+    with pytest.raises(HarnessError, match=r"the server: EMFILE: Too many open files; raise it in the shell"):
         serving._observed(kept, asked, kind, expected, 0, "cpu")
     _, complaints = capfd.readouterr()
     assert complaints.count("Too many open files") == 1
@@ -254,19 +254,23 @@ def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     kept.child.stop()
 
 
-def test_the_server_counts_what_the_system_refuses_and_not_who_has_left(capsys: pytest.CaptureFixture[str]) -> None:
-    at, held = desk(), server.listening(0)
+@pytest.mark.parametrize(("number", "ends"), [("EMFILE", True), ("ENFILE", True), ("ECONNRESET", False)])
+def test_the_server_ends_where_the_system_refuses_it_something(
+    monkeypatch: pytest.MonkeyPatch, number: str, ends: bool
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(server.os, "_exit", said.append)
 
     class Running:
         async def serve(self, **_: Any) -> None:
-            loop = asyncio.get_running_loop()
-            for number in (errno.EMFILE, errno.ENFILE, errno.ECONNRESET, errno.EPIPE):
-                loop.call_exception_handler({"message": "", "exception": OSError(number, os.strerror(number))})
+            refusal = OSError(getattr(errno, number), "refused")
+            asyncio.get_running_loop().call_exception_handler({"message": "", "exception": refusal})
 
-    with held:
-        asyncio.run(server.serve(Running(), at, held))  # type: ignore[arg-type]
-    assert (at.usage()["refused"], at.usage()["complaint"][:6]) == (2, "EMFILE")
-    assert capsys.readouterr().err.count("\n") == 1
+    with server.listening(0) as held:
+        asyncio.run(server.serve(Running(), held, said.append))  # type: ignore[arg-type]
+    assert [str(word)[:40] for word in said] == (
+        [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
+    )
 
 
 def serving_kind() -> Any:
@@ -275,11 +279,11 @@ def serving_kind() -> Any:
     return SERVICES["classifier"]
 
 
-def test_a_server_that_dies_under_load_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
     kept = serving.server(ORDERS)
     os.kill(kept.child.pid, signal.SIGKILL)
     assert process.wait_until(lambda: not kept.child.alive, 10)
-    with pytest.raises(HarnessError, match="the server has ended"):
+    with pytest.raises(HarnessError, match="the server ended with code -9"):
         kept.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
         serving.raise_lost({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
@@ -298,7 +302,6 @@ def test_a_server_that_is_stopped_says_for_how_long() -> None:
 
 
 TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {"refused": 4}, "refused the server something 1 times: Too many open files"),
     ({"trouble": {"EMFILE": 2, "EADDRNOTAVAIL": 9}}, {}, "11 of 1011 requests .*, most for EADDRNOTAVAIL"),
     ({"stood_s": 2.0}, {}, "the load stood still for 2.0 s"),
     ({}, {"stood_s": 3.25}, "the server stood still for 3.0 s"),
@@ -310,14 +313,14 @@ TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_trouble_of_the_harness_is_no_number(found: dict[str, Any], after: dict[str, Any], words: str) -> None:
     with pytest.raises(HarnessError, match=words):
         serving.raise_lost({**seen(1000), **found})
-        serving.raise_trouble({**seen(1000), **found}, USED, {**USED, **after})
+        serving.raise_disturbed({**seen(1000), **found}, USED, {**USED, **after})
 
 
 @pytest.mark.parametrize("found", [{}, {"trouble": {"EMFILE": 1}}, {"late": [0.2] * 10 + [0.0] * 990}])
 def test_what_servers_fail_is_a_number(found: dict[str, Any]) -> None:
     serving.raise_lost({**seen(1000, failing=900), **found})
-    serving.raise_trouble({**seen(1000, failing=900), **found}, USED, USED)
-    serving.raise_trouble({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
+    serving.raise_disturbed({**seen(1000, failing=900), **found}, USED, USED)
+    serving.raise_disturbed({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
 
 
 @pytest.mark.parametrize(
