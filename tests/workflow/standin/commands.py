@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-REPORTING = "judge lint figures render site preliminary"
+REPORTING = "judge lint figures render failures site preliminary"
 ALL = f"check probe plan run seal gather {REPORTING}"
 KIND, INSTANCE = "some-cpu-2c-abc123", "0a1b2c"
 
@@ -121,13 +121,17 @@ _TABLES = ("samples.parquet", "samples.csv", "summary.parquet", "summary.csv", "
 _gather = _writes(*_TABLES, "refused.json", "datapackage.json")
 _judge = _writes("verdicts.json", "verdicts.csv", "verdicts.parquet", "verdict_cells.parquet", beside="yes")
 _figures = _writes("{}.json")
-_render = _writes("index.html", "report.pdf", "appendix.pdf", "index.qmd")
+_render = _writes("index.html", "report.pdf", "appendix.pdf", "index.qmd", "failures.json")
 _preliminary = _writes("index.html")
 
 
 def _site(options: Options) -> None:
     options["--out"] = options["--report"]
     _writes("verdicts.json", "verdicts.csv", "data/summary.csv", "editions.json")(options)
+
+
+def _failures(_options: Options) -> None:
+    pass
 
 
 def _lint(_options: Options) -> None:
