@@ -79,21 +79,29 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
 def _advice(refusal: OSError) -> str | None:
     """The file or resource that the system refused, why, and what to do; None for a defect of ours."""
     name, number = refusal.filename, refusal.errno
-    if number not in _ADVICE:
-        return None
+    # What libraries raise names the file in its own words.
+    if number is None:
+        return None if type(refusal) is OSError else f"{refusal}: choose another place, or mend this one"
+    if name is None and refusal.strerror != os.strerror(number):
+        temporary = "temporary directory" in str(refusal.strerror)
+        return f"{refusal.strerror}: {'set TMPDIR to a folder that you may write to' if temporary else _told(number)}"
     if name is None:
         if number in _SHARED and (locks := lock_refusal()) and locks.errno == number:
             return f"/dev/shm: {_reason(number)}: processes share memory there, make it writable (mode 1777), with room"
-        if number == errno.ENOENT and "temporary directory" in str(refusal.strerror):
-            return f"{refusal.strerror}: set TMPDIR to a folder that you may write to"
-        return _ADVICE[number] if number in _LIMITS else f"output: {_ADVICE[number]}" if number in WRITING else None
+        return _told(number) if number in _LIMITS else f"output: {_told(number)}" if number in WRITING else None
     frames = list(traceback.walk_tb(refusal.__traceback__))
     if frames and frames[-1][0].f_code.co_filename == subprocess.__file__:
         return f"{name}: cannot be started ({_reason(number)}): install this program, or put it on the PATH"
     if number == errno.ENOENT and any(_ROOT / package in Path(str(name)).parents for package in _PACKAGES):
         return f"{name}: belongs to the study, and is missing: clone it, and install it with pip install --editable"
-    return f"{name}: {_ADVICE[number]}"
+    if number in (errno.EACCES, errno.EPERM) and Path(str(name)).is_file() and not os.access(name, os.R_OK):
+        return f"{name}: permission denied: make the file readable for you (chmod u+r)"
+    return f"{name}: {_told(number)}"
 
 
 def _reason(number: int) -> str:
     return os.strerror(number).lower()
+
+
+def _told(number: int) -> str:
+    return _ADVICE.get(number) or f"{_reason(number)}: choose another place, or mend this one"

@@ -22,6 +22,11 @@ from report.cli import main as report
 OURS = Path(contract.errors.__file__).with_name("x.json")
 
 
+def nameless(number: int) -> OSError:
+    """What the system says of no file."""
+    return OSError(number, os.strerror(number))
+
+
 def failing(error: BaseException) -> int:
     def main(_: Sequence[str] | None) -> int:
         raise error
@@ -39,9 +44,12 @@ def failing(error: BaseException) -> int:
         (OSError(errno.EIO, "no", "/x/out"), 74, "/x/out: the disk, or the connection to it, does not work"),
         (OSError(errno.ESTALE, "no", "/x/out"), 74, "/x/out: the network file system has lost this file"),
         (OSError(errno.ENAMETOOLONG, "no", "/x/out"), 74, "/x/out: the name is too long"),
-        (OSError(errno.ENOSPC, "no"), 74, "error: output: the disk is full"),
-        (OSError(errno.EMFILE, "no"), 74, "error: too many files are open: raise the limit (ulimit -n)"),
-        (OSError(errno.EAGAIN, "no"), 74, "error: no more processes may be started"),
+        (OSError(errno.ENOTCONN, "no", "/x/out"), 74, "/x/out: transport endpoint is not connected: choose"),
+        (FileNotFoundError("No such file (os error 2): /x/in"), 74, "(os error 2): /x/in: choose another place"),
+        (OSError(errno.EACCES, "Failed to open local file '/x/out'"), 74, "'/x/out': permission denied: choose"),
+        (nameless(errno.ENOSPC), 74, "error: output: the disk is full"),
+        (nameless(errno.EMFILE), 74, "error: too many files are open: raise the limit (ulimit -n)"),
+        (nameless(errno.EAGAIN), 74, "error: no more processes may be started"),
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 74, "['/tmp']: set TMPDIR"),
         (OSError(errno.ENOENT, "no", str(OURS)), 74, f"{OURS}: belongs to the study, and is missing"),
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
@@ -58,7 +66,7 @@ def test_one_line_and_a_code(error: BaseException, code: int, words: str, capsys
 def test_shared_memory_that_is_refused_is_named(
     number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = OSError(number, os.strerror(number))
+    refusal = nameless(number)
     monkeypatch.setattr(contract.errors, "lock_refusal", lambda: refusal)
     assert failing(refusal) == 74
     said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
@@ -82,7 +90,7 @@ def test_a_program_that_is_missing_and_a_full_disk_are_named(
     assert disk.startswith(f"error: {tmp_path / 'table.csv'}: the disk is full")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), OSError(errno.EBADF, "no", "/x"), OSError(errno.ENOENT, "no")])
+@pytest.mark.parametrize("error", [ZeroDivisionError(), nameless(errno.EBADF), nameless(errno.ENOENT), OSError("no")])
 def test_what_is_not_the_users_mistake_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         failing(error)
