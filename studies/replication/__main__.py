@@ -14,6 +14,7 @@ from typing import Any
 from scipy import stats
 
 from contract.arguments import path
+from contract.encoding import escape_unprintable
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 
@@ -124,6 +125,7 @@ def told(one: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    escape_unprintable()
     try:
         sys.exit(main())
     except (StudyError, RuntimeError) as fault:
