@@ -174,7 +174,7 @@ def _text(value: Any) -> str:
 class Unwatched(StrEnum):
     """Why the state of a GPU is not recorded beside its samples, or not all of it."""
 
-    MAKER = "another maker"
+    MAKER = "not NVIDIA's"
     SILENT = "NVML does not answer"
     UNIDENTIFIED = "torch does not identify it"
     UNKNOWN = "NVML does not know it"
