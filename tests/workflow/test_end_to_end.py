@@ -145,7 +145,7 @@ def test_a_second_run_has_nothing_to_do_and_a_touched_claim_is_only_judged_again
     (study.clone.path / "report/claims/W15.yaml").touch()
     plan = study.clone.run(*study.words, "-n")
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "figures", "report", "lint", "site", "study"}
+    assert jobs == {"judge", "figures", "report", "lint", "site", "complete", "study"}
 
 
 def test_a_finished_study_stops_where_the_gpu_that_it_requires_is_missing(study: Study) -> None:

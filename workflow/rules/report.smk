@@ -101,7 +101,7 @@ rule complete:
         lint=f"{RESULTS}/lint.txt",
         editions=f"{RESULTS}/report/editions.json",
     output:
-        touch(f"{RESULTS}/report/.complete"),
+        touch(f"{RESULTS}/.complete"),
     log:
         f"{RESULTS}/logs/complete.log",
     localrule: True
