@@ -7,7 +7,6 @@ import io
 import itertools
 import random
 import shutil
-import time
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from contract import running_time
 from contract.ending import end_with_parent
 from experiments.devices import Device
 from experiments.models import data
@@ -66,10 +66,10 @@ class Samples(Dataset[Batch]):
         found = []
         for _ in range(TIMES):
             chosen = [int(index) for index in torch.randint(len(self), (DECODED,))]
-            begun = time.perf_counter()
+            begun = running_time.now()
             for index in chosen:
                 self[index]
-            found.append((time.perf_counter() - begun) / DECODED)
+            found.append((running_time.now() - begun) / DECODED)
         return found
 
 

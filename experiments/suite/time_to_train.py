@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.models.tolerance import of_gradients
 from experiments.registry import experiment
@@ -91,8 +92,11 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
 
     torch.seed()
     found: dict[str, Observed] = {}
-    prepare = Work(run=lambda: Learner(job, device, dtype), clock="host")
-    found["prepare_time"] = device.time(prepare, 1)[0], "s"
+    device.synchronise()
+    begun = running_time.now()
+    Learner(job, device, dtype)
+    device.synchronise()
+    found["prepare_time"] = running_time.now() - begun, "s"
     trainer = learner.trainer
     phases = [("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)]
     step = _alone(Work(phases=phases), device, STEP_S)
