@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from contract.encoding import escape_unprintable
@@ -57,7 +58,9 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
     """
     escape_unprintable()
     try:
-        return main(argv)
+        code = main(argv)
+        _flush()
+        return code
     except StudyError as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return mistake.exit_code
@@ -68,12 +71,27 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         # The reader of our output has left (`… | head`): nothing is wrong.
         sys.stderr.close()
         return 0
+    except MemoryError:
+        print(f"error: {_told(errno.ENOMEM)}. Nothing that was finished is lost.", file=sys.stderr)
+        return 74
     except OSError as refusal:
         advice = _advice(refusal)
         if advice is None:
             raise
         print(f"error: {advice}. Nothing that was finished is lost.", file=sys.stderr)
         return 74
+
+
+def _flush() -> None:
+    """Write what standard output still holds. Raises OSError that names it."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError as refusal:
+        with suppress(OSError):
+            sys.stdout.close()  # or the interpreter would try again at its end
+        refusal.filename = "standard output"
+        raise
 
 
 def _advice(refusal: OSError) -> str | None:

@@ -62,13 +62,11 @@ def test_files_have_the_names_that_they_are_given(tmp_path: Path) -> None:
     assert (tmp_path / "データ" / "samples.parquet").stat().st_size > 1000
 
 
-def test_no_command_reads_or_writes_in_the_encoding_of_the_locale(tmp_path: Path) -> None:
+def test_nothing_is_read_or_written_in_the_encoding_of_the_locale(tmp_path: Path) -> None:
     preset = "{rounds: 1, target: 0.5, point_s: 0.1, round_s: 5, max_samples: 6, experiments: {clock: {sweep: [{grid: "
     preset += "{backend: [llvm], threads: [1], chain: [1000]}}]}}}  # µ"
     (tmp_path / "kurz–.yaml").write_text(preset, encoding="utf-8")
-    for words in (["plan", "--preset", "kurz–.yaml", "--out", "plän.json"], ["probe", "--option", "preset=kurz–.yaml"]):
-        done = typed("experiments", *words, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line] == []
+    done = typed("experiments", "plan", "--preset", "kurz–.yaml", "--out", "plän.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line] == []
     assert json.loads((tmp_path / "plän.json").read_text(encoding="utf-8"))["preset"] == "kurz–.yaml"
-    assert json.loads(done.stdout)["options"] == {"preset": "kurz–.yaml"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import runpy
 import subprocess
@@ -52,6 +53,7 @@ def failing(error: BaseException) -> int:
         (nameless(errno.EAGAIN), 74, "error: no more processes may be started"),
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 74, "['/tmp']: set TMPDIR"),
         (OSError(errno.ENOENT, "no", str(OURS)), 74, f"{OURS}: belongs to the study, and is missing"),
+        (MemoryError(), 74, "error: no memory is left"),
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
     ],
 )
@@ -71,6 +73,17 @@ def test_shared_memory_that_is_refused_is_named(
     assert failing(refusal) == 74
     said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def main(_: Sequence[str] | None) -> int:
+        print("a table")
+        return 0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(io.FileIO("/dev/full", "w")), "utf-8"))
+        assert run_command(main) == 74
+    assert capsys.readouterr().err.startswith("error: standard output: the disk is full")
 
 
 def test_a_program_that_is_missing_and_a_full_disk_are_named(

@@ -36,7 +36,6 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("--configfile option.yaml", "configuration: machines.a.ssh: "),
         ("results=occupied/results", "occupied/results: cannot be written"),
         ("published=~/none", "HOME/none: holds no node"),
-        ("results=~nobody-here/x", "~nobody-here/x: no home folder is known for ~nobody-here"),
         ("--configfile machine.yaml", "~nobody-here/x.yaml: no home folder"),
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],
