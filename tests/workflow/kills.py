@@ -42,7 +42,7 @@ SIGNALS = ("KILL", "INT", "TERM", "HUP")
 WITHIN_S = 4.0
 LOOK_S = 0.2
 # Files with a dot that are there for good; all others are on their way.
-MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary)")
+MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
 
 
 def commands(config: dict[str, str]) -> dict[tuple[str, ...], Sequence[str]]:
