@@ -102,13 +102,28 @@ def marker(tier: str) -> dict[str, Any]:
     }.get(tier, {"marker": "s", "fillstyle": "none"})
 
 
+@dataclass(frozen=True)
+class Estimated:
+    """How `estimates` draws, and from what: charts of several machines with like axes are drawn as one."""
+
+    draw: Callable[[float], Figure]
+    rows: Sequence[Mapping[str, Any]]
+    axis: str
+    lines: Sequence[float]
+    line: str
+    log: bool | None
+
+    def __call__(self, width: float) -> Figure:
+        return self.draw(width)
+
+
 def estimates(
     rows: Sequence[Mapping[str, Any]],
     axis: str,
     lines: Sequence[float] = (),
     line: str = "",
     log: bool | None = None,
-) -> Callable[[float], Figure]:
+) -> Estimated:
     """One row a case: its label, its mark and interval, its number in words.
 
     rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; other, a second mark;
@@ -120,13 +135,18 @@ def estimates(
         room = 17 if _phone(width) else 30
         table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
         labels = [_wrapped(visible(str(row["label"])), room) or " " for row in rows]
-        height = sum(_ROW + 0.16 * label.count("\n") for label in labels)
+        heads = _heads(rows)
+        sizes = [_ROW + 0.16 * label.count("\n") + _ROW * (at in heads) for at, label in enumerate(labels)]
+        height = sum(sizes)
         figure = Figure(figsize=(width, height + 0.85))
         axes = figure.add_subplot()
         ends = _ends(table, lines)
         logarithmic = _spans(ends) if log is None else log
-        places = np.cumsum([_ROW + 0.16 * label.count("\n") for label in labels])
-        places = places - (np.diff(places, prepend=0) / 2)
+        places = np.cumsum(sizes) - [(size - _ROW * (at in heads)) / 2 for at, size in enumerate(sizes)]
+        for at, head in heads.items():
+            above = float(np.cumsum(sizes)[at] - sizes[at] + _ROW / 2)
+            axes.text(0.0, above, _first_line(visible(head), width), transform=axes.get_yaxis_transform(), va="center",
+                      weight="bold", color=INK)  # fmt: skip
         for place, row in zip(places, rows, strict=True):
             colour = SIDES.get(str(row.get("side", "")), BLUE)
             low, high = row.get("low"), row.get("high")
@@ -152,7 +172,18 @@ def estimates(
         axes.spines["left"].set_visible(False)
         return figure
 
-    return draw
+    return Estimated(draw, rows, axis, lines, line, log)
+
+
+def _heads(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """The rows before which a group begins, and its name."""
+    groups = [str(row.get("group") or "") for row in rows]
+    return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}
+
+
+def _first_line(text: str, width: float) -> str:
+    """As much of a text as a line holds within the axes."""
+    return textwrap.shorten(text, 30 if _phone(width) else 56, placeholder=" …")
 
 
 def _phone(width: float) -> bool:

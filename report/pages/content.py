@@ -15,7 +15,7 @@ from contract.provenance import short
 from report import formatting
 from report.formatting import capital, few
 from report.model import DECIDED
-from report.pages import disturbed, words
+from report.pages import words
 from report.pages import front as front_page
 from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
@@ -29,6 +29,7 @@ from report.pages.left_out import left_out_points
 from report.pages.limits import limits
 from report.pages.machines import by_kind
 from report.pages.markdown import identifier
+from report.pages.sections import exhibits_of
 from report.pages.shown import on_shown
 from report.pages.site import Page, plain
 from report.pages.sources import sources_page
@@ -295,7 +296,7 @@ def _family_path(family: Family) -> str:
 def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
     """The exhibits of a family; none where it fails."""
     with failures.caught("page", _family_path(family)):
-        return disturbed.exhibits(family, evidence) if evidence.data else list(family.show(evidence))
+        return exhibits_of(family, evidence)
     return []
 
 
@@ -314,6 +315,8 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
             "says": list(one.says),
             "table": one.table.filled() if one.table and one.table.rows else None,
             "claims": [words.claim(known[name]) for name in one.claims if name in known],
+            "section": one.section,
+            "within": one.within,
         }
         for one in exhibits
     ]

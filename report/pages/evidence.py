@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +20,16 @@ from report.formatting import short_processor
 from report.pages import shown
 from report.quantities import quantities
 
+# The folder of the published nodes, as `source` has it.
+PUBLISHED_NODES = "data/nodes"
+
 
 @dataclass(frozen=True)
 class View:
     """One node's evidence.
 
-    name: as pages call it. rows: the summary's rows of this node that are ok, with the points' parameters as columns.
+    name: as pages call it. own: whether it is the user's, beside published ones. rows: the summary's rows of this node
+    that are ok, with the points' parameters as columns.
     """
 
     node: str
@@ -33,6 +37,7 @@ class View:
     record: Mapping[str, Any]
     rows: pd.DataFrame
     data: Dataset
+    own: bool = False
 
     def devices(self) -> list[str]:
         """Devices that have measured something: the CPU first."""
@@ -68,8 +73,19 @@ class Evidence:
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
-        self.document, self.folder = document, data
-        self.names = {str(node["id"]): str(node.get("label") or node["id"]) for node in document["nodes"]}
+        self.own = own_nodes(document["nodes"])
+        self.document, self.folder = {**document, "nodes": self._ordered(document["nodes"])}, data
+        self.names = {str(node["id"]): self._name(node) for node in self.document["nodes"]}
+
+    def _ordered(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The nodes, the user's own first."""
+        return sorted(nodes, key=lambda node: str(node["id"]) not in self.own)
+
+    def _name(self, node: Mapping[str, Any]) -> str:
+        name = str(node.get("label") or node["id"])
+        if str(node["id"]) not in self.own:
+            return name
+        return f"{name[:-1]}, yours)" if name.endswith(")") else f"{name} (yours)"
 
     @cached_property
     def shown(self) -> list[str]:
@@ -102,13 +118,26 @@ class Evidence:
         records = {str(node["id"]): dict(node) for node in self.document["nodes"] if node["id"] in self.shown}
         order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
         return [
-            View(node, self.names.get(node, node), records.get(node, {}), ok[ok["node"] == node], self.data)
+            View(
+                node,
+                self.names.get(node, node),
+                records.get(node, {}),
+                ok[ok["node"] == node],
+                self.data,
+                node in self.own,
+            )
             for node in order
         ]
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """The estimates of a quantity on all nodes that are shown, with these labels."""
         return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
+
+
+def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Ids of the user's own nodes: those measured or given here, beside published ones; none where all are alike."""
+    published = {str(node["id"]) for node in nodes if str(node.get("source")) == PUBLISHED_NODES}
+    return {str(node["id"]) for node in nodes} - published if published else set()
 
 
 def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from report import formatting
 from report.estimates import Estimates
 from report.pages.charts import ONE_ROUND, Chart
-from report.pages.evidence import Evidence
+from report.pages.evidence import Evidence, View
+from report.pages.heading import Sentence, excess
 from report.pages.rows import dicts, one_round
 from report.pages.words import NOTHING, between
 
@@ -34,13 +36,22 @@ class Table:
 class Exhibit:
     """One message: a figure whose title it is, what a reader should know beside it, and the numbers, folded.
 
-    claims: ids of the claims that rest on it.
+    claims: ids of the claims that rest on it. heading: the title with its numbers. machine: its name, '' where the
+    exhibit is of no single one; called: as headings call it; own: whether it is the user's own. subject: the same for
+    all machines. section: a heading over this exhibit and those after it that are `within` it.
     """
 
     chart: Chart
     says: Sequence[str] = ()
     table: Table | None = None
     claims: Sequence[str] = ()
+    heading: Sentence | None = None
+    machine: str = ""
+    called: str = ""
+    own: bool = False
+    subject: str = ""
+    section: str = ""
+    within: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,25 @@ class Family:
     title: str
     asks: str
     show: Callable[[Evidence], Iterable[Exhibit]]
+
+
+def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
+    """The exhibits of each machine, marked with the machine and their subject; `show` gets its number, from 1."""
+    alone = sum(view.own for view in evidence.views) == 1
+    for place, view in enumerate(evidence.views, 1):
+        called = "Your machine" if view.own and alone else view.name
+        for one in show(view, place):
+            disturbed = excess(one.heading.impossible if one.heading else (), view.name)
+            subject = re.sub(rf"-{place}(?=-|$)", "", one.chart.name, count=1)
+            lost = [one.heading.left_out] if one.heading and one.heading.able and one.heading.left_out else []
+            yield replace(
+                one,
+                says=[*disturbed, *one.says, *lost],
+                machine=view.name,
+                called=called,
+                own=view.own,
+                subject=subject,
+            )
 
 
 def records(cells: Estimates) -> list[dict[str, Any]]:

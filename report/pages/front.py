@@ -33,7 +33,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     gain = tuned(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
-        found["tuned gain"] = Fact(two_digits(gain["gain"]), "measured", "measurements/training")
+        found["tuned gain"] = Fact(two_digits(gain["gain"].value), "measured", "measurements/training")
         found["tuned model"] = Fact(f"one network ({gain['model']})")
         found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
     found.update(_writing(evidence))

@@ -8,6 +8,7 @@ from typing import Any
 from report.estimates import device_kind
 from report.pages.charts import Chart, estimates
 from report.pages.exhibit import Exhibit, Table, stated
+from report.pages.heading import Sentence
 from report.pages.rows import alt_text, row, scaled
 from report.pages.words import BARS
 
@@ -17,7 +18,7 @@ Case = tuple[str, Mapping[str, Any], Sequence[str]]
 
 def listed(
     name: str,
-    title: str,
+    heading: Sentence | str,
     cases: Sequence[Case],
     unit: str,
     axis: str,
@@ -32,12 +33,14 @@ def listed(
     tier: str = "measured",
 ) -> Exhibit:
     """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`."""
+    title = str(heading)
     rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
     bars = f" {BARS}." if tier == "measured" else ""
     table = [[label, *more, stated({**cell, **scaled(cell, 1.0)}, unit)] for label, cell, more in cases]
     return Exhibit(
         Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
-        says, Table(head, table, "l" * (len(head) - 1) + "r", title), claims,
+        says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,
+        heading if isinstance(heading, Sentence) else None,
     )  # fmt: skip
 
 

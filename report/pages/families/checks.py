@@ -12,10 +12,10 @@ from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
 from report.data import flags
-from report.formatting import capital, number, several, threshold_text, two_digits
+from report.formatting import capital, count, number, several, threshold_text, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, records, stated
 from report.pages.rows import alt_text, as_percent
 from report.pages.words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, over_measured
@@ -107,13 +107,14 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     rows = [{"label": f"{cell['job']}{', ' + cell['device'].upper() if kinds else ''}", "tier": "derived",
              **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
             for cell in cells]  # fmt: skip
+    least, most = (as_percent(cells[at]["estimate"]) for at in (0, -1))
     inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
     parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
     yield Exhibit(
         Chart(
             "checks-derived",
-            f"Whole jobs take {two_digits(cells[0]['estimate'])} to {times(cells[-1]['estimate'])} as long as derived "
-            f"from the others; {inside} of {len(cells)} lie within the interval",
+            f"{inside} of {count(len(cells), 'whole job')} took what is derived for them from the others, within the "
+            f"interval; measured times are {several(list(dict.fromkeys([least, most])), 'to')} of the derived",
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),

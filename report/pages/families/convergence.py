@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,8 @@ from report.estimates import device_kind
 from report.formatting import capital, count, number, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import sentence, shares
 from report.pages.rows import alt_text, dicts, name_of, percent
 from report.pages.words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
@@ -27,13 +28,16 @@ _RATES = (
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the test error, its spread and the time to the target by the batch; and the losses' agreement."""
-    for place, view in enumerate(evidence.views):
-        for device in view.devices():
-            name = name_of(place + 1, device)
-            yield from _accuracy(view, device, name)
-            yield from _spread(view, device, name)
-            yield from _time(view, device, name)
-            yield from _agreement(view, device, name)
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        name = name_of(place, device)
+        yield from _accuracy(view, device, name)
+        yield from _spread(view, device, name)
+        yield from _time(view, device, name)
+        yield from _agreement(view, device, name)
 
 
 def _by_batch(view: View, device: str, what: str) -> pd.DataFrame:
@@ -80,14 +84,19 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     told = str(tuned["net"].mode()[0])
     first, last = ends[told]
     held = sum(cell["high"] < 0 for cell in updates)
+    worse_in = (
+        f"{capital(_of(worse, len(passes)))} make more errors when trained in larger batches, even with the learning "
+        "rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring more errors"
+    )  # fmt: skip
+    title = sentence(
+        f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({told})",
+        worse_in,
+        **{name: shares([_as_share(end)]) for name, end in (("first", first), ("last", last))},
+    )
     yield Exhibit(
         Chart(
             f"convergence-error-{name}",
-            (f"{capital(_of(worse, len(passes)))} networks make more errors when trained in larger batches, even with "
-             "the learning rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring "
-             "more errors")
-            + f": {two_digits(first['estimate'])}% with {first['batch']:,} images, {two_digits(last['estimate'])}% "
-            f"with {last['batch']:,} ({told})",
+            str(title),
             lines(shown, "batch", "estimate", "learning rate", "net",
                   ("images in a batch", "test images told wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
@@ -96,14 +105,23 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         [_RATES,
          *([f"After equally many updates, so that larger batches see more images, accuracy surely falls in "
-            f"{_of(held, len(updates))} networks."] if updates else [])],
+            f"{_of(held, len(updates))}."] if updates else [])],
         _table(passes, updates, "Accuracy"),
         ["G13"],
+        title,
     )  # fmt: skip
 
 
+def _as_share(cell: Mapping[str, Any]) -> dict[str, float]:
+    """A cell in per cent as a share of 1."""
+    return {end: float(cell[end]) / 100 for end in ("estimate", "low", "high")}
+
+
 def _of(many: int, total: int) -> str:
-    return f"all {total}" if many == total else f"{many} of {total}" if many else f"none of {total}"
+    """'all 3 networks', '2 of 3 networks', 'the one network that was tried'; of none 'none of 3 networks'."""
+    if total == 1:
+        return "the one network that was tried" if many else "no network that was tried"
+    return f"{f'all {total}' if many == total else f'{many} of {total}' if many else f'none of {total}'} networks"
 
 
 def _alt(table: pd.DataFrame, unit: str) -> str:
@@ -126,8 +144,9 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
-            f"Larger batches make accuracy steadier in {_of(less, len(passes))} networks and less steady in "
-            f"{_of(more, len(passes))}",
+            f"Larger batches make accuracy steadier in {_of(less, len(passes))} and less steady in "
+            f"{_of(more, len(passes))}" if less or more else
+            "Whether larger batches make accuracy more or less steady cannot be told",
             lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. "
@@ -149,10 +168,11 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
     best = table.loc[table.groupby("net")["estimate"].idxmin()]
     told = [f"{row['batch']:,} ({row['net']})" for row in dicts(best)]
     told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
+    title = sentence(f"The target accuracy is reached soonest with batches of {several(told)}")
     yield Exhibit(
         Chart(
             f"convergence-time-{name}",
-            f"The target accuracy is reached soonest with batches of {several(told)}",
+            str(title),
             lines(table[["net", "batch", "estimate", "low", "high"]], "batch", "estimate", "net",
                   axis=("images in a batch", "seconds to the target")),
             f"● measured on {view.device_name(device)}, with the learning rate tuned for each batch. Bars: 99% "
@@ -163,6 +183,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Table(["Data, model", "Batch", "Time to the target"],
               [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in dicts(table)], "lrr",
               "Time to the target accuracy"),
+        heading=title,
     )  # fmt: skip
 
 
@@ -180,14 +201,19 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
              "low": None, "high": None, "text": f"{number(row['share'], 2)}%"}
             for row in dicts(both)]  # fmt: skip
-    gpu = device_kind(device) == "gpu"
+    gpu, exact = device_kind(device) == "gpu", float(both["share"].max()) / 100
     where = "The GPU" if gpu else "Other libraries and number formats"
+    title = sentence(
+        f"In {beyond} of {len(rows)} cases the losses lie further from those of PyTorch on the CPU than is allowed"
+        if beyond else
+        f"{where} {'trains' if gpu else 'train'} as PyTorch on the CPU does: losses differ by at most {{share}} of "
+        "what is allowed",
+        **({} if beyond else {"share": shares([{"estimate": exact, "low": exact, "high": exact}])}),
+    )  # fmt: skip
     yield Exhibit(
         Chart(
             f"convergence-losses-{name}",
-            f"{where} {'trains' if gpu else 'train'} as PyTorch on the CPU does: losses differ by at most "
-            f"{rows[-1]['text']} of what is allowed" if not beyond else
-            f"In {beyond} of {len(rows)} cases the losses lie further from those of PyTorch on the CPU than is allowed",
+            str(title),
             estimates(rows, "largest difference of the losses, over what is allowed (%)", [100.0], "what is allowed",
                       log=True),
             f"● measured on {view.device_name(device)} over {apart['steps'].astype(int).max()} steps from equal "
@@ -200,6 +226,7 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
                 with_unit(row["allowed"], "1", 2)] for row in dicts(both)], "lllrr",
               "Largest difference of the losses, over the first loss"),
         ["G23"] if gpu else [],
+        title,
     )  # fmt: skip
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import capital, count, number, several, two_digits, with_unit
+from report.formatting import capital, count, number, several, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu, span
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, told
+from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu
 from report.pages.words import NOTHING
 
 # Budgets of claim G15 in milliseconds.
@@ -42,7 +43,8 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     for cell in sorted(cells, key=lambda one: float(one["estimate"])):
         quickest.setdefault(str(cell["model"]), cell)
     best = list(quickest.values())
-    within = sum(1e3 * float(one["estimate"]) < most for one in best)
+    many = sum(1e3 * float(one["estimate"]) < most for one in best)
+    answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
     surely = [f"{sum(1e3 * float(one['high']) < at for one in best)} within {at} ms" for at in BUDGETS]
     says = [f"Counted by the whole interval, so many models answer in time: {several(surely)}."]
     if has_gpu(cells):
@@ -52,8 +54,10 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
         says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
     yield listed(
         name,
-        f"{within} of {len(best)} models answer 99% of single requests within {most} ms; the slowest takes "
-        f"{with_unit(best[-1]['estimate'], 's', 2)}",
+        sentence(
+            f"{answer}; the slowest takes {{time}}", answer,
+            time=amounts([max(best, key=lambda one: float(one["estimate"]))], "s"),
+        ),
         [(_model(one), one, [number(float(one["parameters"])), str(one["detail"])]) for one in cells],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
@@ -71,20 +75,23 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
         return
     small = most_threads(records(view.quantity("inference.int8_gain", batch=1)))
     eight = {(one["model"], one["device"]): one for one in small}
-    says = [
-        f"For {sum(float(one['low']) > 1 for one in cells)} of {len(cells)} models the whole interval lies above 1."
-    ]
+    lows = [low for one in cells if (low := as_number(one).low) is not None]
+    surely = sum(low > 1 for low in lows)
+    says = [f"For {surely or 'none'} of {count(len(lows), 'model')} the whole interval lies above 1."] if lows else []
     if eight:
-        gained = span([float(one["estimate"]) for one in eight.values()], two_digits)
-        says.append(f"8-bit whole numbers make {count(len(eight), 'model')} another {gained} times as fast.")
+        gained = ratios(eight.values(), "as fast")
+        says += told([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
     cases = []
     for one in cells:
         key = (one["model"], one["device"])
         cases.append((_model(one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
     yield listed(
         name,
-        f"ONNX Runtime answers single requests {span([float(one['estimate']) for one in cells], two_digits)} times as "
-        "fast as PyTorch as it comes",
+        sentence(
+            "ONNX Runtime answers single requests {gain} as PyTorch as it comes",
+            "What ONNX Runtime gains over PyTorch as it comes cannot be told from this run",
+            gain=ratios(cells, "as fast"),
+        ),
         cases, "1", "time with PyTorch over time with ONNX Runtime",
         f"● measured on {view.name}, float32, all threads, one sample in a request.",
         ["Model", "8-bit over float32, both in ONNX Runtime", "ONNX Runtime over PyTorch"],
@@ -96,35 +103,54 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     """What reading a prompt and writing text use of the machine."""
     rates = most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda one: (*_size(one), str(one["dtype"]), one["phase"] == "decode"))
-    shares = {
+    used_by = {
         called: {tuple(one[label] for label in _CALL): one for one in records(view.quantity(f"generation.{which}"))}
         for called, which in ((PEAK, "peak_share"), (BANDWIDTH, "bandwidth_share"))
     }
-    drawn, lines = [], []
+    drawn, lines, peaks = [], [], []
     for rate in rates:
         way = "" if rate["backend"] == "torch" else f", {rate['backend']}"
         case, phase = f"{rate['model']}, {rate['dtype']}{way}{on_gpu(str(rate['device']))}", rate["phase"]
-        used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in shares.items()}
+        used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in used_by.items()}
         drawn += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(one["estimate"]), "of": called, "in": phase}
+                  for called, one in used.items() if one and not as_share(one).impossible]  # fmt: skip
+        words = [_share(one) for one in used.values()]
+        peaks += [(phase, as_share(one, f"{VERBS[phase]} with {case}", called.removeprefix("of ")))
                   for called, one in used.items() if one]  # fmt: skip
-        words = [stated(one, "1") if one else NOTHING for one in used.values()]
         lines.append([case, PHASES[phase], stated(rate, "tokens/s"), *words])
     if not drawn:
         return
     table = pd.DataFrame(drawn)
-    most = table[table["of"] == PEAK].groupby("in")["share"].max()
-    parts = [f"{VERBS[phase]} uses up to {two_digits(most[phase])}%" for phase in VERBS if phase in most]
+    places = {
+        phase: shares([one for at, one in peaks if at == phase and one.whole in PEAK], most=True)
+        for phase in VERBS
+        if any(at == phase and one.whole in PEAK for at, one in peaks)
+    }
+    title = sentence(
+        capital(f"{several([f'{VERBS[phase]} uses up to {{{phase}}}' for phase in places])} of the arithmetic peak"),
+        "What reading a prompt and writing text use of the machine",
+        **places,
+    )
     yield Exhibit(
         Chart(
-            name, capital(f"{several(parts)} of the arithmetic peak"),
+            name, str(title),
             bars(table, "share", "case", "percent", hue="of"),
             f"● measured on {view.name}, one text at a time. Bandwidth: only of models that are too large for caches.",
             "; ".join(f"{one['case']}: {two_digits(one['share'])}% {one['of']}" for one in drawn),
         ),
-        [*_dearer(rates), "Each written token reads all weights from memory; the tokens of a prompt share them."],
+        [*excess((one for _, one in peaks if one.whole not in PEAK), view.name), *_dearer(rates),
+         "Each written token reads all weights from memory; the tokens of a prompt share them."],
         Table(["Model", "When", "Rate", "Share of the peak", "Share of the bandwidth"], lines, "llrrr",
               f"Text on {view.name}"),
+        heading=title,
     )  # fmt: skip
+
+
+def _share(cell: Mapping[str, Any] | None) -> str:
+    """A share in a table; one that cannot be is not told as a number."""
+    if cell is None:
+        return NOTHING
+    return "more than all: disturbed" if as_share(cell).impossible else stated(cell, "1")
 
 
 def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
@@ -132,9 +158,11 @@ def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
     for slow in sorted((one for one in rates if one["phase"] == "decode"), key=_size, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
-                read, wrote = float(fast["estimate"]), float(slow["estimate"])
-                return [f"{slow['model']} in {slow['dtype']} reads {two_digits(read)} tokens/s and writes "
-                        f"{two_digits(wrote)}: a written token takes {times(read / wrote)} as long."]  # fmt: skip
+                return told([sentence(
+                    f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: a written token "
+                    "takes {ratio} as one that is read.",
+                    read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([quotient(fast, slow)], "as long"),
+                )])  # fmt: skip
     return []
 
 
@@ -152,11 +180,15 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
         cases.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
     layers = several([LAYERS[layer] for layer in LAYERS if any(one["layer"] == layer for one in cells)])
-    gains = span([float(one["estimate"]) for one in cells], two_digits)
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
     whose = "the maker's library" if has_gpu(cells) else "oneDNN"
     yield listed(
-        name, f"Without {whose}, {layers} take {gains} times as long",
+        name,
+        sentence(
+            f"Without {whose}, {layers} take {{gain}}",
+            f"What {layers} take without {whose} cannot be told from this run",
+            gain=ratios(cells, "as long"),
+        ),
         cases, "1", "time without the library over time with it",
         f"● measured on {view.name} in {several(sorted(formats))}.",
         ["Layer", "Time without over time with"], 1.0, [1.0], "1: no gain", None,
@@ -167,11 +199,14 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node waits, ONNX Runtime, text and libraries."""
-    for place, view in enumerate(evidence.views, 1):
-        yield from _waits(view, f"inference-wait-{place}")
-        yield from _onnx(view, f"inference-onnx-{place}")
-        yield from _text(view, f"inference-text-{place}")
-        yield from _libraries(view, f"inference-library-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _waits(view, f"inference-wait-{place}")
+    yield from _onnx(view, f"inference-onnx-{place}")
+    yield from _text(view, f"inference-text-{place}")
+    yield from _libraries(view, f"inference-library-{place}")
 
 
 FAMILY = Family(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from report.estimates import Estimates, device_kind
-from report.formatting import count, several, two_digits, with_unit
+from report.formatting import count, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Place, Sentence, amounts, as_number, as_share, quotient, ratios, sentence, shares, told
 from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.words import BARS
 from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
@@ -36,12 +38,15 @@ _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node the ladder, one core's cycle, sizes by device and what a library adds to layers."""
-    for place, view in enumerate(evidence.views, start=1):
-        yield from _ladder(view, f"matrix-products-ladder-{place}")
-        yield from _cycle(view, f"matrix-products-cycle-{place}")
-        for device in view.devices():
-            yield from _sizes(view, device, f"matrix-products-sizes-{place}-{device.replace(':', '-')}")
-        yield from _layers(view, f"matrix-products-layers-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _ladder(view, f"matrix-products-ladder-{place}")
+    yield from _cycle(view, f"matrix-products-cycle-{place}")
+    for device in view.devices():
+        yield from _sizes(view, device, f"matrix-products-sizes-{place}-{device.replace(':', '-')}")
+    yield from _layers(view, f"matrix-products-layers-{place}")
 
 
 def _ladder(view: View, name: str) -> Iterable[Exhibit]:
@@ -51,34 +56,43 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
     if DEFAULT not in rungs:
         return
     best, default = cells[-1], rungs[DEFAULT]
-    gains = [f"{rough(best['estimate'] / default['estimate'])} times as fast as PyTorch as it comes"]
+    gains = {"default": ratios([quotient(best, default)], "as fast")}
+    text = "The fastest way to multiply matrices is {default} as PyTorch as it comes"
     if cells[0]["rung"] == _LOOP:
-        gains.append(f"{rough(best['estimate'] / cells[0]['estimate'])} times as fast as an {_LOOP}")
+        gains["loop"] = ratios([quotient(best, cells[0])], "as fast", words=rough)
+        text += f" and {{loop}} as an {_LOOP}"
+    untold = "How much faster the fastest way to multiply matrices is cannot be told from this run"
+    title = sentence(text, untold, **gains)
     library, all_cores = rungs.get("best library, all cores"), rungs.get("bfloat16, all cores")
-    says = []
+    says: list[Sentence] = []
     if library and all_cores:
         says.append(
-            f"On the same cores a better library gains {times(library['estimate'] / default['estimate'])}, and numbers "
-            f"of 16 bits {times(all_cores['estimate'] / library['estimate'])} on top. A comparison with a GPU that "
-            "takes PyTorch as it comes for the CPU leaves out both."
+            sentence(
+                "On the same cores a better library is {library} as PyTorch as it comes, and numbers of 16 bits are "
+                "{format} as float32 in that library. A comparison with a GPU that takes PyTorch as it comes for the "
+                "CPU leaves out both.",
+                library=ratios([quotient(library, default)], "as fast"),
+                format=ratios([quotient(all_cores, library)], "as fast"),
+            )
         )
     labels = [str(cell["rung"]) + of_device(view, cell["device"]) for cell in cells]
     rows = [row(label, cell, "FLOP/s", 1e9) for label, cell in zip(labels, cells, strict=True)]
     yield Exhibit(
         Chart(
             name,
-            f"The fastest way to multiply matrices on this machine is {several(gains)}",
+            str(title),
             estimates(rows, "GFLOP/s", log=True),
             f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {BARS}.",
             alt_text(rows),
         ),
-        says,
+        told(says),
         Table(
             ["Way", "Library, format", "Rate"],
             [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cells, strict=True)],
             "llr",
             f"One product of two matrices of 1,000 × 1,000 on {view.name}",
         ),
+        heading=title,
     )
 
 
@@ -93,11 +107,15 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
     if best is None:
         return
     rows = [row(label, cell, "MAC/cycle", text=two_digits(cell["estimate"])) for label, cell in found]
-    one = "not one" if best["low"] > 1 else "no more than one" if best["high"] <= 1 else "about one"
+    title = sentence(
+        "One core finishes {count} multiply-adds in a clock cycle" + _beside_one(best),
+        "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
+        count=amounts([best]),
+    )
     yield Exhibit(
         Chart(
             name,
-            f"One core finishes {two_digits(best['estimate'])} multiply-adds in a clock cycle, {one}",
+            str(title),
             estimates(rows, "multiply-adds that one core finishes in a clock cycle", [1.0],
                       "one operation at a time", log=True),
             f"● measured on one core of {view.name}. {BARS}.",
@@ -112,7 +130,16 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
             f"Multiply-adds in a clock cycle of one core of {view.name}",
         ),
         ["G02", "N03"],
+        title,
     )  # fmt: skip
+
+
+def _beside_one(cell: Mapping[str, Any]) -> str:
+    """Whether a core finishes more than one multiply-add; '' where no interval is known."""
+    low, high = as_number(cell).low, as_number(cell).high
+    if low is None or high is None:
+        return ""
+    return ", not one" if low > 1 else ", no more than one" if high <= 1 else ", about one"
 
 
 def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -145,10 +172,11 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for cell in records(cells.only(backend="best", threads=most))
         if cell["dtype"] in formats
     }
+    title = _title(view, device, most, bests)
     yield Exhibit(
         Chart(
             name,
-            _title(view, device, most, bests),
+            str(title),
             lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
                   log=(True, wide)),
             f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
@@ -166,6 +194,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"Matrix products on {on}, each format from the fastest on",
         ),
         ["W20"] if device_kind(device) == "gpu" else [],
+        title,
     )  # fmt: skip
 
 
@@ -175,29 +204,43 @@ def _peaks(view: View, device: str, threads: int) -> Estimates:
     return cells.only(kernel="fma", threads=threads) if len(cells) else cells
 
 
-def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> str:
+def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
     """How near the best library and PyTorch come to the peak, or how fast the fastest is."""
-    shares = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
-    reached = {cell["backend"]: f"{two_digits(100 * cell['estimate'])}%" for cell in shares}
-    if {"best", _TORCH} <= set(reached):
-        return (
-            f"In float32 the best library reaches {reached['best']} of the peak; PyTorch as it comes, {reached[_TORCH]}"
-        )
+    found = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
+    reached = {cell["backend"]: cell for cell in found}
     top = max(bests.values(), key=lambda one: float(one["estimate"]))
-    return f"The fastest product runs at {with_unit(top['estimate'], 'FLOP/s')}, in {top['dtype']}"
+    fastest = sentence(
+        f"The fastest product runs at {{rate}}, in {top['dtype']}",
+        "How fast the fastest product runs cannot be told from this run",
+        rate=amounts([top], "FLOP/s"),
+    )
+    if not {"best", _TORCH} <= set(reached):
+        return fastest
+
+    def place(backend: str) -> Place:
+        by = "the best library" if backend == "best" else library(backend)
+        return shares([as_share(reached[backend], f"products in float32 with {by}", "the measured peak")])
+
+    return sentence(
+        "In float32 the best library reaches {best} of the peak; PyTorch as it comes, {torch}",
+        str(fastest),
+        best=place("best"),
+        torch=place(_TORCH),
+    )
 
 
 def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
     """What formats of 16 bits gain over float32."""
     if {"float32", "bfloat16"} <= set(bests):
-        gain = bests["bfloat16"]["estimate"] / bests["float32"]["estimate"]
-        yield f"bfloat16, a format of 16 bits, is {times(gain)} as fast as float32, each with its best library."
+        gain = quotient(bests["bfloat16"], bests["float32"])
+        yield from told([sentence("bfloat16, a format of 16 bits, is {gain} as float32, each with its best library.",
+                                  gain=ratios([gain], "as fast"))])  # fmt: skip
     alone = {
         cell["dtype"]: cell for cell in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
     }
-    share = alone["float16"]["estimate"] / alone["float32"]["estimate"] if {"float16", "float32"} <= set(alone) else 1.0
-    if share < 1:
-        yield f"In float16, of 16 bits too, one core reaches only {two_digits(100 * share)}% of its float32 rate."
+    if {"float16", "float32"} <= set(alone) and (share := quotient(alone["float16"], alone["float32"])).value < 1:
+        yield from told([sentence("In float16, of 16 bits too, one core reaches only {share} of its float32 rate.",
+                                  share=shares([replace(share, most=1.0)]))])  # fmt: skip
 
 
 def _layers(view: View, name: str) -> Iterable[Exhibit]:
@@ -209,16 +252,21 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
         row(f"{_layer(one)}{of_device(view, one['device'])}", one, "1", text=f"×{two_digits(one['estimate'])}")
         for one in cells
     ]  # fmt: skip
-    least, most = (two_digits(cells[at]["estimate"]) for at in (0, -1))
+    title = sentence(
+        "A library for neural networks makes layers {gain} as PyTorch's own code",
+        "What a library for neural networks gains over PyTorch's own code cannot be told from this run",
+        gain=ratios(cells, "as fast"),
+    )
     yield Exhibit(
         Chart(
             name,
-            f"A library for neural networks makes layers {least} to {most} times as fast as PyTorch's own code",
+            str(title),
             estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
             f"● measured on {view.name}, in float32. {BARS}.",
             alt_text(rows),
         ),
         claims=["G07"] if any(device_kind(cell["device"]) == "gpu" for cell in cells) else [],
+        heading=title,
     )
 
 

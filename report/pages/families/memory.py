@@ -12,7 +12,8 @@ from report.estimates import device_kind
 from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Number, amounts, as_number, quotient, ratios, sentence, told
 from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.words import BARS, NOTHING
 
@@ -24,11 +25,14 @@ _CLAIMS = ["G06", "N07", "W07"]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node its bandwidth by footprint, what main memory gives, and the latency of loads."""
-    for place, view in enumerate(evidence.views, start=1):
-        for device in view.devices():
-            yield from _bandwidth(view, device, f"memory-bandwidth-{place}-{device.replace(':', '-')}")
-        yield from _main_memory(view, f"memory-main-{place}")
-        yield from _latency(view, f"memory-latency-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        yield from _bandwidth(view, device, f"memory-bandwidth-{place}-{device.replace(':', '-')}")
+    yield from _main_memory(view, f"memory-main-{place}")
+    yield from _latency(view, f"memory-latency-{place}")
 
 
 def _size(value: float) -> str:
@@ -52,13 +56,17 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     ]
     alone = sorted(records(cells.only(threads=shown[0])), key=lambda cell: float(cell["footprint"]))
     near, far = alone[0], alone[-1]
-    gain = f"{rough(near['estimate'] / far['estimate'])} times the bandwidth"
     first = "The first cache gives one core" if device_kind(device) == "cpu" else "The caches give the GPU"
     memory = "main memory" if device_kind(device) == "cpu" else "its memory"
+    title = sentence(
+        f"{first} {{gain}} the bandwidth of {memory}",
+        f"How much more bandwidth caches give than {memory} cannot be told from this run",
+        gain=amounts([quotient(near, far)], lambda gain: f"{rough(gain)} times"),
+    )
     yield Exhibit(
         Chart(
             name,
-            f"{first} {gain} of {memory}",
+            str(title),
             lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                   axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
@@ -76,6 +84,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "r" * (1 + len(shown)),
             f"Bandwidth by footprint on {view.device_name(device)}",
         ),
+        heading=title,
     )  # fmt: skip
 
 
@@ -102,21 +111,27 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     cells = sorted(records(largest), key=lambda cell: (str(cell["device"]), -float(cell["estimate"])))
     rows = [row(_way(view, cell), cell, "B/s", 1e9) for cell in cells]
     tops = _tops(best.frame)
-    moved = [with_unit(top["estimate"], "B/s", 2) for top in tops]
-    if len(tops) > 1:
-        moved = [f"{one} {_on(view, str(top['device']))}" for one, top in zip(moved, tops, strict=True)]
+    moved = [f"{{d{at}}}" + (f" {_on(view, str(top['device']))}" if len(tops) > 1 else "")
+             for at, top in enumerate(tops)]  # fmt: skip
+    memory = "Main memory" if len(tops) == 1 else "Memory"
+    title = sentence(
+        f"{memory} moves {several(moved)}",
+        "How many bytes a second memory moves cannot be told from this run",
+        **{f"d{at}": amounts([top], "B/s") for at, top in enumerate(tops)},
+    )
     yield Exhibit(
         Chart(
-            name, f"{'Main memory' if len(tops) == 1 else 'Memory'} moves {several(moved)}{_shared(view)}",
+            name, str(title),
             estimates(rows, "GB/s, counted as triad's loads and stores"),
             f"● measured on {view.name} with arrays too large for every cache. {BARS}.", alt_text(rows),
         ),
-        [*_past(largest.frame)],
+        [*_shared(view), *_past(largest.frame)],
         Table(
             ["Way", "Rate"], [[one["label"], stated(cell, "B/s")] for one, cell in zip(rows, cells, strict=True)],
             "lr", f"Triad from main memory on {view.name}",
         ),
         _CLAIMS,
+        title,
     )  # fmt: skip
 
 
@@ -124,16 +139,18 @@ def _on(view: View, device: str) -> str:
     return "on the processor" if device_kind(device) == "cpu" else f"on {view.device_name(device)}"
 
 
-def _shared(view: View) -> str:
-    """Whether all cores get more from main memory than one does; '' where only one was measured."""
+def _shared(view: View) -> list[str]:
+    """Whether all cores get more from main memory than one does; nothing where only one was measured."""
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
-        return ""
+        return []
     most = max(shared, key=lambda cell: (int(cell["threads"]), float(cell["estimate"])))
     cores = int(most["threads"])
-    if most["low"] * cores > 1:
-        return f"; {cores} cores together get {times(most['estimate'] * cores)} what one does"
-    return f"; {cores} cores together get no more than one, within the intervals"
+    one = as_number(most)
+    if one.low is not None and one.low * cores > 1:
+        gain = ratios([Number(one.value * cores, one.low * cores, one.high and one.high * cores)], "as many")
+        return told([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
+    return [f"Whether {cores} cores together get more than one cannot be told."]
 
 
 def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
@@ -154,8 +171,12 @@ def _past(largest: pd.DataFrame) -> Iterable[str]:
     same = largest[(largest["device"] == "cpu") & (largest["threads"] == largest["threads"].max())]
     rates = same.pivot_table(index="dtype", columns="backend", values="estimate")
     if {_PLAIN, _PAST} <= set(rates):
-        gain = (rates[_PAST] / rates[_PLAIN]).dropna().max()
-        yield f"Stores past the caches give {times(gain)} what plain ones do, which first read what they overwrite."
+        best = (rates[_PAST] / rates[_PLAIN]).dropna().idxmax()
+        ways = [dicts(same[(same["dtype"] == best) & (same["backend"] == way)])[0] for way in (_PAST, _PLAIN)]
+        yield from told([sentence(
+            "Stores past the caches are {gain} as plain ones, which first read what they overwrite.",
+            gain=ratios([quotient(*ways)], "as fast"),
+        )])  # fmt: skip
 
 
 def _latency(view: View, name: str) -> Iterable[Exhibit]:
@@ -172,23 +193,30 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
     # An interval over decades would press everything else flat: the table has it.
     drawn = [{**one, **({"low": None, "high": None} if (one["high"] or 0) > 5 * one["y"] else {})} for one in rows]
     walk = [one for one in rows if one["device"] == rows[0]["device"]]
-    near, far = (f"{two_digits(walk[at]['y'])} ns" for at in (0, -1))
+    near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))
+    title = sentence(
+        "A load takes {near} from the first cache and {far} from main memory" if near != far else "A load takes {near}",
+        "How long a load takes cannot be told from this run",
+        near=amounts([near], lambda value: f"{two_digits(value)} ns"),
+        far=amounts([far], lambda value: f"{two_digits(value)} ns"),
+    )
     hidden = sum(one["high"] is not None for one in rows) > sum(one["high"] is not None for one in drawn)
     wide = " Points without one vary too widely between rounds to draw it; the table has it." if hidden else ""
     several_devices = len({one["device"] for one in rows}) > 1
     yield Exhibit(
         Chart(
-            name, f"A load takes {near} from the first cache and {far} from main memory",
+            name, str(title),
             lines(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
                   axis=("size of the array that is walked through, MiB", "ns for a load")),
             f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
             + wide,
             "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
         ),
-        [
-            f"Main memory makes a load {times(gain['estimate'])} as long as the caches that a core has for itself."
+        told(
+            sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
+                     gain=ratios([gain], "as long"))
             for gain in records(view.quantity("sequential.cache_gain"))
-        ],
+        ),
         Table(
             ["Size", "Time of a load"],
             [[_size(one["footprint"]) + of_device(view, str(one["device"])), stated(one, "s")]
@@ -196,6 +224,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
             "lr", f"Loads that wait for each other on {view.name}",
         ),
         ["W10"],
+        title,
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 from report.formatting import label_value, number
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Place, as_number, sentence, shares
 from report.pages.rows import alt_text, job, name_of, percent, scaled
 from report.pages.words import BARS
 
@@ -24,18 +25,24 @@ Cell = dict[str, Any]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device its shares of products and what matrices hold; once, as they are counted, the models' widths."""
-    counted = False
-    for place, view in enumerate(evidence.views):
-        for device in view.devices():
-            name = name_of(place + 1, device)
-            yield from _training(view, device, name)
-            yield from _inference(view, device, name)
-        widths = [] if counted else records(view.quantity("sequential.parallel_width", level="median"))
-        if widths:
-            counted = True
-            yield _widths(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
-        for device in view.devices():
-            yield from _content(view, device, name_of(place + 1, device))
+    yield from on_each(evidence, _machine)
+    # Of all machines, the one with the most models: what is counted is the same on every one.
+    most, widest = 0, None
+    for view in evidence.views:
+        widths = records(view.quantity("sequential.parallel_width", level="median"))
+        if len(widths) > most:
+            most = len(widths)
+            widest = _widths(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
+    if widest:
+        yield widest
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        name = name_of(place, device)
+        yield from _training(view, device, name)
+        yield from _inference(view, device, name)
+        yield from _content(view, device, name)
 
 
 def _usual(cells: list[Cell]) -> list[Cell]:
@@ -63,13 +70,13 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [{"step": at, "share": 100 * cells[at]["estimate"], "of": of}
             for at in shown for of, cells in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
     nearly = sum(counts[at]["estimate"] >= 0.99 for at in shown)
-    least, most = (_percent(took[at]["estimate"]) for at in (shown[-1], shown[0]))
+    models = f"{'all' if nearly == len(shown) else f'{nearly} of'} {len(shown)} models"
+    counted = f"Matrix products are 99% or more of a training step's operations in {models}"
+    title = sentence(f"{counted}, and {{share}} of its time", counted, share=shares(took[at] for at in shown))
     yield Exhibit(
         Chart(
             f"model-steps-training-{name}",
-            f"Matrix products are 99% or more of a training step's operations in "
-            f"{'all' if nearly == len(shown) else f'{nearly} of'} {len(shown)} models, and "
-            f"{least} to {most} of its time",
+            str(title),
             bars(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
             f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
             "; ".join(f"{at}: {_percent(counts[at]['estimate'])} {OPERATIONS}, {_percent(took[at]['estimate'])} {TIME}"
@@ -81,6 +88,7 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
               "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
         ["N01", "W11"],
+        title,
     )  # fmt: skip
 
 
@@ -92,10 +100,15 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [{"label": f"{_PHASES[cell['phase']]}: {job(cell)}",
              **scaled(cell, 0.01), "text": _percent(cell["estimate"])}
             for cell in _usual(cells)]  # fmt: skip
+    title = sentence(
+        "Without training, matrix products take {share} of the time",
+        "What matrix products take of the time without training cannot be told from this run",
+        share=shares(_usual(cells)),
+    )
     yield Exhibit(
         Chart(
             f"model-steps-inference-{name}",
-            f"Without training, matrix products take {rows[-1]['text']} to {rows[0]['text']} of the time",
+            str(title),
             estimates(rows, "share of the time (%)", log=False),
             f"● measured on {view.device_name(device)}, in {_usual(cells)[0]['dtype']}. {BARS}.",
             alt_text(rows),
@@ -106,6 +119,7 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
               "llr",
               f"Matrix products in inference on {view.device_name(device)}"),
         ["W11"],
+        title,
     )  # fmt: skip
 
 
@@ -146,21 +160,28 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}",
              "text": f"{100 * cell['estimate']:.0f}%", **scaled(cell, 0.01)}
             for cell in cells]  # fmt: skip
-    apart = [cell for cell in cells if cell["low"] > 1 or cell["high"] < 1]
-    ends = " to ".join(f"{100 * end(cell['estimate'] for cell in cells):.0f}%" for end in (min, max))
-    told = (
-        f"changes the rate in {len(apart)} of {len(cells)} cases" if apart else "makes no difference that can be told"
+    numbers = [as_number(cell) for cell in cells]
+    apart = [one for one in numbers if one.low is not None and one.high is not None and not one.low <= 1 <= one.high]
+    rates = Place((tuple(numbers),), lambda rate: f"{100 * rate:.0f}%")
+    title = sentence(
+        f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {{rates}} of the rate on "
+        "random numbers"
+        if apart
+        else "What is in the matrices makes no difference to the rate that can be told",
+        "What the content of matrices does to the rate cannot be told from this run",
+        **({"rates": rates} if apart else {}),
     )
     yield Exhibit(
         Chart(
             f"model-steps-content-{name}",
-            f"What is in the matrices {told}: {ends} of the rate on random numbers",
+            str(title),
             estimates(rows, "rate (%), that on random normal numbers is 100%", [100.0], "as on random normal numbers",
                       log=False),
             f"● measured on {view.device_name(device)}: products of {cells[0]['shape'].replace('x', ' × ')}, "
             f"{label_value('threads', cells[0]['threads'])}. {BARS}.",
             alt_text(rows),
         ),
+        heading=title,
     )  # fmt: skip
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from report.estimates import Estimates, concat
-from report.formatting import capital, count, number
+from report.formatting import capital, number
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records
+from report.pages.heading import Number, Place, Sentence, sentence
 from report.pages.rows import alt_text, dicts, library, of_device, rough
 from report.quantities.ladder import LOOPS
 
@@ -27,9 +29,12 @@ _ORDER = list(_METHODS)
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node how far results lie apart, and the error of each format."""
-    for place, view in enumerate(evidence.views, start=1):
-        yield from _spread(view, f"numerics-order-{place}")
-        yield from _formats(view, f"numerics-formats-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _spread(view, f"numerics-order-{place}")
+    yield from _formats(view, f"numerics-formats-{place}")
 
 
 def _ulp(value: float) -> str:
@@ -51,10 +56,11 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
          "text": _ulp(high) if low == high else f"{_ulp(low)} to {_ulp(high)}"}
         for method, low, high in zip(ends.index, ends["min"], ends["max"], strict=True)
     ]  # fmt: skip
+    title = _title(ends["max"])
     yield Exhibit(
         Chart(
             name,
-            _title(ends["max"]),
+            str(title),
             estimates(rows, "largest difference in an entry, units in the last place", log=False),
             f"● measured on {view.name}: the least and the most over all libraries, number formats and shapes.",
             alt_text(rows),
@@ -76,22 +82,29 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
             f"Largest difference in an entry, in units in the last place, on {view.name}",
         ),
         ["W13"],
+        title,
     )  # fmt: skip
 
 
-def _title(most: Any) -> str:
+def _title(most: Any) -> Sentence:
     """Whether the order of the entries shows, and the order within one."""
-    known = {str(method): f"by up to {_ulp(one)} units in the last place" for method, one in most.items()}
-    said = []
-    if "cell_order" in known:
-        moved = f"moves them {known['cell_order']}" if most["cell_order"] else "changes no bit"
+    said: list[str] = []
+    units: dict[str, float] = {}
+    if "cell_order" in most:
+        moved = "moves them by up to {order} units in the last place" if most["cell_order"] else "changes no bit"
         said.append(f"The order in which a product's entries are worked out {moved}")
-    if "summation" in known:
-        said.append(f"the order of the sum in an entry moves it {known['summation']}")
-    return (
-        capital("; ".join(said))
-        or f"What is changed moves an entry by up to {_ulp(most.max())} units in the last place"
-    )
+        units |= {"order": most["cell_order"]} if most["cell_order"] else {}
+    if "summation" in most:
+        said.append("the order of the sum in an entry moves it by up to {sum} units in the last place")
+        units["sum"] = most["summation"]
+    if not said:
+        said, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
+    return sentence(capital("; ".join(said)), **{name: _counted(value, _ulp) for name, value in units.items()})
+
+
+def _counted(value: float, words: Callable[[float], str]) -> Place:
+    """A place for the largest of exact numbers."""
+    return Place(((Number(float(value), float(value), float(value), most=math.inf),),), words)
 
 
 def _repeated(view: View) -> Iterable[str]:
@@ -99,7 +112,8 @@ def _repeated(view: View) -> Iterable[str]:
     cells = records(view.quantity("numerics.determinism"))
     products = len({(cell["device"], cell["dtype"], cell["backend"], cell["shape"]) for cell in cells})
     if cells and all(cell["estimate"] == 1 for cell in cells):
-        yield f"Repeated, within a process or in another, each of {count(products, 'product')} gave the same bits."
+        each = f"each of {products} products" if products > 1 else "the product"
+        yield f"Repeated, within a process or in another, {each} gave the same bits."
     elif cells:
         most = rough(max(float(cell["estimate"]) for cell in cells))
         yield f"Repeated, a product of the same numbers came out in up to {most} different ways."
@@ -125,15 +139,23 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
          "low": None, "high": None, "text": f"1 in {rough(1 / float(cell['error']))}"}
         for cell in cells
     ]  # fmt: skip
-    parts = {str(row["label"]): str(row["text"]).removeprefix("1 in ") for row in rows}
-    first = f"A product in {rows[0]['label']} errs by one part in {parts[str(rows[0]['label'])]}"
-    last = f", one in {rows[-1]['label']} by one in {parts[str(rows[-1]['label'])]}" if len(rows) > 1 else ""
+    ends = [cells[0], *(cells[-1:] if len(cells) > 1 else [])]
+    text = [
+        f"A product in {rows[0]['label']} errs by one part in {{first}}",
+        f"one in {rows[-1]['label']} by one in {{last}}",
+    ]
+    title = sentence(
+        ", ".join(text[: len(ends)]),
+        **{
+            name: _counted(1 / float(cell["error"]), rough) for name, cell in zip(("first", "last"), ends, strict=False)
+        },
+    )
     apart = view.of("numerics", "spread_relative")
     apart = apart[(apart["method"] == "summation") & (apart["dtype"] == "bfloat16")] if len(apart) else apart
     yield Exhibit(
         Chart(
             name,
-            first + last,
+            str(title),
             estimates(rows, "error, millionths of the result", log=True),
             f"● measured on {view.name}: the library and shape that err most in each format; a product times a "
             "random vector, checked in float64.",
@@ -152,6 +174,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
             "llr",
             f"Error of matrix products by format on {view.name}",
         ),
+        heading=title,
     )  # fmt: skip
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.formatting import two_digits, with_unit
+from report.formatting import with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, as_number, ratios, sentence, told
 from report.pages.rows import alt_text, dicts, of_device, rough, row
 from report.pages.words import BARS
 
@@ -23,9 +24,12 @@ _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "b
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node the steps of one thread, and a GPU's over its host's."""
-    for place, view in enumerate(evidence.views, start=1):
-        yield from _steps(view, f"one-thread-steps-{place}")
-        yield from _devices(view, f"one-thread-gpu-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _steps(view, f"one-thread-steps-{place}")
+    yield from _devices(view, f"one-thread-gpu-{place}")
 
 
 def _steps(view: View, name: str) -> Iterable[Exhibit]:
@@ -46,18 +50,26 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     gains = records(view.quantity("sequential.prediction_gain", chains="one", device="cpu"))
     costs = records(view.quantity("sequential.mispredict_cycles"))
     clocks = records(view.quantity("clock.rate"))
-    title = f"A step that waits for the last one takes {rows[0]['text']} to {rows[-1]['text']}"
-    if gains and gains[0]["low"] > 1:
-        title = f"A branch that nothing can guess makes a step {times(gains[0]['estimate'])} as long"
-        title += f": a wrong guess costs {two_digits(costs[0]['estimate'])} cycles" if costs else ""
+    title = sentence(
+        "A step that waits for the last one takes {time}",
+        "What a step costs that waits for the last one cannot be told from this run",
+        time=amounts(cells, "s"),
+    )
+    if gains and (as_number(gains[0]).low or 0) > 1:
+        text = "A step whose branch nothing can guess takes {gain} as one whose branch follows a pattern"
+        places = {"gain": ratios(gains[:1], "as long")}
+        if costs:
+            text, places = f"{text}: a wrong guess costs {{cost}} cycles", {**places, "cost": amounts(costs[:1])}
+        branches = sentence(text, **places)
+        title = branches if branches.able else title
     says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
     if clocks:
-        cycle = 1 / float(clocks[0]["estimate"])
-        says.append(f"A clock cycle of this core takes {with_unit(cycle, 's', 2)}.")
+        cycle = amounts(clocks[:1], lambda rate: with_unit(1 / rate, "s", 2))
+        says += told([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
     yield Exhibit(
         Chart(
             name,
-            title,
+            str(title),
             estimates(rows, "ns for a step", log=True),
             f"● measured on one core of {view.name}. {BARS}.",
             alt_text(rows),
@@ -70,6 +82,7 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
             f"Steps that wait for each other on {view.name}",
         ),
         ["W10"],
+        title,
     )
 
 
@@ -94,18 +107,23 @@ def _devices(view: View, name: str) -> Iterable[Exhibit]:
     alone = [cell for cell in cells if str(cell["label"]).endswith(kinds["one_thread"])]
     if not alone:
         return
-    least, most = (rough(end(1 / float(cell["estimate"]) for cell in alone)) for end in (min, max))
+    title = sentence(
+        "One core of the CPU runs a chain of steps {gain} as one thread of the GPU",
+        "How much faster one core runs a chain of steps than one thread of the GPU cannot be told from this run",
+        gain=ratios((as_number(cell).inverse for cell in alone), "as fast", words=rough),
+    )
     rows = [row(str(cell["label"]) + of_device(view, str(cell["device"])), cell, "1",
                 text=f"×{rough(cell['estimate'])}") for cell in cells]  # fmt: skip
     yield Exhibit(
         Chart(
             name,
-            f"One core of the CPU runs a chain of steps {least} to {most} times as fast as one thread of the GPU",
+            str(title),
             estimates(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
             f"● measured on {view.name} and its GPU. {BARS}.",
             alt_text(rows),
         ),
         claims=["W09", "W34"],
+        heading=title,
     )
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import count, number, several, two_digits, with_unit
+from report.formatting import count, number, several, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, told
 from report.pages.listed import Case, listed, on_gpu, span
 from report.pages.rows import alt_text, job, percent
 from report.quantities.orchestration import PRELOADED
@@ -36,7 +37,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     cells = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
     if not cells:
         return
-    most = max(cells, key=lambda one: float(one["estimate"]))
+    most = max(cells, key=lambda one: (bool(as_share(one).ends()), float(one["estimate"])))
     each: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
         each.setdefault((str(one["model"]), str(one["source"])), one)
@@ -48,12 +49,17 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     slowest = max(each.values(), key=lambda one: float(one["estimate"]), default=None)
     says = []
     if slowest:
-        each_takes = with_unit(float(slowest["estimate"]), "s", 2)
-        says.append(f"Preparing {SOURCES[str(slowest['source'])]} takes one process {each_takes} each.")
+        what = SOURCES[str(slowest["source"])]
+        takes = amounts([slowest], "s")
+        says += told([sentence(f"Preparing {what} takes one process {{time}} each.", time=takes)])
     yield listed(
         name,
-        f"Preparing data costs a training loop up to {_percent(most['estimate'])} of its time: {most['model']} from "
-        f"{SOURCES[str(most['source'])]}",
+        sentence(
+            f"Preparing data costs a training loop up to {{share}} of its time: {most['model']} from "
+            f"{SOURCES[str(most['source'])]}",
+            "What preparing data costs a training loop cannot be told from this run",
+            share=shares([most], most=True),
+        ),
         cases, "%", "percent of the time lost, against batches in place",
         f"● measured on {view.name}, each with the number of worker processes that does best.",
         ["Loop", "Workers", "Preparing a sample", "Time lost"], log=False, says=says,
@@ -62,15 +68,15 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
 
 def _turns(view: View, name: str) -> Iterable[Exhibit]:
     """A turn of the loop that waits most, taken apart by source and number of worker processes."""
-    shares = records(view.quantity("orchestration.wait_share"))
+    found = records(view.quantity("orchestration.wait_share"))
     turns = {_turn(one): one for one in records(view.cells("orchestration"))}
-    shares = [one for one in shares if _turn(one) in turns]
-    if not shares:
+    found = [one for one in found if _turn(one) in turns]
+    if not found:
         return
-    loops = {tuple(one[key] for key in LOOP if key != "source") for one in shares}
-    longest = max(shares, key=lambda one: float(one["estimate"]) * float(turns[_turn(one)]["estimate"]))
+    loops = {tuple(one[key] for key in LOOP if key != "source") for one in found}
+    longest = max(found, key=lambda one: float(one["estimate"]) * float(turns[_turn(one)]["estimate"]))
     loop = tuple(longest[key] for key in LOOP if key != "source")
-    mine = sorted((one for one in shares if tuple(one[key] for key in LOOP if key != "source") == loop),
+    mine = sorted((one for one in found if tuple(one[key] for key in LOOP if key != "source") == loop),
                   key=lambda one: (_place(one), int(one["workers"])))  # fmt: skip
     drawn: list[dict[str, Any]] = []
     table = []
@@ -80,20 +86,26 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
         case = f"{SOURCES[str(one['source'])]}{workers}"
         drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
         table.append([case, stated(turns[_turn(one)], "s"), stated(one, "1")])
-    title = f"A turn of {job(longest)}, waits up to {_percent(longest['estimate'])} of its time for its data"
+    untold = f"How long {job(longest)}, waits for its data cannot be told from this run"
+    waits = shares([longest])
+    title = sentence(f"A turn of {job(longest)}, waits {{share}} of its time for its data", untold, share=waits)
     worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
     ready = [one for one in mine if one["source"] == PRELOADED]
     if worked and ready:
         best = min(worked, key=lambda one: float(turns[_turn(one)]["estimate"]))
-        ratio = float(turns[_turn(best)]["estimate"]) / float(turns[_turn(ready[0])]["estimate"])
-        still = f"still takes {times(ratio)} as long as" if ratio > 1.1 else "then takes about as long as"
-        title = (
-            f"Workers cut the wait for {SOURCES[str(longest['source'])]} from {_percent(longest['estimate'])} to "
-            f"{_percent(best['estimate'])} of a turn, which {still} with batches in place"
-        )
+        ratio = quotient(turns[_turn(best)], turns[_turn(ready[0])])
+        if (as_share(best).high or 1.0) < (as_share(longest).low or 0.0):
+            title = sentence(
+                f"With workers, waiting for {SOURCES[str(longest['source'])]} takes {{after}} of a turn, without "
+                "{before}; the turn still takes {ratio} as with batches in place",
+                str(title),
+                before=waits,
+                after=shares([best]),
+                ratio=ratios([ratio], "as long"),
+            )
     yield Exhibit(
         Chart(
-            name, title, bars(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
+            name, str(title), bars(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
             f"● measured on {view.name}, {job(longest)}{on_gpu(str(longest['device']))}: medians.",
             "; ".join(f"{one['case']}, {one['of']}: {two_digits(one['ms'])} ms" for one in drawn),
         ),
@@ -101,6 +113,7 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
         Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
               f"{job(longest)} on {view.name}, one of {count(len(loops), 'loop')}"),
+        heading=title,
     )  # fmt: skip
 
 
@@ -116,9 +129,13 @@ def _idle(view: View, name: str) -> Iterable[Exhibit]:
     largest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in sorted(cells, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
         largest[one["model"], one["dtype"], one["device"]] = one
-    shares = [float(one["estimate"]) for one in largest.values()]
     yield listed(
-        name, f"With its batch in place, a GPU has nothing to do for {span(shares, _percent)} of a training step",
+        name,
+        sentence(
+            "With its batch in place, a GPU has nothing to do for {share} of a training step",
+            "How long a GPU has nothing to do with its batch in place cannot be told from this run",
+            share=shares(largest.values()),
+        ),
         [(f"{job(one)}, {one['dtype']}{on_gpu(str(one['device']))}", percent(one), []) for one in largest.values()],
         "%", "percent of a step in which no kernel runs",
         f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
@@ -141,13 +158,21 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
-        says.append(f"Averaging takes {span([float(one['estimate']) for one in talks], _percent)} of a step.")
-    if all(float(one["high"]) >= 1 for one in cells):
-        says.append("All intervals reach 100%: so few rounds leave the loss of rate uncertain.")
+        says += told([sentence("Averaging takes {share} of a step.", share=shares(talks))])
+    ranks = several(sorted({str(int(one["ranks"])) for one in cells}), "or")
+    lost = [one for one in map(as_share, cells) if one.high is not None and one.high < 1]
+    each = f"each of {ranks} ranks loses of the rate of one alone"
+    title = sentence(
+        f"Each of {ranks} ranks trains at {{share}} of the rate of one alone",
+        f"What {each} cannot be told from this run",
+        share=shares(lost),
+    )
+    if len(lost) < len(cells):
+        says.append(f"In {len(cells) - len(lost)} of {len(cells)} jobs the interval reaches 100%, or none is known: "
+                    "whether anything is lost cannot be told.")  # fmt: skip
     yield listed(
         name,
-        f"Each of {several(sorted({str(int(one['ranks'])) for one in cells}), 'or')} ranks trains at "
-        f"{span([float(one['estimate']) for one in cells], _percent)} of the rate of one alone",
+        title,
         cases, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
         ["Job", "Averaging, share of a step", "Rate of a rank over one alone"],
         1.0, [100.0], "100%: nothing is lost", False, says,
@@ -175,8 +200,8 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "orchestration-needed",
-            f"One GPU can hold {len(alone)} of {len(rows)} models in training; {largest['label']} needs "
-            f"{largest['text']}",
+            f"The GPU with the most memory can hold {len(alone)} of {len(rows)} models in training; "
+            f"{largest['label']} needs {largest['text']}",
             estimates(rows, "GPUs that hold a model in training", log=True),
             "◑ derived: 16 bytes of memory for each weight, over the memory of a GPU. Left mark: the GPU with the most "
             "memory; right mark: that with the least.",
@@ -190,12 +215,15 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node lost time, turns, idle GPUs and ranks; then the GPUs that models need."""
-    for place, view in enumerate(evidence.views, 1):
-        yield from _lost(view, f"orchestration-lost-{place}")
-        yield from _turns(view, f"orchestration-turn-{place}")
-        yield from _idle(view, f"orchestration-idle-{place}")
-        yield from _ranks(view, f"orchestration-ranks-{place}")
+    yield from on_each(evidence, _machine)
     yield from _needed(evidence)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _lost(view, f"orchestration-lost-{place}")
+    yield from _turns(view, f"orchestration-turn-{place}")
+    yield from _idle(view, f"orchestration-idle-{place}")
+    yield from _ranks(view, f"orchestration-ranks-{place}")
 
 
 FAMILY = Family(

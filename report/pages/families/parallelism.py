@@ -11,7 +11,8 @@ from report.estimates import device_kind
 from report.formatting import count, several, two_digits
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Sentence, amounts, as_number, as_share, ratios, sentence, shares
 from report.pages.rows import alt_text, of_device, percent, points, rough, row
 from report.pages.words import BARS
 from report.quantities.sustained import MINUTES_S
@@ -22,12 +23,15 @@ _LINEAR = "as many times as long as paths"
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node its cores, its threads in flight, paths that part, and load without a pause."""
-    for place, view in enumerate(evidence.views, start=1):
-        yield from _cores(view, f"parallelism-cores-{place}")
-        for device in view.devices():
-            yield from _threads(view, device, f"parallelism-threads-{place}-{device.replace(':', '-')}")
-        yield from _paths(view, f"parallelism-paths-{place}")
-        yield from _sustained(view, f"parallelism-sustained-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _cores(view, f"parallelism-cores-{place}")
+    for device in view.devices():
+        yield from _threads(view, device, f"parallelism-threads-{place}-{device.replace(':', '-')}")
+    yield from _paths(view, f"parallelism-paths-{place}")
+    yield from _sustained(view, f"parallelism-sustained-{place}")
 
 
 def _gains(view: View) -> list[dict[str, Any]]:
@@ -44,7 +48,7 @@ def _gains(view: View) -> list[dict[str, Any]]:
     ]
     most = max((int(cell["threads"]) for cell in cells), default=0)
     found = [
-        {**cell, **{end: float(cell[end]) * most for end in ("estimate", "low", "high")}}
+        {**cell, **{end: float(cell[end]) * most for end in ("estimate", "low", "high") if cell[end] is not None}}
         for cell in cells
         if int(cell["threads"]) == most
     ]
@@ -58,30 +62,41 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
         return
     most = int(cells[0]["threads"])
     rows = [row(str(cell["label"]), cell, "1", text=f"×{rough(cell['estimate'])}") for cell in cells]
+    title = _gained(cells, most)
+    unsure = sum(not (as_number(cell).low or 0) > 1 for cell in cells)
     yield Exhibit(
         Chart(
             name,
-            f"Over one core, {count(most, 'core')} gain {_gained(cells[-1])}, and {_gained(cells[0])}",
+            str(title),
             estimates(rows, f"rate of {count(most, 'core')} over that of one", [1.0, float(most)],
                       "from no gain to as many times as cores", log=most > 8),
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
-        ["Triad reads two arrays and writes a third; training is that of PyTorch in float32."],
+        ["Triad reads two arrays and writes a third; training is that of PyTorch in float32.",
+         *([f"In {unsure} of {count(len(cells), 'kind')} of work no gain is certain."] if unsure else [])],
         Table(
             ["Work", "Gain"],
             [[str(cell["label"]), stated(cell, "")] for cell in cells],
             "lr",
             f"The rate of {count(most, 'core')} over that of one on {view.name}",
         ),
+        heading=title,
     )  # fmt: skip
 
 
-def _gained(cell: dict[str, Any]) -> str:
-    """What a kind of work gains, in a sentence."""
-    if not cell["low"] > 1:
-        return f"none for certain in {cell['label']}"
-    return f"a factor of {rough(cell['estimate'])} in {cell['label']}"
+def _gained(cells: list[dict[str, Any]], most: int) -> Sentence:
+    """What the works gain that gain most and least, of those whose gain is certain; more than cores is told as all."""
+    certain = [cell for cell in cells if (as_number(cell).low or 0) > 1]
+    ends = list({str(cell["label"]): cell for cell in (certain[-1], certain[0])}.items()) if certain else []
+    gains = several([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
+    return sentence(
+        f"{count(most, 'core')} run {gains} as one core"
+        if ends
+        else f"What {count(most, 'core')} gain over one cannot be told from this run",
+        f"What {count(most, 'core')} gain over one cannot be told from this run",
+        **{f"gain{at}": ratios([as_number(cell)], "as fast", words=rough) for at, (_, cell) in enumerate(ends)},
+    )
 
 
 def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -90,19 +105,28 @@ def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if len(line) < 2:
         return
     enough = records(view.quantity("parallelism.threads_for_90_percent", device=device))
-    best = max(float(one["y"]) for one in line)
-    title = f"Throughput grows with the threads in flight up to {rough(best)} GFLOP/s"
+    best = max(line, key=lambda one: float(one["y"]))
+    title = sentence(
+        "Throughput grows with the threads in flight up to {rate} GFLOP/s",
+        "How throughput grows with the threads in flight",
+        rate=amounts([{**best, "estimate": best["y"]}], rough),
+    )
     if enough:
-        title = f"It takes {rough(enough[0]['estimate'])} threads in flight to get nine tenths of the GPU's throughput"
+        title = sentence(
+            "It takes {threads} threads in flight to get nine tenths of the GPU's throughput",
+            str(title),
+            threads=amounts(enough[:1], rough),
+        )
     yield Exhibit(
         Chart(
             name,
-            title,
+            str(title),
             lines(pd.DataFrame(line), "x", "y", axis=("threads in flight", "GFLOP/s")),
             f"● measured on {view.device_name(device)}: each thread does multiply-adds, one after the other. {BARS}.",
             "; ".join(f"{one['x']:,.0f} threads: {two_digits(one['y'])} GFLOP/s" for one in line),
         ),
         claims=["N05"],
+        heading=title,
     )
 
 
@@ -120,17 +144,19 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     ]
     most = max(int(cell["paths"]) for cell in cells)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
-    ends = [
-        f"{times(cell['estimate'])} as long on "
-        f"{'one core' if cell['device'] == 'cpu' else view.device_name(str(cell['device']))}"
-        for cell in cells
-        if int(cell["paths"]) == most
-    ]
+    ends = [cell for cell in cells if int(cell["paths"]) == most]
+    where = ["one core" if cell["device"] == "cpu" else view.device_name(str(cell["device"])) for cell in ends]
+    title = sentence(
+        f"Work takes {several([f'{{cost{at}}} on {one}' for at, one in enumerate(where)])} if {most} neighbours take "
+        f"{most} paths through it, not one",
+        "What it costs if neighbours take different paths cannot be told from this run",
+        **{f"cost{at}": ratios([cell], "as long") for at, cell in enumerate(ends)},
+    )
     gpu = any(device_kind(device) == "gpu" for device in devices)
     yield Exhibit(
         Chart(
             name,
-            f"Work takes {several(ends)} if {most} neighbours take {most} paths through it, not one",
+            str(title),
             lines(pd.DataFrame(rows), "x", "y", "device",
                   axis=("different paths in a group of 32", "time over that of one")),
             f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
@@ -140,6 +166,7 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
         ),
         ["One instruction works on a whole group. Where its members part ways, each path has to be run in turn."],
         claims=["N06"] if gpu else [],
+        heading=title,
     )  # fmt: skip
 
 
@@ -156,16 +183,23 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
         )
         for cell in cells
     ]
-    worst = max(100 * float(cell["estimate"]) for cell in cells)
-    lost = f"costs at most {two_digits(worst)}% of the rate" if worst > 0 else "costs nothing of the rate"
+    lost = [one for cell in cells if (one := as_share(cell)).low is not None and one.low > 0]
+    title = sentence(
+        "Load without a pause costs up to {share} of the rate"
+        if lost
+        else "Load without a pause costs nothing of the rate that can be told",
+        "What load without a pause costs of the rate cannot be told from this run",
+        **({"share": shares(lost, most=True)} if lost else {}),
+    )
     yield Exhibit(
         Chart(
             name,
-            f"Load without a pause {lost}",
+            str(title),
             estimates(rows, "% of the rate lost from a run's first to its last tenth", [0.0], "none", log=False),
             f"● measured on {view.name} in runs of at least {MINUTES_S / 60:.0f} minutes. {BARS}.",
             alt_text(rows),
-        )
+        ),
+        heading=title,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.formatting import capital, several, threshold_text, two_digits, with_unit
+from report.formatting import capital, count, several, threshold_text, two_digits, with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, Table, records, times
+from report.pages.exhibit import Exhibit, Family, Table, records
+from report.pages.heading import ratios, sentence
 from report.pages.listed import span
 from report.pages.rows import alt_text
 from report.pages.shown import on_shown
@@ -177,21 +178,30 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
             rows.append({"label": label, "estimate": float(one["ratio"]), **ends, "text": two_digits(one["ratio"]),
                          "tier": "derived", "rate": unit != "1"})  # fmt: skip
             table.append([str(pair["title"]), f"{with_unit(one['estimate'], unit)} on {name}",
-                          f"{with_unit(published, unit)} on {pair['machine']}", times(one["ratio"]),
+                          f"{with_unit(published, unit)} on {pair['machine']}", f"×{two_digits(one['ratio'])}",
                           str(pair["differs"])])  # fmt: skip
     speeds = [row for row in rows if row["rate"]]
     if not speeds:
         return
     slow = [row for row in speeds if (row["high"] or row["estimate"]) < 1]
-    how = f"slower in {len(slow)} of {len(speeds)} figures" if slow else "about as fast or faster"
-    title = f"Beside published CPUs, ours is {how}: {span([row['estimate'] for row in speeds], two_digits)} times"
+    fast = [row for row in speeds if (row["low"] or row["estimate"]) > 1]
+    figures = count(len(speeds), "figure")
+    how = (
+        f"faster in {len(fast) or 'none'} of {figures} and slower in {len(slow) or 'none'}"
+        if slow or fast
+        else f"as fast as far as can be told, in {figures}"
+    )
+    title = sentence(
+        f"Beside published CPUs, ours is {how}: {{ratio}}", f"Beside published CPUs, ours is {how}",
+        ratio=ratios(speeds, "as fast"),
+    )  # fmt: skip
     says = ["A slow CPU would make every GPU look good, so ours is held against others' figures. The processors are "
             "not the same; the table says what differs and whom it favours."]  # fmt: skip
     if len(speeds) < len(rows):
         says.append("What predictable branches gain is no speed: it should come out alike on similar processors.")
     yield Exhibit(
         Chart(
-            "published-beside", title,
+            "published-beside", str(title),
             estimates(rows, "measured here over published by others", [1.0], "equal", log=True),
             f"◑ derived: measured here over published. {BARS} of what was measured here.",
             alt_text(rows),

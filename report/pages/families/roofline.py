@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from matplotlib.figure import Figure
 from report.formatting import several, two_digits, with_unit
 from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Number, amounts, as_share, ratios, sentence, shares, told
 from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, scaled
 from report.pages.words import BARS, NOTHING
 from report.quantities.prediction import predictions
@@ -31,19 +34,22 @@ Ceilings = dict[str, dict[str, float]]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the roofline with its steps, what memory limits, and what few numbers predict."""
-    for place, view in enumerate(evidence.views):
-        for device in view.devices():
-            name = name_of(place + 1, device)
-            steps = view.of("roofline", "time", device)
-            steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
-            if len(steps):
-                steps = steps[steps["threads"] == steps["threads"].max()]
-                ceilings = _ceilings(view, device, int(steps["threads"].max()))
-                steps = steps[steps["dtype"].isin(list(ceilings))]
-            if len(steps):
-                yield _roofline(view, device, name, steps, ceilings)
-                yield from _limited(view, device, name, int(steps["threads"].max()))
-            yield from _predicted(view, device, name)
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        name = name_of(place, device)
+        steps = view.of("roofline", "time", device)
+        steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
+        if len(steps):
+            steps = steps[steps["threads"] == steps["threads"].max()]
+            ceilings = _ceilings(view, device, int(steps["threads"].max()))
+            steps = steps[steps["dtype"].isin(list(ceilings))]
+        if len(steps):
+            yield _roofline(view, device, name, steps, ceilings)
+            yield from _limited(view, device, name, int(steps["threads"].max()))
+        yield from _predicted(view, device, name)
 
 
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
@@ -68,16 +74,22 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
         for dtype, x in zip(table["dtype"], table["x"], strict=True)
     ]
     table["share"] = table["rate"] / table["ceiling"]
+    reached = [_of_limit(row, ceilings[row["dtype"]]) for row in dicts(table)]
+    title = sentence(
+        "Whole steps reach {share} of the rate that memory and arithmetic allow",
+        "What whole steps reach of the rate that memory and arithmetic allow cannot be told from this run",
+        share=shares(reached),
+    )
+    cached = sum(one.value > 1 and not one.impossible for one in reached)
     balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
     rows = [
-        [_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), as_percent(row["share"])]
-        for row in dicts(table)
+        [_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _share(one)]
+        for row, one in zip(dicts(table), reached, strict=True)
     ]
     return Exhibit(
         Chart(
             f"roofline-{name}",
-            f"Whole steps reach {as_percent(table['share'].min())} to {as_percent(table['share'].max())} of the rate "
-            "that memory and arithmetic allow",
+            str(title),
             _under_roof(table, ceilings),
             f"● measured on {view.device_name(device)}. {BARS}. The black line is the highest rate that "
             "the measured bandwidth of memory (slope) and the measured peak of arithmetic (level) allow; what caches "
@@ -85,11 +97,31 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
             "; ".join(f"{row[0]}: {row[2]} at {row[1]}, {row[3]} of the limit" for row in rows),
         ),
         [f"Slope and level meet at {several(balances)}. Work that does fewer operations for each byte is limited by "
-         "memory, other work by arithmetic."],
+         "memory, other work by arithmetic.",
+         *([f"{cached} of {len(reached)} steps run faster than main memory allows: caches hold a part of their data."]
+           if cached else [])],
         Table(["Step", "Operations for each byte", "Rate", "Of the limit"], rows, "lrrr",
               f"Whole steps on {view.device_name(device)}"),
         ["G01"],
+        title,
     )  # fmt: skip
+
+
+def _of_limit(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
+    """The share of a step's limit that it reaches. More than the peak is impossible; more than memory's, cached."""
+    limit = min(roof["peak"], row["x"] * roof["bandwidth"]) / 1e9
+    ends = {"estimate": row["rate"] / limit, **{end: row[end] / limit for end in ("low", "high")}}
+    over_peak = {end: value * limit * 1e9 / roof["peak"] for end, value in ends.items()}
+    whole = as_share(over_peak, _named(dict(row)), "the measured peak of arithmetic")
+    share = as_share(ends)
+    return whole if whole.impossible else replace(share, most=math.inf) if share.impossible else share
+
+
+def _share(one: Number) -> str:
+    """A share of the limit in a table."""
+    if one.impossible:
+        return "more than the peak: disturbed"
+    return "beyond memory: cached" if one.value > 1 else as_percent(one.value)
 
 
 def _under_roof(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
@@ -126,19 +158,23 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         return
     usual = pd.Series([cell["dtype"] for cell in cells]).mode()[0]
     shown = [cell for cell in cells if cell["dtype"] == usual]
-    told = []
+    text, places = [], {}
     for phase, words in (("decode", "writing text"), ("training", "training steps")):
-        ends = [as_percent(end(mine)) for end in (min, max)
-                if (mine := [cell["estimate"] for cell in shown if cell["phase"] == phase])]  # fmt: skip
-        if ends:
-            share = " to ".join(dict.fromkeys(ends)).removeprefix("100%") or "all"
-            told.append(f"{share} of the time of {words}")
+        mine = [cell for cell in shown if cell["phase"] == phase]
+        if mine:
+            text.append(f"{{{phase}}} of the time of {words}")
+            places[phase] = shares(mine)
+    title = sentence(
+        f"Memory limits {several(text or ['{time} of the time'])}",
+        "How much of the time memory limits cannot be told from this run",
+        **(places or {"time": shares(shown[:1])}),
+    )
     rows = [{"label": _named(cell, dtype=False), **scaled(cell, 0.01),
              "text": as_percent(cell["estimate"])} for cell in shown]  # fmt: skip
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",
-            f"Memory limits {several(told or [as_percent(shown[0]['estimate']) + ' of the time'])}",
+            str(title),
             estimates(rows, "share of the operators' time (%)", log=False),
             f"● measured on {view.device_name(device)}, in {usual}. {BARS}. Counted is the time in "
             "operators for which memory is the lower of the two limits, whether they reach it or not.",
@@ -149,6 +185,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
               [[_named(cell), stated(percent(cell), "%")] for cell in cells], "lr",
               f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
+        title,
     )  # fmt: skip
 
 
@@ -174,13 +211,18 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
     named = table.assign(work=pd.Categorical(table["work"], order))
+    each_error = {f"by{n}": amounts([errors[n]], as_percent, limit=math.inf, most=True) for n in (2, 4) if n in errors}
+    title = sentence(
+        f"Two numbers of a machine predict half of {total} kernels and steps to within {{by2}}, four to within {{by4}}",
+        "How well few numbers of a machine predict kernels and steps cannot be told from this run",
+        **each_error,
+    )
     alone = records(view.quantity("roofline.bandwidth_error_over_compute_error", device=device, threads=threads))
     text = table.pivot(index="work", columns="by", values="text").reindex(order)
     yield Exhibit(
         Chart(
             f"roofline-predicted-{name}",
-            f"Two numbers of a machine predict half of {total} kernels and steps to within "
-            f"{as_percent(errors[2]['estimate'])}, four to within {as_percent(errors[4]['estimate'])}",
+            str(title),
             heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
             f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
             "its median error; the numbers were fitted on other kernels.",
@@ -189,13 +231,14 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",
-         *(f"From one number alone, bandwidth errs {times(cell['estimate'])} as much as arithmetic."
-           for cell in alone)],
+         *told(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.", ratio=ratios([cell], "as much"))
+               for cell in alone)],
         Table(["Numbers", "Median error", "Which"],
               [[_NUMBERS[n], stated(percent(errors[n]), "%"),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",
               "Errors over all kernels, and the numbers as fitted"),
         ["W35", "G18"],
+        title,
     )  # fmt: skip
 
 

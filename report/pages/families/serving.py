@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,8 +11,9 @@ import pandas as pd
 from report.formatting import count, exactly, number, several, two_digits, with_unit
 from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated
-from report.pages.listed import listed, on_gpu, span
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, sentence, shares, told
+from report.pages.listed import listed, on_gpu
 from report.pages.rows import dicts, points, scaled
 from report.pages.words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
@@ -57,12 +59,16 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
     says = ["Requests come at random times and do not wait for answers. 99% of them are answered within the time "
             "that is shown. The vector search looks through a million vectors."]  # fmt: skip
-    says += [f"At {_rate(one['requests_per_s'])}, {number(100 * one['estimate'], 2)}% of those to the {_name(one)} "
-             "had no right answer in time." for one in failed]  # fmt: skip
+    for one in failed:
+        at, late = _rate(one["requests_per_s"]), f"of those to the {_name(one)} had no right answer in time."
+        says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([one]))))
     client = view.of("serving", "client_share")["estimate"].max()
     if client >= 0.01:
+        took = shares([{"estimate": float(client)}], most=True).text
         says.append(
-            f"The clients ran on the server's own cores and took up to {two_digits(100 * client)}% of their time."
+            f"The clients ran on the server's own cores and took up to {took} of their time."
+            if took
+            else "The clients ran on the server's own cores and took more time than these have: it was told wrongly."
         )
     yield Exhibit(
         Chart(
@@ -101,16 +107,22 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     if not chosen:
         return
     cells = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
-    shares = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cells)]
-    used = [100 * float(one["estimate"]) for one in shares if one]
-    says = [f"The GPU is busy for {span(used, two_digits)}% of the time at these loads."] if used else []
-    times = span([float(one["estimate"]) for one in cells], lambda one: with_unit(one, "s", 2))
+    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cells)]
+    used = [one for one in known if one]
+    says = told(
+        [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
+    )
     yield listed(
-        name, f"A request costs the server {times} of CPU time",
+        name,
+        sentence(
+            "A request costs the server {time} of CPU time",
+            "What a request costs the server of CPU time cannot be told from this run",
+            time=amounts(cells, "s"),
+        ),
         [
             (_name(cell), cell, [_bears(borne, cell), exactly(cell["requests_per_s"]),
                                  stated(scaled(share, 1.0), "1") if share else NOTHING])
-            for cell, share in zip(cells, shares, strict=True)
+            for cell, share in zip(cells, known, strict=True)
         ],
         "s", "CPU time of a request, ms",
         f"● measured on {view.name}, at the largest load whose 99th percentile stays below 0.1 s, or at the smallest "
@@ -134,8 +146,12 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
     models = several(sorted({str(one["model"]) for one in cells}))
     yield listed(
         "serving-outgrows",
-        f"At the traffic that its maker documents, serving {first['model']} takes as many GPU hours as training it "
-        f"after {with_unit(float(first['estimate']), 'd', 2)}",
+        sentence(
+            f"At the traffic that its maker documents, serving {first['model']} takes as many GPU hours as training it "
+            "after {days}",
+            f"After how long serving {first['model']} takes as many GPU hours as training it cannot be told",
+            days=amounts([first], "d", limit=math.inf),
+        ),
         [(f"{number(float(one['traffic']), 3)} tokens a day", one, [str(one["detail"])]) for one in cells],
         "d", "days of serving that take as many GPU hours as training",
         f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
@@ -146,10 +162,13 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node loads and costs; then what serving takes against training."""
-    for place, view in enumerate(evidence.views, 1):
-        yield from _loads(view, f"serving-load-{place}")
-        yield from _costs(view, f"serving-cost-{place}")
+    yield from on_each(evidence, _machine)
     yield from _outgrows(evidence)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _loads(view, f"serving-load-{place}")
+    yield from _costs(view, f"serving-cost-{place}")
 
 
 FAMILY = Family(

@@ -10,8 +10,9 @@ import pandas as pd
 from report.formatting import capital, exactly, number, two_digits
 from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated
-from report.pages.listed import Case, listed, on_gpu, span
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, ratios, sentence
+from report.pages.listed import Case, listed, on_gpu
 from report.pages.rows import dicts, points, scaled
 from report.pages.words import BARS
 from report.quantities.tabular import DEFAULT
@@ -46,11 +47,18 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
     mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
     fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
     several_devices = len({one["device"] for one in cells}) > 1
+    ends = {"fast": fast, "slow": slow}
+    title = sentence(
+        capital(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
+        if fast is not slow
+        else capital(f"{_op(fast)} goes through {{fast}} rows a second"),
+        "How many rows a second are worked through cannot be told from this run",
+        **{name: amounts([cell], lambda rate: number(rate, 2)) for name, cell in ends.items()},
+    )
     yield Exhibit(
         Chart(
             name,
-            capital(f"{_op(fast)} goes through {number(float(fast['estimate']), 2)} rows a second, {_op(slow)} through "
-                    f"{number(float(slow['estimate']), 2)}"),
+            str(title),
             lines(table, "x", "y", "op", "on" if several_devices else None, ("rows of the table", "million rows/s")),
             f"● measured on {view.name}, by the fastest library at each size. {BARS}.",
             "; ".join(f"{one['op']}, {one['on']}, {exactly(one['x'])} rows: {two_digits(one['y'])} million rows/s"
@@ -60,6 +68,7 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         Table(["Operation", "Rows", "Fastest", "Rate"],
               [[f"{_op(one)}{on_gpu(str(one['device']))}", f"{int(one['rows']):,}", str(one["detail"]),
                 stated(scaled(one, 1.0), "rows/s")] for one in cells], "lrlr", f"Work on tables on {view.name}"),
+        heading=title,
     )  # fmt: skip
 
 
@@ -76,14 +85,18 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     sizes = {one["op"]: [other["rows"] for _, other, _ in cases if other["op"] == one["op"]] for _, one, _ in cases}
-    ends = [
-        span([float(one["estimate"]) for _, one, _ in cases if one["rows"] == end(sizes[one["op"]])], two_digits)
-        for end in (min, max)
-    ]
+    small, large = (
+        ratios([one for _, one, _ in cases if one["rows"] == end(sizes[one["op"]])], "as fast") for end in (min, max)
+    )
+    several_sizes = any(len(set(rows)) > 1 for rows in sizes.values())
     yield listed(
         name,
-        f"The fastest library is {ends[1]} times as fast as {DEFAULT} on the largest tables, {ends[0]} times on the "
-        "smallest",
+        sentence(
+            f"On the largest tables the fastest library is {{large}} as {DEFAULT}, on the smallest {{small}}"
+            if several_sizes else f"The fastest library is {{large}} as {DEFAULT}",
+            f"What the fastest library gains over {DEFAULT} cannot be told from this run",
+            **({"large": large, "small": small} if several_sizes else {"large": large}),
+        ),
         cases, "1", f"rate of the fastest library over that of {DEFAULT}",
         f"● measured on {view.name} at every size that {DEFAULT} was measured with.",
         ["Work", "Fastest", f"Over {DEFAULT}"], 1.0, [1.0], f"1: {DEFAULT}", True,
@@ -96,12 +109,15 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     largest = list({(one["op"], one["transfers"], one["device"]): one for one in cells}.values())
     if not largest:
         return
-    copied = [float(one["estimate"]) for one in largest if one["transfers"] == "included"]
-    gains = copied or [float(one["estimate"]) for one in largest]
+    copied = [one for one in largest if one["transfers"] == "included"]
+    included = ", copies included" if copied else ""
     yield listed(
         name,
-        f"A GPU works through the largest tables {span(gains, two_digits)} times as fast as its host's CPU"
-        f"{', copies included' if copied else ''}",
+        sentence(
+            f"A GPU works through the largest tables {{gain}} as its host's CPU{included}",
+            "What a GPU gains on the largest tables cannot be told from this run",
+            gain=ratios(copied or largest, "as fast"),
+        ),
         [(f"{_op(one)}, {int(one['rows']):,} rows, {WAYS.get(str(one['transfers']), str(one['transfers']))}", one,
           [str(one["detail"])]) for one in largest],
         "1", "rate of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
@@ -111,10 +127,13 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node rates, gains over pandas, and gains of a GPU."""
-    for place, view in enumerate(evidence.views, 1):
-        yield from _rates(view, f"tables-rate-{place}")
-        yield from _over_pandas(view, f"tables-library-{place}")
-        yield from _on_gpu(view, f"tables-gpu-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _rates(view, f"tables-rate-{place}")
+    yield from _over_pandas(view, f"tables-library-{place}")
+    yield from _on_gpu(view, f"tables-gpu-{place}")
 
 
 FAMILY = Family(

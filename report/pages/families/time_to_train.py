@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,8 @@ from report.estimates import device_kind
 from report.formatting import several
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, times
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records
+from report.pages.heading import Sentence, amounts, ratios, sentence, told
 from report.pages.rows import alt_text, name_of, rough
 from report.pages.words import BARS, NOTHING
 from report.quantities.time_to_train import fastest
@@ -24,11 +26,14 @@ Cell = dict[str, Any]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the published trainings, and the jobs that were run whole."""
-    for place, view in enumerate(evidence.views):
-        for device in view.devices():
-            name = name_of(place + 1, device)
-            yield from _published(view, device, name)
-            yield from _whole(view, device, name)
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        name = name_of(place, device)
+        yield from _published(view, device, name)
+        yield from _whole(view, device, name)
 
 
 def spoken(hours: float) -> str:
@@ -59,14 +64,19 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
     long = sum(cell["estimate"] > _DAY for cell in cells)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
-    each = several([f"{rough(one['estimate'])} ({one['run']})" for one in nodes])
+    title = sentence(
+        f"{long} of {len(cells)} published trainings would take more than a day{_on(view, device)}; "
+        f"{cells[-1]['run']} would take {{time}}",
+        f"How long published trainings would take{_on(view, device)} cannot be told from this run",
+        time=amounts([cells[-1]], spoken, limit=math.inf),
+    )
+    each = several([f"{text} ({one['run']})" for one in nodes if (text := amounts([one], rough, limit=math.inf).text)])
     known = coverage(view.data, device_kind(device))
     laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
     yield Exhibit(
         Chart(
             f"time-to-train-{name}",
-            f"{long} of {len(cells)} published trainings would take more than a day on {view.device_name(device)}; "
-            f"{cells[-1]['run']} would take {spoken(cells[-1]['estimate'])}",
+            str(title),
             estimates(rows, "days", [1.0], "one day", log=True),
             f"◑ derived for {view.device_name(device)}. {BARS}.",
             alt_text(rows),
@@ -78,14 +88,20 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
                "correct it, so no interval is known.")
             + " That large models fit and keep this rate is assumed.",
             *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
-            *(f"The fastest laptop takes {times(one['estimate'])} as long as this GPU for one and the same fine-tune."
-              for one in laptops),
+            *told(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
+                           gain=ratios([one], "as long")) for one in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
               [[cell["run"], f"{cell['flop']:.2g}", spoken(cell["estimate"]), _range(cell)] for cell in cells], "lrrr",
               f"Published trainings on {view.device_name(device)}"),
         ["N04", "G25", *(["W01"] if laptops else [])],
+        title,
     )  # fmt: skip
+
+
+def _on(view: View, device: str) -> str:
+    """' on an NVIDIA H100' for a GPU; '' for the machine's own processor, which the page names."""
+    return f" on {view.device_name(device)}" if device_kind(device) == "gpu" else ""
 
 
 def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -98,23 +114,37 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     jobs = sorted(records(fastest(cells)), key=lambda cell: cell["estimate"])
     rows = [{"label": cell["job"], **{end: cell[end] for end in _ENDS}, "text": spoken(cell["estimate"] / 3600)}
             for cell in jobs]  # fmt: skip
-    told = []
+    lines = []
     for cell in sorted(records(cells), key=lambda cell: cell["estimate"]):
         part = parts.get((cell["job"], cell["dtype"], cell["backend"]))
         should = spoken(part["estimate"] / 3600) if part else NOTHING
-        told.append([cell["job"], cell["dtype"], spoken(cell["estimate"] / 3600), _range(cell, 1 / 3600), should])
+        lines.append([cell["job"], cell["dtype"], spoken(cell["estimate"] / 3600), _range(cell, 1 / 3600), should])
+    title = _each_job(jobs, _on(view, device))
     yield Exhibit(
         Chart(
             f"time-to-train-whole-{name}",
-            f"Small jobs run whole take {rows[0]['text']} to {rows[-1]['text']} on {view.device_name(device)}",
+            str(title),
             estimates(rows, "seconds from data on disk to the declared accuracy", log=True),
             f"● measured on {view.device_name(device)}, in the fastest number format. {BARS}.",
             alt_text(rows),
         ),
         ["A job's name is that of its data and of its model. It ends at its accuracy on held-out samples."],
-        Table(["Job", "Format", "Time", "Between", "By its parts"], told, "llrrr",
+        Table(["Job", "Format", "Time", "Between", "By its parts"], lines, "llrrr",
               "Jobs run whole, and the sum of their parts as each was timed alone before").filled(),
+        heading=title,
     )  # fmt: skip
+
+
+def _each_job(jobs: list[Cell], on: str) -> Sentence:
+    """What the quickest and the longest job take, each by its name: other jobs say nothing of another speed."""
+    first, last = jobs[0], jobs[-1]
+    ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
+    parts = [f"{one['job']} takes {{{name}}}" for name, one in ends.items()]
+    return sentence(
+        f"Run whole{on}, {several(parts)}",
+        f"How long whole jobs take{on} cannot be told from this run",
+        **{name: amounts([one], lambda seconds: spoken(seconds / 3600)) for name, one in ends.items()},
+    )
 
 
 FAMILY = Family(

@@ -11,8 +11,8 @@ from report.estimates import device_kind
 from report.formatting import several, two_digits, with_unit
 from report.pages.charts import Chart, bars, lines
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, records, stated, times
-from report.pages.listed import span
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import amounts, ratios, sentence, shares, told
 from report.pages.rows import dicts, points
 from report.pages.words import BARS
 from report.quantities.offload import REST, host_rates, per_second
@@ -45,19 +45,22 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
     # A size that no copy fell short of is not known.
-    known = [float(cell["estimate"]) for cell in half if cell["estimate"] == cell["estimate"]]
-    best = max(float(cell["estimate"]) for cell in cells if cell["direction"] in ONE_WAY)
-    title = f"Copies between the host and {view.device_name(device)} reach {with_unit(best, 'B/s', 2)}"
-    if known:
-        title += f", half of their best rate from {span(known, lambda one: with_unit(one, 'B', 2))} on"
-    ratios = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
-    large = [float(one["estimate"]) for one in ratios if one["size"] == max(other["size"] for other in ratios)]
-    says = (
-        [f"The GPU's own memory moves {span(large, two_digits)} times as much as the largest copies."] if large else []
+    known = [cell for cell in half if cell["estimate"] == cell["estimate"]]
+    best = max((cell for cell in cells if cell["direction"] in ONE_WAY), key=lambda cell: float(cell["estimate"]))
+    text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
+    title = sentence(
+        f"{text}, half of their best rate from {{half}} on" if known else text,
+        f"How fast copies between the host and {view.device_name(device)} are cannot be told from this run",
+        rate=amounts([best], "B/s"),
+        **({"half": amounts(known, "B")} if known else {}),
     )
+    own = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
+    large = [one for one in own if one["size"] == max(other["size"] for other in own)]
+    says = told([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
+                          gain=ratios(large, "as many"))] if large else [])  # fmt: skip
     yield Exhibit(
         Chart(
-            name, title, lines(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
+            name, str(title), lines(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
             f"● measured on {view.name}, copies one after the other. {BARS}.",
             "; ".join(f"{one['way']}, {one['memory']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} GB/s"
                       for one in dicts(table)),
@@ -67,6 +70,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
               [[WAYS[str(one["direction"])], MEMORIES[str(one["host_memory"])], with_unit(float(one["size"]), "B"),
                 stated(one, "B/s")] for one in cells], "llrr", f"Copies on {view.name}"),
         ["W22"],
+        title,
     )  # fmt: skip
 
 
@@ -88,34 +92,42 @@ def _shown(each: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Where the time of a request goes, by what the GPU takes for each part."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
-    shares = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
+    phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
     drawn: list[dict[str, Any]] = []
     table = []
     for request in [one for op in OPS for one in _shown([each for each in whole if each["op"] == op])]:
-        same = [one for one in shares if all(one[key] == request[key] for key in ("op", "m", "n", "k"))]
+        same = [one for one in phases if all(one[key] == request[key] for key in ("op", "m", "n", "k"))]
         parts = {str(one["phase"]): one for one in same}
         if parts.keys() == PARTS.keys():
             # Two clocks differ by a little: the parts fill the bar.
             total = sum(float(one["estimate"]) for one in same)
             drawn += [{"case": _case(request), "share": 100 * float(parts[key]["estimate"]) / total, "part": part,
-                       "time": float(request["estimate"])} for key, part in PARTS.items()]  # fmt: skip
+                       "time": float(request["estimate"]), "whole": request, "of": parts[key]}
+                      for key, part in PARTS.items()]  # fmt: skip
             table.append([_case(request), stated(request, "s"), *(stated(parts[key], "1") for key in PARTS)])
     if not drawn:
         return
     least = min(drawn, key=lambda one: one["time"])
-    computing = next(one["share"] for one in drawn if (one["case"], one["part"]) == (least["case"], PARTS["compute"]))
+    computing = next(one for one in drawn if (one["case"], one["part"]) == (least["case"], PARTS["compute"]))
+    shown = pd.DataFrame(drawn)[["case", "share", "part"]]
+    title = sentence(
+        f"{view.device_name(device)} computes for {{share}} of the {{time}} that the quickest request takes",
+        f"How long {view.device_name(device)} computes of the time of a request cannot be told from this run",
+        share=shares([computing["of"]]),
+        time=amounts([least["whole"]], "s"),
+    )
     yield Exhibit(
         Chart(
             name,
-            f"{view.device_name(device)} computes for {two_digits(computing)}% of the "
-            f"{with_unit(least['time'], 's', 2)} that the quickest request takes",
-            bars(pd.DataFrame(drawn), "share", "case", "percent of a request's time", "part", stacked=True),
+            str(title),
+            bars(shown, "share", "case", "percent of a request's time", "part", stacked=True),
             f"● measured on {view.name}, float32, from pinned host memory and back to it.",
             "; ".join(f"{one['case']}, {one['part']}: {two_digits(one['share'])}%" for one in drawn),
         ),
         ["While a request is launched and waited for, the GPU has nothing to do."],
         Table(["Request", "Time", *PARTS.values()], table, "lrrrrr", f"Requests on {view.name}, shares of the time"),
         ["W23", "W24"],
+        title,
     )  # fmt: skip
 
 
@@ -137,16 +149,26 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     )
     if not len(table):
         return
-    quickest = min(float(cell["estimate"]) for cell in alone or asked)
-    title = f"Nothing has to travel to a CPU: it answers the smallest request in {with_unit(quickest, 's', 2)}"
+    quickest = min(alone or asked, key=lambda cell: float(cell["estimate"]))
+    title = sentence(
+        "Nothing has to travel to a CPU: it answers the smallest request in {time}"
+        if alone
+        else "A GPU answers the smallest request in {time}",
+        "How soon the smallest request is answered cannot be told from this run",
+        time=amounts([quickest], "s"),
+    )
     crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
-    known = {str(one["op"]): float(one["estimate"]) for one in crossings if one["estimate"] == one["estimate"]}
+    known = {str(one["op"]): one for one in crossings if one["estimate"] == one["estimate"]}
     if known:
-        from_on = [f"{OPS[op]} from {with_unit(size, 'B', 2)}" for op, size in known.items()]
-        title = f"A GPU answers before all cores of the CPU: {several(from_on)} on"
+        from_on = [f"{OPS[op]} from {{{op}}}" for op in known]
+        title = sentence(
+            f"A GPU answers before all cores of the CPU: {several(from_on)} on",
+            "From which size on a GPU answers before all cores of the CPU cannot be told from this run",
+            **{op: amounts([one], "B") for op, one in known.items()},
+        )
     yield Exhibit(
         Chart(
-            name, title,
+            name, str(title),
             lines(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
             f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
             f"back. {BARS}.",
@@ -158,22 +180,27 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
               [[_case(one), who, with_unit(float(one["size"]), "B"), stated(one, "s")] for who, one in found], "llrr",
               f"Requests on {view.name}"),
         ["W18"] if asked else [],
+        title,
     )  # fmt: skip
 
 
 def _over_100_cores(view: View) -> list[str]:
-    gains = [float(one["estimate"]) for one in records(view.quantity("offload.speedup_over_100_cores"))]
-    return [f"A GPU computes a matrix product up to {times(max(gains))} as fast as 100 cores would."] if gains else []
+    gains = records(view.quantity("offload.speedup_over_100_cores"))
+    return told([sentence("A GPU computes a matrix product {gain} as 100 cores would.", gain=ratios(gains, "as fast"))]
+                if gains else [])  # fmt: skip
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node copies to its first GPU and the parts of requests to it, and the time of requests to all."""
-    for place, view in enumerate(evidence.views, 1):
-        devices = [device for device in view.devices() if device_kind(device) == "gpu"]
-        for device in devices[:1]:
-            yield from _copies(view, device, f"transfers-copy-{place}")
-            yield from _split(view, device, f"transfers-part-{place}")
-        yield from _requests(view, devices, f"transfers-request-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    devices = [device for device in view.devices() if device_kind(device) == "gpu"]
+    for device in devices[:1]:
+        yield from _copies(view, device, f"transfers-copy-{place}")
+        yield from _split(view, device, f"transfers-part-{place}")
+    yield from _requests(view, devices, f"transfers-request-{place}")
 
 
 FAMILY = Family(

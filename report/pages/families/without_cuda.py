@@ -7,8 +7,9 @@ from typing import Any
 
 from report.formatting import count, exactly, number, several, two_digits, with_unit
 from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, records, times
-from report.pages.listed import Case, has_gpu, listed, on_gpu, span
+from report.pages.exhibit import Exhibit, Family, on_each, records
+from report.pages.heading import amounts, as_number, ratios, sentence, told
+from report.pages.listed import Case, has_gpu, listed, on_gpu
 from report.pages.rows import percent, scaled
 from report.pages.words import NOTHING
 from report.quantities.without_cuda import CUDA
@@ -56,16 +57,24 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
         which = on_gpu(str(cell["device"])).removesuffix(", GPU")
         cases.append((f"{_case(cell)}{which}", percent(cell), [words]))
-    told = [
-        f"{called} runs the same kernels at {span(mine, two_digits)}% of CUDA's rate"
-        for backend, called in NAMES.items()
-        if (mine := [100 * float(cell["estimate"]) for cell in cells if cell["backend"] == backend])
-    ]
-    naive = [1 / float(one["estimate"]) for one in records(view.quantity("without_cuda.naive_over_library"))]
+    mine = {
+        backend: amounts(
+            (one for one in cells if one["backend"] == backend), lambda share: f"{two_digits(100 * share)}%"
+        )
+        for backend in NAMES
+        if any(one["backend"] == backend for one in cells)
+    }
+    title = sentence(
+        several([f"{NAMES[backend]} runs the same kernels at {{{backend}}} of CUDA's rate" for backend in mine]),
+        "What other interfaces keep of CUDA's rate cannot be told from this run",
+        **mine,
+    )
+    naive = [as_number(one).inverse for one in records(view.quantity("without_cuda.naive_over_library"))]
     says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cells) else []
-    says += [f"In CUDA itself, the library's product is {times(max(naive))} as fast as the naive one."] if naive else []
+    says += told([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
+                             gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
     yield listed(
-        name, several(told), cases, "%", "percent of the rate in CUDA",
+        name, title, cases, "%", "percent of the rate in CUDA",
         f"● measured on {view.name}, float32, the same kernel on the same chip.",
         ["Kernel", "Rate", "Of CUDA's rate"], 1.0, [IDLE, 100.0], "from half of CUDA's rate to all of it", False, says,
         ["N10"],
@@ -79,10 +88,14 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
         if cell["device"] == "cpu":
             by_unit.setdefault(unit, []).append(cell)
     for unit, cells in sorted(by_unit.items(), reverse=True):
-        mega = [float(cell["estimate"]) for cell in cells]
+        best = max(cells, key=lambda cell: float(cell["estimate"]))
         yield listed(
             f"{name}-{'passes' if unit == 'B/s' else 'products'}",
-            f"Without a GPU, Vulkan in software reaches {with_unit(max(mega), unit, 2)}",
+            sentence(
+                "Without a GPU, Vulkan in software reaches {rate}",
+                "What Vulkan in software reaches without a GPU cannot be told from this run",
+                rate=amounts([best], unit),
+            ),
             [(_case(cell), scaled(cell, 1.0), []) for cell in cells],
             unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cells), 'kernel')}, float32.",
             ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
@@ -91,11 +104,14 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node with a GPU the shares of CUDA's rate; without one, what software does."""
-    for place, view in enumerate(evidence.views, 1):
-        shares = list(_shares(view, f"without-cuda-{place}"))
-        yield from shares
-        if not shares and not has_gpu([{"device": device} for device in view.devices()]):
-            yield from _software(view, f"without-cuda-{place}")
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    exhibits = list(_shares(view, f"without-cuda-{place}"))
+    yield from exhibits
+    if not exhibits and not has_gpu([{"device": device} for device in view.devices()]):
+        yield from _software(view, f"without-cuda-{place}")
 
 
 FAMILY = Family(
