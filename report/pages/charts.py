@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from report.formatting import exactly, number
+from report.pages.estimated import Estimated, heads_of
 from report.pages.plain import visible
 
 INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
@@ -102,21 +103,6 @@ def marker(tier: str) -> dict[str, Any]:
     }.get(tier, {"marker": "s", "fillstyle": "none"})
 
 
-@dataclass(frozen=True)
-class Estimated:
-    """How `estimates` draws, and from what: charts of several machines with like axes are drawn as one."""
-
-    draw: Callable[[float], Figure]
-    rows: Sequence[Mapping[str, Any]]
-    axis: str
-    lines: Sequence[float]
-    line: str
-    log: bool | None
-
-    def __call__(self, width: float) -> Figure:
-        return self.draw(width)
-
-
 def estimates(
     rows: Sequence[Mapping[str, Any]],
     axis: str,
@@ -135,7 +121,7 @@ def estimates(
         room = 17 if _phone(width) else 30
         table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
         labels = [_wrapped(visible(str(row["label"])), room) or " " for row in rows]
-        heads = _heads(rows)
+        heads = heads_of(rows)
         sizes = [_ROW + 0.16 * label.count("\n") + _ROW * (at in heads) for at, label in enumerate(labels)]
         height = sum(sizes)
         figure = Figure(figsize=(width, height + 0.85))
@@ -173,12 +159,6 @@ def estimates(
         return figure
 
     return Estimated(draw, rows, axis, lines, line, log)
-
-
-def _heads(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """The rows before which a group begins, and its name."""
-    groups = [str(row.get("group") or "") for row in rows]
-    return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}
 
 
 def _first_line(text: str, width: float) -> str:

@@ -217,13 +217,19 @@ def merged(sentences: Sequence[Sentence]) -> Sentence | None:
 
 def excess(numbers: Iterable[Number], machine: str) -> list[str]:
     """What cannot be true, in plain words: which machine and which result; nothing where all can."""
-    found = [f"{one.about} come to {two_digits(one.value)} times {one.whole}" for one in numbers if one.impossible]
+    found = [
+        f"{one.about or 'one result'} came to {_times(one.value)} {one.whole}" for one in numbers if one.impossible
+    ]
     if not found:
         return []
     return [
         f"On {machine} something disturbed a measurement: {formatting.first(found, 3, '; ')}. No more than all of it "
         "is possible: it was measured too low, and no share of it is told."
     ]
+
+
+def _times(excess: float) -> str:
+    return "more than" if two_digits(excess) == "1" else f"{two_digits(excess)} times"
 
 
 def as_number(cell: Cell, most: float = math.inf) -> Number:

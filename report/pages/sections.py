@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from report.formatting import several, within
-from report.pages.charts import Chart, Estimated, estimates
+from report.pages.charts import Chart, estimates
+from report.pages.estimated import Estimated
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table
 from report.pages.heading import merged

@@ -107,14 +107,14 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     rows = [{"label": f"{cell['job']}{', ' + cell['device'].upper() if kinds else ''}", "tier": "derived",
              **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
             for cell in cells]  # fmt: skip
-    least, most = (as_percent(cells[at]["estimate"]) for at in (0, -1))
+    least, most = (f"×{two_digits(cells[at]['estimate'])}" for at in (0, -1))
     inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
     parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
     yield Exhibit(
         Chart(
             "checks-derived",
             f"{inside} of {count(len(cells), 'whole job')} took what is derived for them from the others, within the "
-            f"interval; measured times are {several(list(dict.fromkeys([least, most])), 'to')} of the derived",
+            f"interval; measured over derived they are {several(list(dict.fromkeys([least, most])), 'to')}",
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),

@@ -11,7 +11,7 @@ from report.formatting import label_value, number
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Place, as_number, sentence, shares
+from report.pages.heading import as_number, ratios, sentence, shares
 from report.pages.rows import alt_text, job, name_of, percent, scaled
 from report.pages.words import BARS
 
@@ -162,14 +162,12 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
             for cell in cells]  # fmt: skip
     numbers = [as_number(cell) for cell in cells]
     apart = [one for one in numbers if one.low is not None and one.high is not None and not one.low <= 1 <= one.high]
-    rates = Place((tuple(numbers),), lambda rate: f"{100 * rate:.0f}%")
     title = sentence(
-        f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {{rates}} of the rate on "
-        "random numbers"
+        f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {{rates}} as random numbers"
         if apart
         else "What is in the matrices makes no difference to the rate that can be told",
         "What the content of matrices does to the rate cannot be told from this run",
-        **({"rates": rates} if apart else {}),
+        **({"rates": ratios(cells, "as fast")} if apart else {}),
     )
     yield Exhibit(
         Chart(

@@ -211,7 +211,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
     named = table.assign(work=pd.Categorical(table["work"], order))
-    each_error = {f"by{n}": amounts([errors[n]], as_percent, limit=math.inf, most=True) for n in (2, 4) if n in errors}
+    each_error = {f"by{n}": amounts([errors[n]], _error, limit=math.inf, most=True) for n in (2, 4) if n in errors}
     title = sentence(
         f"Two numbers of a machine predict half of {total} kernels and steps to within {{by2}}, four to within {{by4}}",
         "How well few numbers of a machine predict kernels and steps cannot be told from this run",
@@ -240,6 +240,11 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ["W35", "G18"],
         title,
     )  # fmt: skip
+
+
+def _error(value: float) -> str:
+    """A relative error in words: '29%', 'a factor of 2.5'."""
+    return as_percent(value) if value < 0.995 else f"a factor of {two_digits(1 + value)}"
 
 
 FAMILY = Family(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.formatting import count, exactly, number, several, two_digits, with_unit
+from report.formatting import count, exactly, number, several, with_unit
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, on_each, records
 from report.pages.heading import amounts, as_number, ratios, sentence, told
@@ -58,14 +58,12 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         which = on_gpu(str(cell["device"])).removesuffix(", GPU")
         cases.append((f"{_case(cell)}{which}", percent(cell), [words]))
     mine = {
-        backend: amounts(
-            (one for one in cells if one["backend"] == backend), lambda share: f"{two_digits(100 * share)}%"
-        )
+        backend: ratios((one for one in cells if one["backend"] == backend), "as fast")
         for backend in NAMES
         if any(one["backend"] == backend for one in cells)
     }
     title = sentence(
-        several([f"{NAMES[backend]} runs the same kernels at {{{backend}}} of CUDA's rate" for backend in mine]),
+        several([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
         "What other interfaces keep of CUDA's rate cannot be told from this run",
         **mine,
     )

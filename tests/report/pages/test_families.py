@@ -18,6 +18,7 @@ from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family
 from report.pages.failures import Failures
 from report.pages.markdown import identifier
+from report.pages.sections import exhibits_of
 
 EMPTY: dict[str, list[Any]] = {
     "verdicts": [],
@@ -109,9 +110,9 @@ def test_a_study_without_nodes_shows_nothing(key: str) -> None:
 def test_the_figures_of_a_family_are_made_alone_or_with_those_of_all(fleet: Evidence) -> None:
     key = "matrix_products" if "matrix_products" in {one.key for one in families()} else families()[0].key
     alone = family_charts(fleet, key, Failures())
-    assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in known(key).show(fleet)] != []
+    assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in exhibits_of(known(key), fleet)] != []
     every = [chart.name for chart in family_charts(fleet, "measurements", Failures())]
-    assert every == [exhibit.chart.name for one in families() for exhibit in one.show(fleet)]
+    assert every == [exhibit.chart.name for one in families() for exhibit in exhibits_of(one, fleet)]
 
 
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:

@@ -1,0 +1,30 @@
+"""A drawing of estimates that keeps its rows, so that those of several machines can be drawn as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """How `charts.estimates` draws, and from what."""
+
+    draw: Callable[[float], Figure]
+    rows: Sequence[Mapping[str, Any]]
+    axis: str
+    lines: Sequence[float]
+    line: str
+    log: bool | None
+
+    def __call__(self, width: float) -> Figure:
+        return self.draw(width)
+
+
+def heads_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """The rows before which a group begins, and its name."""
+    groups = [str(row.get("group") or "") for row in rows]
+    return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}
