@@ -155,6 +155,14 @@ def several(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
+def span_words(first: str, last: str) -> str:
+    """'2.4 GB/s', '2.4 to 5.1 GB/s', '9% to 27%': from one number in words to another, a unit said once."""
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
+
+
 # More names than these are not listed.
 _NAMED = 6
 

@@ -13,16 +13,20 @@ import polars as pl
 from contract.flags import FLAGS, Flag, parse, worst
 
 # What a summary row may say besides its samples' flags.
-UNSTABLE, EXACT = "unstable", "exact"
+UNSTABLE, EXACT, EXCEEDED = "unstable", "exact", "exceeded"
 MEANING = {
     **FLAGS,
     UNSTABLE: "rounds differ by more than their own samples explain",
+    EXCEEDED: "other work ran faster than this measured peak, which was measured too low",
     EXACT: "no disturbance: counted, and equal in all rounds",
 }
 # A sample with this flag is no measurement of the work alone: its threads waited for the one beside another process.
 DISTURBING = "crowded"
 # Half-width of a round's median, relative, that the study is content with: the coarsest target of its presets.
 CONTENT = 0.05
+# A rate without an interval exceeds a peak if it is above it by this factor.
+_SURELY = 1.05
+_PLACE = ["node", "device", "dtype", "threads"]
 # Old data has bare names; these columns hold the figure.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
@@ -138,4 +142,27 @@ def unstable(rounds: pl.DataFrame) -> dict[int, Seen]:
     return {
         series: Seen(UNSTABLE, most=f"rounds differ by {by:.0%}")
         for series, by in found.filter("differ").select("series", "spread").iter_rows()
+    }
+
+
+def exceeded(points: pl.DataFrame) -> dict[int, Seen]:
+    """`exceeded`, by series, for peaks of multiply-adds that other work of the same format and threads surpasses.
+
+    It does where even the lower end of its rate is above the peak; without an interval, its rate over _SURELY.
+
+    points: series, experiment, metric, params, the columns _PLACE, flop, estimate, low and high (of a time).
+    """
+    times = points.filter(pl.col("metric") == "time", pl.col("flop") > 0, pl.col("estimate") > 0)
+    rate, high = pl.col("flop") / pl.col("estimate"), pl.col("high").fill_nan(None)
+    times = times.with_columns(rate=rate, least=pl.coalesce(pl.col("flop") / high, rate / _SURELY))
+    peak = pl.col("experiment") == "peak"
+    peaks = times.filter(peak, pl.col("params").str.contains('"fma"', literal=True))
+    # Only what runs on the processor: a GPU's peak is a product itself.
+    work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
+    found = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
+    return {
+        row["series"]: Seen(
+            EXCEEDED, most=f"{row['experiment_of_work']} came to {row['rate_of_work'] / row['rate']:.2g} times it"
+        )
+        for row in found.iter_rows(named=True)
     }

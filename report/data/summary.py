@@ -46,7 +46,8 @@ COLUMNS = {
     "error": "Largest relative error of the result against float64",
     "tolerance": "Largest error that counts as right",
     "flags": "What may have spoilt samples, in how many of them and the worst of it; unstable: rounds differ by more "
-    "than their own samples explain; exact: counted and equal in all rounds",
+    "than their own samples explain; exceeded: other work ran faster than this measured peak; exact: counted and equal "
+    "in all rounds",
     "origin": "measured, or synthetic (tests only)",
 }
 _TEXT = [*(name for name in SERIES if name != "threads"), "unit", "status", "reason", "stop_reason", "flags", "origin"]
@@ -89,6 +90,9 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     rounds = _rounds(rows.filter(ok))
     estimates, exact = _estimates(series, rounds)
     of_rounds = _of_rounds(series, rounds, exact)
+    ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
+    for at, seen in flags.exceeded(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
+        of_rounds.setdefault(at, []).append(seen)
     of_samples, disturbed = flags.of_series(used), flags.disturbed_rounds(rows.filter(ok))
     seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")

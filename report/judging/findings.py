@@ -1,7 +1,9 @@
 """What is found of a claim in one plain sentence: the one that its file has for the outcome, with its numbers.
 
 A place: `{estimate}`, `{low}` and `{high}` are the number that the claim is told with; `{least}` and `{most}` those
-of all cases, `{supports}` and `{challenges}` that of the case on this side nearest to the threshold.
+of all cases, `{supports}` and `{challenges}` that of the case on this side nearest to the threshold. Where several
+machines measured that case, the place holds the range over them; so it does for an interval whose ends differ by the
+factor WIDE. Of the latter `{least}` and `{most}` give the outer end where they are bounds: "at least {least}".
 `{run of supports}` is a label of it, `{supports for run=BERT base}` the case with a label. `{[time] least}` is of one
 part. `{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share low}`, `{share high}` and
 `{units}` tell of a share. `{threshold}` is the one that is declared. After a colon, how: `percent`; `number`, without
@@ -28,6 +30,17 @@ _COUNT = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?count(?: (?P<which>supports|c
 _SHARE = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?(?:(?P<share>share)(?: (?P<end>low|high))?|(?P<units>units))")
 _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
+# An interval whose ends differ by this factor is told as a range.
+WIDE = 3.0
+# A share whose range covers this much of all says nothing.
+_NOTHING = 0.9
+# What a case has besides the labels that make it the same on another machine.
+_OWN = {"node", "instances", "machines", "label", "estimate", "low", "high", "n_rounds", "n_samples", "behind"}
+_JOINS = r"\A\s*(?:to|and)\s*\Z"
+_LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
+_UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z", re.I)
+_LOWER_AFTER = re.compile(rf"{_JOINS}|\A[\w\s]*\bor more\b")
+_UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
 # Seconds in a unit of time, and from how many on it is told in it.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
@@ -70,10 +83,15 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
 
 def filled(sentence: str, verdict: Mapping[str, Any]) -> str | None:
     """A sentence with its places filled; None where the evidence has nothing for one of them."""
-    values = {place: fill(place, verdict) for place in PLACE.findall(sentence)}
-    if None in values.values():
-        return None
-    return formatting.capital(PLACE.sub(lambda found: str(values[found[1]]), sentence))
+    pieces = PLACE.split(sentence)
+    told = [fill(piece, verdict, beside(pieces, at)) if at % 2 else piece for at, piece in enumerate(pieces)]
+    return None if None in told else formatting.capital("".join(map(str, told)))
+
+
+def beside(pieces: Sequence[str], at: int) -> tuple[str, str]:
+    """The text before and after a place of a split sentence, by its position."""
+    joins = at + 2 < len(pieces)
+    return pieces[at - 1], pieces[at + 1] if joins else f"{pieces[at + 1]} ."
 
 
 def unknown(sentence: str, parts: Sequence[str]) -> Iterator[str]:
@@ -86,8 +104,8 @@ def unknown(sentence: str, parts: Sequence[str]) -> Iterator[str]:
             yield place
 
 
-def fill(place: str, verdict: Mapping[str, Any]) -> str | None:
-    """What stands in a place; None where the evidence has nothing for it."""
+def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
+    """What stands in a place; None where the evidence has nothing for it. around: the text before and after it."""
     text, _, how = place.partition(":")
     counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _OF))
     if counted:
@@ -112,8 +130,44 @@ def fill(place: str, verdict: Mapping[str, Any]) -> str | None:
         value = cell.get(found["label"])
         return None if value is None else _label(found["label"], value)
     part = part_of(verdict, str(cell.get("part") or "")) or verdict
-    which = found["which"] if found["which"] in ("low", "high") else "estimate"
-    return number(cell[which], str(part.get("unit") or "1"), how)
+    unit, which = str(part.get("unit") or "1"), str(found["which"])
+    if which in ("low", "high"):
+        return number(cell[which], unit, how)
+    low, high = _ends(cell, verdict, which, around, bool(found["name"]))
+    if how == "percent" and high - low >= _NOTHING:
+        return None
+    return formatting.span_words(*(number(end, unit, how) for end in (low, high)))
+
+
+def _ends(
+    cell: Mapping[str, Any], verdict: Mapping[str, Any], which: str, around: tuple[str, str], labelled: bool
+) -> tuple[float, float]:
+    """From where to where the number of a case lies on all machines that measured it; one end twice for a bound."""
+    same = [cell] if which in ENDS and not labelled else same_cases(cell, verdict)
+    known = [_known(one) for one in same]
+    low, high = min(end for end, _ in known), max(end for _, end in known)
+    before, after = around
+    if which == "least" and not labelled and (_LOWER.search(before) or _LOWER_AFTER.search(after)):
+        return low, low
+    joined = re.search(_JOINS, before)
+    if which == "most" and not labelled and (joined or _UPPER.search(before) or _UPPER_AFTER.search(after)):
+        return high, high
+    return low, high
+
+
+def _known(cell: Mapping[str, Any]) -> tuple[float, float]:
+    """The number of a case twice; its interval where that is wide."""
+    value, low, high = (float(cell[name]) for name in NUMBER)
+    narrow = low == high or (low > 0 and high < WIDE * low) or (high < 0 and low > WIDE * high)
+    return (value, value) if narrow else (low, high)
+
+
+def same_cases(cell: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The case as each machine measured it: like labels, like outcome."""
+    labels = {name: value for name, value in cell.items() if name not in _OWN}
+    cells = cells_of(verdict, str(cell.get("part") or ""))
+    found = [one for one in cells if {name: value for name, value in one.items() if name not in _OWN} == labels]
+    return found if cell.get("node") else [cell]
 
 
 def _part_of_all(share: float) -> str:
@@ -136,7 +190,7 @@ def number(value: float, unit: str, how: str = "") -> str:
     if how == "percent":
         return _percent(value)
     if how == "number":
-        return formatting.two_digits(value)
+        return _not_one(value)
     if how == "exact":
         return formatting.exactly(value)
     if how == "about":
@@ -148,6 +202,14 @@ def number(value: float, unit: str, how: str = "") -> str:
                 return f"{formatting.number(seconds / size, 2)} {name}s"
         value, unit = seconds, "s"
     return formatting.with_unit(value, unit, 2)
+
+
+def _not_one(value: float) -> str:
+    """Two digits; more where these would say 1 of what is not 1: 1.02, 0.996."""
+    texts = [formatting.two_digits(value), *(formatting.number(value, digits) for digits in (3, 4))]
+    return (
+        next((text for text in texts if float(text.split()[0].replace(",", "")) != 1), texts[0]) if value else texts[0]
+    )
 
 
 def _percent(share: float) -> str:

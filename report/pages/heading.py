@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from report import formatting
-from report.formatting import two_digits
+from report.formatting import span_words, two_digits
+from report.judging.findings import WIDE
 
-# An interval whose ends differ by this factor is told as a range; by the second factor, not at all.
-WIDE, TOO_WIDE = 3.0, 10.0
+# An interval whose ends differ by this factor is not told at all.
+TOO_WIDE = 10.0
 # A share of which the interval covers this much of all is not told.
 WIDE_SHARE = 0.5
 # A share this much above its limit, which its interval reaches, counts as all.
@@ -26,6 +27,7 @@ SLIGHTLY = 1.05
 EQUAL = 1.05
 
 ALL = "100%"
+_ONE = re.compile(r"1(?:\.0+)?")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 Cell = Mapping[str, Any]
@@ -120,7 +122,7 @@ class Place:
         first, last = self.words(low), self.words(high)
         if self.after:
             return _ratio(first, last, self.after, sure)
-        told = "all" if first == last == ALL else _range(first, last)
+        told = "all" if first == last == ALL else span_words(first, last)
         return told if sure or told == "all" else f"about {told}"
 
     def _ends(self, group: Sequence[Number]) -> list[tuple[float, float]]:
@@ -136,16 +138,9 @@ class Place:
         return sum(len([one for one in group if not one.impossible]) - len(self._ends(group)) for group in self.groups)
 
 
-def _range(first: str, last: str) -> str:
-    """'2.4 GB/s', '2.4 to 5.1 GB/s': a unit is said once."""
-    if first == last:
-        return first
-    number, _, unit = first.partition(" ")
-    return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
-
-
 def _ratio(low: str, high: str, after: str, sure: bool) -> str:
     """'1.6 times as fast', 'up to 2.7 times as fast', 'about as fast': never 1 times."""
+    low, high = ("1" if _ONE.fullmatch(end) else end for end in (low, high))
     about = "" if sure else "about "
     if low == high == "1":
         return f"about {after}"
@@ -269,7 +264,7 @@ def percent(share: float) -> str:
     """A share in words of two digits: '4.1%'; no less than all is told as ALL."""
     if share >= 1:
         return ALL
-    return f"{formatting.number(100 * share, 2 if share < 0.995 else 3) if share >= 5e-5 else '0'}%"
+    return f"{formatting.number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0') if share >= 5e-5 else '0'}%"
 
 
 def shares(cells: Iterable[Cell | Number], **how: Any) -> Place:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from report.formatting import several, within
+from report.pages import disturbed
 from report.pages.charts import Chart, estimates
 from report.pages.estimated import Estimated
 from report.pages.evidence import Evidence
@@ -20,7 +21,9 @@ MOST_TOLD = 3
 
 def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
     """What the page of a family shows, machines side by side."""
-    return side_by_side(list(family.show(evidence)), len(evidence.views))
+    if evidence.data is None:
+        return list(family.show(evidence))
+    return side_by_side(disturbed.exhibits(family, evidence), len(evidence.views))
 
 
 def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:

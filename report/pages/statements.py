@@ -91,19 +91,26 @@ class Statements:
     def told(self, says: str) -> Markdown | None:
         """A sentence with its places filled, each number with its mark and its link; None if one cannot be."""
         pieces = []
-        for at, text in enumerate(PLACE.split(says)):
-            piece = self._fill(text) if at % 2 else _escaped(text) if self.marks else Markdown(text)
+        split = PLACE.split(says)
+        for at, text in enumerate(split):
+            piece = (
+                self._fill(text, findings.beside(split, at))
+                if at % 2
+                else _escaped(text)
+                if self.marks
+                else Markdown(text)
+            )
             if piece is None:
                 return None
             pieces.append(piece)
         return Markdown("".join(pieces))
 
-    def _fill(self, given: str) -> Markdown | None:
+    def _fill(self, given: str, around: tuple[str, str]) -> Markdown | None:
         if given in self.facts:
             return self._marked(self.facts[given])
         found = _OF_CLAIM.fullmatch(given)
         verdict = self.verdicts.get(found[1]) if found else None
-        text = findings.fill(found[2], verdict) if found and verdict else None
+        text = findings.fill(found[2], verdict, around) if found and verdict else None
         if text is None or found is None or verdict is None:
             return None
         return self._marked(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))

@@ -75,7 +75,7 @@ def kept(which: str) -> dict[str, Any]:
 def verdict(**more: Any) -> dict[str, Any]:
     """A claim of two parts: one of three cases in hours, and a share."""
     cells = [
-        {"part": "time", "run": name, "parameters": size, "estimate": value, "low": value / 2, "high": value * 2,
+        {"part": "time", "run": name, "parameters": size, "estimate": value, "low": value / 1.5, "high": value * 1.5,
          "outcome": side}
         for name, size, value, side in (
             ("a", 4.2e6, 0.5, "challenges"), ("b", 8.56e7, 4.0, "challenges"), ("c", 7e9, 48.5, "supports"),
@@ -83,10 +83,10 @@ def verdict(**more: Any) -> dict[str, Any]:
     ]  # fmt: skip
     share = {"estimate": 0.84, "low": 0.5, "high": 0.97, "units": 12, "of": "model"}
     parts = [
-        {"name": "time", "unit": "h", "threshold": 24.0, "estimate": 48.5, "low": 24.25, "high": 97.0},
+        {"name": "time", "unit": "h", "threshold": 24.0, "estimate": 48.5, "low": 48.5 / 1.5, "high": 48.5 * 1.5},
         {"name": "share", "unit": "B", "threshold": 1.2e10, "estimate": None, "share": share},
     ]
-    number = {"estimate": 48.5, "low": 24.25, "high": 97.0, "unit": "h", "threshold": 24.0}
+    number = {"estimate": 48.5, "low": 48.5 / 1.5, "high": 48.5 * 1.5, "unit": "h", "threshold": 24.0}
     return {"verdict": "depends", "reason": "machine-made", "cells": cells, "parts": parts, **number, **more}
 
 
@@ -94,7 +94,7 @@ def verdict(**more: Any) -> dict[str, Any]:
     ("place", "told"),
     [
         ("estimate", "2.0 days"),
-        ("low", "24 hours"),
+        ("low", "32 hours"),
         ("least", "30 minutes"),
         ("most:number", "48"),
         ("challenges", "4.0 hours"),
@@ -176,3 +176,49 @@ def test_a_question_is_counted_once_with_what_its_decided_claims_say(verdicts: l
     (first, other) = by_question([*asked, alone])
     assert (first["claims"], first["verdict"]) == ([one["id"] for one in asked], counted)
     assert (other["claims"], other["verdict"]) == (["N01"], "supported")
+
+
+def machines(*cells: dict[str, Any], unit: str = "MAC/cycle") -> dict[str, Any]:
+    """A claim of one part whose case several machines measured; told is the first."""
+    cells = tuple(
+        {"part": "", "node": f"node-{at}", "dtype": "float32", "outcome": "challenges", **cell}
+        for at, cell in enumerate(cells)
+    )
+    told = {name: cells[0][name] for name in findings.NUMBER}
+    return {"cells": cells, "parts": [{"name": "", "unit": unit, "threshold": 8.0, **told}], **told, "unit": unit}
+
+
+def case(value: float, spread: float = 1.1, **more: Any) -> dict[str, Any]:
+    return {"estimate": value, "low": value / spread, "high": value * spread, **more}
+
+
+def test_a_number_is_the_range_over_the_machines_that_measured_the_same() -> None:
+    two = machines(case(15.0), case(28.0), case(99.0, dtype="float16"))
+    assert findings.filled("A core finishes {estimate:number} multiply-adds.", two) == (
+        "A core finishes 15 to 28 multiply-adds."
+    )
+    assert findings.fill("challenges:number", two) == "15 to 28"
+    assert findings.fill("least for dtype=float16", two) == "99 MAC/cycle"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("It took {estimate}.", "It took 10 to 40 hours."),
+        ("It took at least {least}.", "It took at least 10 hours."),
+        ("It took {most} at most.", "It took 40 hours at most."),
+        ("It took {least:number} to {most:number} hours.", "It took 10 to 40 hours."),
+    ],
+)
+def test_a_number_whose_interval_spans_a_factor_of_three_is_a_range_or_a_bound(sentence: str, told: str) -> None:
+    assert findings.filled(sentence, machines(case(20.0, 2.0), unit="h")) == told
+
+
+def test_a_ratio_of_about_one_is_not_told_as_one() -> None:
+    nearly = machines(case(1.02, 1.001), unit="1")
+    assert findings.filled("At most {most:number} times as fast.", nearly) == "At most 1.02 times as fast."
+
+
+def test_a_share_that_may_be_anything_is_not_told() -> None:
+    open_share = machines({"estimate": 0.66, "low": 0.0, "high": 1.0}, unit="1")
+    assert findings.filled("It takes {estimate:percent} of the time.", open_share) is None

@@ -318,3 +318,16 @@ told = st.builds(Seen, st.sampled_from(["unstable", "exact"]), most=details)
 def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
     assert flags.read(flags.text(seen)) == seen
     assert flags.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition
+
+
+@pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])
+def test_a_peak_that_other_work_exceeds_is_flagged(synthetic: Factory, rate: float, flagged: bool) -> None:
+    node = synthetic("node")
+    node.point("peak", 1e-3, backend="llvm", params={"kernel": "fma"}, flop=1e8)
+    node.point("gemm", 1e-3 * 100 / rate, params={"n": 256}, flop=1e8)
+    # Of another number of threads the peak is another.
+    node.point("gemm", 1e-5, params={"n": 256}, flop=1e8, threads=2)
+    table = summarise(pd.DataFrame(node.rows))
+    (flags,) = table.loc[table["experiment"] == "peak", "flags"]
+    assert ("exceeded: gemm came to 1." in flags) is flagged
+    assert not table.loc[table["experiment"] == "gemm", "flags"].str.contains("exceeded").any()
