@@ -15,8 +15,8 @@ from contract.provenance import short
 from report import formatting
 from report.formatting import capital, few
 from report.model import DECIDED
-from report.pages import words
 from report.pages import front as front_page
+from report.pages import words
 from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
 from report.pages.claims import claim_context

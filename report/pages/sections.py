@@ -15,8 +15,6 @@ from report.pages.heading import merged
 
 # Rows of one figure: of more, each machine has its own.
 MOST_ROWS = 30
-# Machines whose sentences are told one by one.
-MOST_TOLD = 3
 
 
 def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
