@@ -91,7 +91,7 @@ def _drawn(group: Sequence[Exhibit]) -> Estimated | None:
     alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
     if len(lists) < len(draws) or len(alike) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
         return None
-    rows = [{**row, "group": one.machine} for one, draw in zip(group, lists, strict=True) for row in draw.rows]
+    rows = [{**row, "group": one.called} for one, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
     return estimates(rows, first.axis, first.lines, first.line, first.log)
 
