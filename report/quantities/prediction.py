@@ -129,9 +129,9 @@ def prediction_error(data: Dataset) -> Estimates:
 def spelt(fits: Sequence[Mapping[str, float]]) -> str:
     """The numbers in words, each the median over rounds."""
     middle = {name: float(np.median([one[name] for one in fits])) for name in fits[0]}
-    words = [f"{100 * middle['peak']:.0f}% of the peak", f"{100 * middle['bandwidth']:.0f}% of the bandwidth"]
+    words = [f"×{middle[name]:.2f} the measured {name}" for name in ("peak", "bandwidth")]
     words += [f"{with_unit(middle['launch'], 's')} a launch"] if "launch" in middle else []
-    words += [f"{100 * middle['cache']:.0f}% of the bandwidth from the cache"] if "cache" in middle else []
+    words += [f"×{middle['cache']:.2f} the measured bandwidth from the cache"] if "cache" in middle else []
     return ", ".join(words)
 
 
