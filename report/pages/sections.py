@@ -72,7 +72,9 @@ def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
     text = str(together) if together else ""
     if whole and len(able) in (0, len(group)):
         return text
-    return _of(several([one.called for one in able or group]), text) if text else ""
+    told = able or group
+    called = "Your machines" if len(told) == len(group) > 1 and all(one.own for one in told) else ""
+    return _of(called or several([one.called for one in told]), text) if text else ""
 
 
 def _of(machine: str, text: str) -> str:

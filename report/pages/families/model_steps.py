@@ -70,7 +70,8 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [{"step": at, "share": 100 * cells[at]["estimate"], "of": of}
             for at in shown for of, cells in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
     nearly = sum(counts[at]["estimate"] >= 0.99 for at in shown)
-    models = f"{'all' if nearly == len(shown) else f'{nearly} of'} {len(shown)} models"
+    many = "all" if nearly == len(shown) else f"{nearly or 'none'} of"
+    models = f"{many} {len(shown)} models"
     counted = f"Matrix products are 99% or more of a training step's operations in {models}"
     title = sentence(f"{counted}, and {{share}} of its time", counted, share=shares(took[at] for at in shown))
     yield Exhibit(

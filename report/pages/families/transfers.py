@@ -45,7 +45,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
     # A size that no copy fell short of is not known.
-    known = [cell for cell in half if cell["estimate"] == cell["estimate"]]
+    known = [cell for cell in half if amounts([cell], "B").text]
     best = max((cell for cell in cells if cell["direction"] in ONE_WAY), key=lambda cell: float(cell["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
     title = sentence(
@@ -158,7 +158,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
         time=amounts([quickest], "s"),
     )
     crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
-    known = {str(one["op"]): one for one in crossings if one["estimate"] == one["estimate"]}
+    known = {str(one["op"]): one for one in crossings if amounts([one], "B").text}
     if known:
         from_on = [f"{OPS[op]} from {{{op}}}" for op in known]
         title = sentence(
