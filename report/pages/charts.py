@@ -38,6 +38,7 @@ WIDE, NARROW = 6.8, 3.6
 _ROW = 0.3
 # Called so beside its mark: an estimate without an interval, from a single round.
 ONE_ROUND = "one round"
+HOLLOW = f"◇ {ONE_ROUND}, without an interval"
 _THEME: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -176,8 +177,11 @@ def _wrapped(text: str, room: int) -> str:
 
 
 def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
-    """A legend above the axes, below each other on a phone."""
-    figure.legend(handles=handles, loc="outside upper left", ncols=1 if _phone(width) else min(3, len(handles)))
+    """A legend above the axes, in as many columns as have room; below each other on a phone."""
+    # A character takes 0.08 inches, a mark and the gap to the next column 0.7.
+    room = width / (0.7 + 0.08 * max(len(str(one.get_label())) for one in handles))
+    ncols = 1 if _phone(width) else max(1, min(3, len(handles), int(room)))
+    figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
 
 
 def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:

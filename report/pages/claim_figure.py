@@ -282,6 +282,8 @@ def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     text = f"{formatting.capital(formatting.several(told))}; {', '.join(colours)}." if colours else ""
     if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
         text += f" {words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
+    if any(row["one_round"] for row in rows):
+        text += f" {charts.HOLLOW}."
     if of > len(rows):
         text += f" {len(rows)} of {of} cases, from the greatest to the least; all are listed below."
     return text.strip()

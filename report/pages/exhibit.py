@@ -9,7 +9,7 @@ from typing import Any
 
 from report import formatting
 from report.estimates import Estimates
-from report.pages.charts import ONE_ROUND, Chart
+from report.pages.charts import HOLLOW, ONE_ROUND, Chart
 from report.pages.evidence import Evidence, View
 from report.pages.heading import Sentence, excess
 from report.pages.rows import dicts, one_round
@@ -81,6 +81,11 @@ def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) 
                 own=view.own,
                 subject=subject,
             )
+
+
+def annotated(chart: Chart) -> Chart:
+    """The chart, whose note explains hollow marks where it has any."""
+    return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 
 def records(cells: Estimates) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from report.pages.families.published import replaced_chart
 from report.pages.families.training import ladders, tuned
 from report.pages.listed import span
 from report.pages.markdown import Markdown, identifier
-from report.pages.rows import alt_text
+from report.pages.rows import alt_text, row
 from report.pages.statements import Fact, Statements, read_front
 
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
@@ -83,11 +83,7 @@ def charts(evidence: Evidence) -> list[Chart]:
     gain = tuned(evidence)
     if gain:
         rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
-        rows = [
-            {"label": name, "estimate": rung["estimate"], "low": rung["low"], "high": rung["high"],
-             "text": f"{two_digits(rung['estimate'])}/s"}
-            for name, rung in rungs.items()
-        ]  # fmt: skip
+        rows = [row(name, rung, "1/s", text=f"{two_digits(rung['estimate'])}/s") for name, rung in rungs.items()]
         told = alt_text(rows)
         found.append(
             Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),

@@ -32,9 +32,9 @@ def one_round(cell: Mapping[str, Any]) -> bool:
     return cell.get("n_rounds") == 1 and bool(pd.isna(cell["low"]))
 
 
-def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, **more: Any) -> dict[str, Any]:
-    """A row of `charts.estimates`: in units of `by` along the axis, in words at its end."""
-    text = with_unit(float(cell["estimate"]), unit) + (f", {ONE_ROUND}" if one_round(cell) else "")
+def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any) -> dict[str, Any]:
+    """A row of `charts.estimates`: in units of `by` along the axis, in words (`text`) at its end."""
+    text = (text or with_unit(float(cell["estimate"]), unit)) + (f", {ONE_ROUND}" if one_round(cell) else "")
     return {"label": label, **scaled(cell, by), "text": text, "one_round": one_round(cell), **more}
 
 

@@ -12,7 +12,7 @@ from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import as_number, ratios, sentence, shares
-from report.pages.rows import alt_text, job, name_of, percent, scaled
+from report.pages.rows import alt_text, job, name_of, percent, row
 from report.pages.words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
@@ -98,9 +98,10 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cells.sort(key=lambda cell: -float(cell["estimate"]))
     if not cells:
         return
-    rows = [{"label": f"{_PHASES[cell['phase']]}: {job(cell)}",
-             **scaled(cell, 0.01), "text": _percent(cell["estimate"])}
-            for cell in _usual(cells)]  # fmt: skip
+    rows = [
+        row(f"{_PHASES[cell['phase']]}: {job(cell)}", cell, "1", 0.01, _percent(cell["estimate"]))
+        for cell in _usual(cells)
+    ]
     title = sentence(
         "Without training, matrix products take {share} of the time",
         "What matrix products take of the time without training cannot be told from this run",
@@ -158,9 +159,10 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
                    key=lambda cell: (cell["dtype"], cell["backend"], cell["content"]))  # fmt: skip
     if not cells:
         return
-    rows = [{"label": f"{cell['content']}, {cell['dtype']}, {cell['backend']}",
-             "text": f"{100 * cell['estimate']:.0f}%", **scaled(cell, 0.01)}
-            for cell in cells]  # fmt: skip
+    rows = [
+        row(f"{cell['content']}, {cell['dtype']}, {cell['backend']}", cell, "1", 0.01, f"{100 * cell['estimate']:.0f}%")
+        for cell in cells
+    ]
     numbers = [as_number(cell) for cell in cells]
     apart = [one for one in numbers if one.low is not None and one.high is not None and not one.low <= 1 <= one.high]
     title = sentence(

@@ -16,7 +16,7 @@ from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import Number, amounts, as_share, ratios, sentence, shares, told
-from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, scaled
+from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, row
 from report.pages.words import BARS, NOTHING
 from report.quantities.prediction import predictions
 from report.quantities.roofline import arithmetic, bandwidth
@@ -169,8 +169,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         "How much of the time memory limits cannot be told from this run",
         **(places or {"time": shares(shown[:1])}),
     )
-    rows = [{"label": _named(cell, dtype=False), **scaled(cell, 0.01),
-             "text": as_percent(cell["estimate"])} for cell in shown]  # fmt: skip
+    rows = [row(_named(cell, dtype=False), cell, "1", 0.01, as_percent(cell["estimate"])) for cell in shown]
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",

@@ -12,7 +12,7 @@ from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records
 from report.pages.heading import Sentence, amounts, ratios, sentence, told
-from report.pages.rows import alt_text, name_of, rough
+from report.pages.rows import alt_text, name_of, rough, row
 from report.pages.words import BARS, NOTHING
 from report.quantities.time_to_train import fastest
 from report.quantities.train_hours import DAYS
@@ -59,8 +59,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cells = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda cell: cell["estimate"])
     if not cells:
         return
-    rows = [{"label": cell["run"], **{end: cell[end] / _DAY for end in _ENDS}, "tier": "derived",
-             "text": spoken(cell["estimate"])} for cell in cells]  # fmt: skip
+    rows = [row(cell["run"], cell, "h", _DAY, spoken(cell["estimate"]), tier="derived") for cell in cells]
     long = sum(cell["estimate"] > _DAY for cell in cells)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
@@ -112,8 +111,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     parts = {(cell["job"], cell["dtype"], cell["backend"]): cell
              for cell in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
     jobs = sorted(records(fastest(cells)), key=lambda cell: cell["estimate"])
-    rows = [{"label": cell["job"], **{end: cell[end] for end in _ENDS}, "text": spoken(cell["estimate"] / 3600)}
-            for cell in jobs]  # fmt: skip
+    rows = [row(cell["job"], cell, "s", text=spoken(cell["estimate"] / 3600)) for cell in jobs]
     lines = []
     for cell in sorted(records(cells), key=lambda cell: cell["estimate"]):
         part = parts.get((cell["job"], cell["dtype"], cell["backend"]))
