@@ -8,8 +8,10 @@ FIGURES = {
     "measurements": [
         "pages/families/*.py",
         "pages/exhibit.py",
+        "pages/heading.py",
         "pages/rows.py",
         "pages/listed.py",
+        "pages/sections.py",
     ],
 }
 
@@ -21,6 +23,8 @@ rule figures:
         summary=f"{RESULTS}/data/summary.parquet",
         code=lambda wildcards: code(
             "pages/charts.py",
+            "pages/estimated.py",
+            "pages/svg.py",
             "pages/evidence.py",
             "pages/shown.py",
             "pages/plain.py",
