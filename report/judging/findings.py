@@ -12,12 +12,14 @@ its unit; `about`, rounded to two digits; `exact`, with all its digits.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import formatting
 from report.model import OPINION, OTHERS, Threshold, Verdict
+from report.quantities import quantities
 
 NUMBER = ("estimate", "low", "high")
 SIDES, ENDS = ("supports", "challenges"), ("least", "most")
@@ -34,8 +36,11 @@ FORMATS = ("percent", "number", "about", "exact")
 WIDE = 3.0
 # A share whose range covers this much of all says nothing.
 _NOTHING = 0.9
-# What a case has besides the labels that make it the same on another machine.
-_OWN = {"node", "instances", "machines", "label", "estimate", "low", "high", "n_rounds", "n_samples", "behind"}
+# Keys of a case that differ between machines that measured the same.
+_OWN = {
+    "node", "instances", "machines", "instance_low", "instance_high", "label", "estimate", "low", "high", "n_rounds",
+    "n_samples", "behind", "disturbed",
+}  # fmt: skip
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
 _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z", re.I)
@@ -105,7 +110,7 @@ def unknown(sentence: str, parts: Sequence[str]) -> Iterator[str]:
 
 
 def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
-    """What stands in a place; None where the evidence has nothing for it. around: the text before and after it."""
+    """Text of a place; None where the evidence has nothing for it. around: the text before and after it."""
     text, _, how = place.partition(":")
     counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _OF))
     if counted:
@@ -133,18 +138,28 @@ def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", 
     unit, which = str(part.get("unit") or "1"), str(found["which"])
     if which in ("low", "high"):
         return number(cell[which], unit, how)
-    low, high = _ends(cell, verdict, which, around, bool(found["name"]))
+    known = quantities().get(str(part.get("quantity")))
+    ceiling = known.ceiling if known and known.ceiling is not None else math.inf
+    low, high = _ends(cell, verdict, which, around, bool(found["name"]), ceiling)
     if how == "percent" and high - low >= _NOTHING:
         return None
     return formatting.span_words(*(number(end, unit, how) for end in (low, high)))
 
 
 def _ends(
-    cell: Mapping[str, Any], verdict: Mapping[str, Any], which: str, around: tuple[str, str], labelled: bool
+    cell: Mapping[str, Any],
+    verdict: Mapping[str, Any],
+    which: str,
+    around: tuple[str, str],
+    labelled: bool,
+    ceiling: float,
 ) -> tuple[float, float]:
-    """From where to where the number of a case lies on all machines that measured it; one end twice for a bound."""
+    """From where to where the number of a case lies on all machines that measured it; one end twice for a bound.
+
+    ceiling: the most that is possible.
+    """
     same = [cell] if which in ENDS and not labelled else same_cases(cell, verdict)
-    known = [_known(one) for one in same]
+    known = [_known(one, ceiling) for one in same]
     low, high = min(end for end, _ in known), max(end for _, end in known)
     before, after = around
     if which == "least" and not labelled and (_LOWER.search(before) or _LOWER_AFTER.search(after)):
@@ -155,9 +170,11 @@ def _ends(
     return low, high
 
 
-def _known(cell: Mapping[str, Any]) -> tuple[float, float]:
-    """The number of a case twice; its interval where that is wide."""
+def _known(cell: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
+    """The number of a case twice; its interval where that is wide or the number above the ceiling."""
     value, low, high = (float(cell[name]) for name in NUMBER)
+    if value > ceiling:
+        return min(low, ceiling), ceiling
     narrow = low == high or (low > 0 and high < WIDE * low) or (high < 0 and low > WIDE * high)
     return (value, value) if narrow else (low, high)
 

@@ -199,6 +199,15 @@ def test_a_number_is_the_range_over_the_machines_that_measured_the_same() -> Non
     )
     assert findings.fill("challenges:number", two) == "15 to 28"
     assert findings.fill("least for dtype=float16", two) == "99 MAC/cycle"
+    one_disturbed = machines(case(15.0), case(28.0, disturbed=0.5))
+    assert findings.fill("challenges:number", one_disturbed) == "15 to 28"
+
+
+@pytest.mark.parametrize(("spread", "told"), [(1.05, "97% to 100%"), (1.5, "68% to 100%")])
+def test_a_share_above_its_ceiling_is_told_as_far_as_is_possible(spread: float, told: str) -> None:
+    beyond = machines(case(1.02, spread), unit="1")
+    beyond["parts"][0]["quantity"] = "training.mfu"
+    assert findings.filled("It reaches {estimate:percent} of the peak.", beyond) == f"It reaches {told} of the peak."
 
 
 @pytest.mark.parametrize(
