@@ -9,7 +9,7 @@ from report.estimates import device_kind
 from report.pages.charts import Chart, estimates
 from report.pages.exhibit import Exhibit, Table, stated
 from report.pages.heading import Sentence
-from report.pages.rows import alt_text, row, scaled
+from report.pages.rows import alt_text, row
 from report.pages.words import BARS
 
 # A row's label, its cell, and what else the table says of it.
@@ -36,7 +36,7 @@ def listed(
     title = str(heading)
     rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
     bars = f" {BARS}." if tier == "measured" else ""
-    table = [[label, *more, stated({**cell, **scaled(cell, 1.0)}, unit)] for label, cell, more in cases]
+    table = [[label, *more, stated(cell, unit)] for label, cell, more in cases]
     return Exhibit(
         Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ NOTHING = "–"
 
 
 def disturbed(share: float | None) -> str:
-    """What follows a number that is made from results, this share of them disturbed: ' (disturbed)', or ''."""
+    """Mark behind a number, by the share of its results that are disturbed: ' (disturbed)', or ''."""
     return "" if not share else " (disturbed)" if share > 0.5 else " (partly disturbed)"
 
 
@@ -118,7 +119,7 @@ def rests(one: Mapping[str, Any]) -> str:
 
 def between(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
     """An interval in words: '27.1 to 28.7 GB/s'; '' where none is known, or where both ends look alike."""
-    if low is None or high is None or low == high:
+    if low is None or high is None or low == high or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     scale, name = formatting.prefix(high, unit)
     texts = [formatting.number(one / scale, digits) for one in (low, high)]

@@ -12,9 +12,9 @@ from report.formatting import count, exactly, number, several, two_digits, with_
 from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, sentence, shares, told
+from report.pages.heading import amounts, sentence, shares, texts
 from report.pages.listed import listed, on_gpu
-from report.pages.rows import dicts, points, scaled
+from report.pages.rows import dicts, points
 from report.pages.words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
 
@@ -109,7 +109,7 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     cells = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
     known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cells)]
     used = [one for one in known if one]
-    says = told(
+    says = texts(
         [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
     )
     yield listed(
@@ -121,7 +121,7 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [
             (_name(cell), cell, [_bears(borne, cell), exactly(cell["requests_per_s"]),
-                                 stated(scaled(share, 1.0), "1") if share else NOTHING])
+                                 stated(share, "1") if share else NOTHING])
             for cell, share in zip(cells, known, strict=True)
         ],
         "s", "CPU time of a request, ms",

@@ -13,7 +13,7 @@ from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import amounts, ratios, sentence
 from report.pages.listed import Case, listed, on_gpu
-from report.pages.rows import dicts, points, scaled
+from report.pages.rows import dicts, points
 from report.pages.words import BARS
 from report.quantities.tabular import DEFAULT
 
@@ -67,7 +67,7 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
               [[f"{_op(one)}{on_gpu(str(one['device']))}", f"{int(one['rows']):,}", str(one["detail"]),
-                stated(scaled(one, 1.0), "rows/s")] for one in cells], "lrlr", f"Work on tables on {view.name}"),
+                stated(one, "rows/s")] for one in cells], "lrlr", f"Work on tables on {view.name}"),
         heading=title,
     )  # fmt: skip
 

@@ -8,9 +8,9 @@ from typing import Any
 from report.formatting import count, exactly, number, several, with_unit
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, on_each, records
-from report.pages.heading import amounts, as_number, ratios, sentence, told
+from report.pages.heading import amounts, as_number, ratios, sentence, texts
 from report.pages.listed import Case, has_gpu, listed, on_gpu
-from report.pages.rows import percent, scaled
+from report.pages.rows import percent
 from report.pages.words import NOTHING
 from report.quantities.without_cuda import CUDA
 
@@ -69,7 +69,7 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
     )
     naive = [as_number(one).inverse for one in records(view.quantity("without_cuda.naive_over_library"))]
     says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cells) else []
-    says += told([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
+    says += texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
                              gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
     yield listed(
         name, title, cases, "%", "percent of the rate in CUDA",
@@ -94,7 +94,7 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
                 "What Vulkan in software reaches without a GPU cannot be told from this run",
                 rate=amounts([best], unit),
             ),
-            [(_case(cell), scaled(cell, 1.0), []) for cell in cells],
+            [(_case(cell), cell, []) for cell in cells],
             unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cells), 'kernel')}, float32.",
             ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
         )  # fmt: skip

@@ -15,7 +15,7 @@ from contract.files import read_json
 from report.pages import charts
 from report.pages.content import families, family_charts
 from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family
+from report.pages.exhibit import Exhibit, Family, stated
 from report.pages.failures import Failures
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
@@ -113,6 +113,12 @@ def test_the_figures_of_a_family_are_made_alone_or_with_those_of_all(fleet: Evid
     assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in exhibits_of(known(key), fleet)] != []
     every = [chart.name for chart in family_charts(fleet, "measurements", Failures())]
     assert every == [exhibit.chart.name for one in families() for exhibit in exhibits_of(one, fleet)]
+
+
+@pytest.mark.parametrize("unknown", [None, float("nan")])
+@pytest.mark.parametrize(("rounds", "told"), [(1, "1.45 (one round)"), (3, "1.45")])
+def test_a_number_of_a_table_has_no_interval_where_none_is_known(unknown: Any, rounds: int, told: str) -> None:
+    assert stated({"estimate": 1.45, "low": unknown, "high": unknown, "n_rounds": rounds}, "1") == told
 
 
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:
