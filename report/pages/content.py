@@ -21,7 +21,7 @@ from report.pages.articles import article, read_articles
 from report.pages.charts import Chart
 from report.pages.claims import claim_context
 from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, annotated
+from report.pages.exhibit import Exhibit, Family, annotate
 from report.pages.failures import Failures
 from report.pages.families import FAMILIES
 from report.pages.glossary import anchors, glossary_page, read_glossary
@@ -311,7 +311,7 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
     known = {str(one["id"]): one for one in evidence.document["verdicts"]}
     shown = [
         {
-            "chart": annotated(one.chart),
+            "chart": annotate(one.chart),
             "says": list(one.says),
             "table": one.table.filled() if one.table and one.table.rows else None,
             "claims": [words.claim(known[name]) for name in one.claims if name in known],

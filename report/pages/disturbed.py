@@ -15,7 +15,7 @@ _NAMED = 4
 
 
 def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
-    """What a family shows; the first exhibit says which results behind all of them are disturbed."""
+    """Exhibits of a family; the first one names the results behind all of them that are disturbed."""
     if evidence.data is None:
         return []
     with evidence.data.following() as used:

@@ -83,8 +83,8 @@ def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) 
             )
 
 
-def annotated(chart: Chart) -> Chart:
-    """The chart, whose note explains hollow marks where it has any."""
+def annotate(chart: Chart) -> Chart:
+    """The chart with a note that explains hollow marks where it has any."""
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 
@@ -100,8 +100,3 @@ def stated(cell: Mapping[str, Any], unit: str) -> str:
     around = between(cell.get("low"), cell.get("high"), unit)
     name = formatting.prefix(float(cell["estimate"]), unit)[1]
     return formatting.with_unit(cell["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")
-
-
-def times(value: float) -> str:
-    """A factor as a sentence has it: '4.5 times'."""
-    return f"{formatting.two_digits(value)} times"

@@ -7,6 +7,7 @@ from typing import Any
 
 from report import formatting
 from report.formatting import count, two_digits
+from report.judging.findings import number
 from report.pages import words
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
@@ -33,7 +34,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     gain = tuned(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
-        found["tuned gain"] = Fact(two_digits(gain["gain"].value), "measured", "measurements/training")
+        found["tuned gain"] = Fact(number(gain["gain"].value, "1", "number"), "measured", "measurements/training")
         found["tuned model"] = Fact(f"one network ({gain['model']})")
         found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
     found.update(_writing(evidence))

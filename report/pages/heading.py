@@ -50,14 +50,14 @@ class Number:
 
     @property
     def impossible(self) -> bool:
-        """Whether it exceeds the most that is possible by more than its own uncertainty."""
+        """The number exceeds the most that is possible by more than its own uncertainty."""
         if not self.value > self.most:
             return False
         return self.low is None or self.low > self.most or self.value > self.most * SLIGHTLY
 
     @property
     def either(self) -> bool:
-        """Whether a ratio may be above or below 1, and is not nearly equal."""
+        """The ratio may be above or below 1, and is not nearly 1."""
         if self.low is None or self.high is None:
             return False
         return self.low < 1 < self.high and not 1 / EQUAL < self.value < EQUAL
@@ -70,7 +70,7 @@ class Number:
 
     @property
     def narrow(self) -> bool:
-        """Whether its interval is known and spans less than WIDE."""
+        """The interval is known and spans less than WIDE."""
         return self.low is not None and self.high is not None and self.low > 0 and self.high < WIDE * self.low
 
     def ends(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
@@ -93,7 +93,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Place:
-    """What stands in one place of a sentence: a number, or the range over several.
+    """Content of one place of a sentence: a number, or the range over several.
 
     groups: the numbers of each machine. words: of one end. after: what follows a ratio, "as fast", '' for other
     numbers. most: only the largest counts. limit: factor from which on an interval is too wide to be told.
@@ -126,7 +126,7 @@ class Place:
         return told if sure or told == "all" else f"about {told}"
 
     def _ends(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """What is told of a machine's numbers: those that are narrow, or the intervals if none is."""
+        """Ends of a machine's numbers that are told: of the narrow ones, or of the intervals if none is narrow."""
         if self.after and len(group) == 1 and group[0].either:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].ends(self.limit) else []
         known = [ends for one in group if (ends := one.ends(self.limit))]
@@ -134,7 +134,7 @@ class Place:
 
     @property
     def left_out(self) -> int:
-        """How many numbers are not told because their interval is too wide."""
+        """Count of numbers that are not told because their interval is too wide."""
         return sum(len([one for one in group if not one.impossible]) - len(self._ends(group)) for group in self.groups)
 
 
@@ -155,7 +155,7 @@ def _ratio(low: str, high: str, after: str, sure: bool) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with places. otherwise: what is said where one of them stays empty; '' for nothing."""
+    """A sentence with places. otherwise: the text in its stead where a place stays empty; '' for nothing."""
 
     text: str
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Sentence:
 
     @property
     def able(self) -> bool:
-        """Whether all of its places can be filled."""
+        """All places can be filled."""
         return all(place.text is not None for place in self.places.values())
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class Sentence:
 
     @property
     def left_out(self) -> str:
-        """That numbers are not told because their intervals are too wide, as a sentence; '' where none is."""
+        """Sentence about the numbers whose intervals are too wide to be told; '' where there are none."""
         lost, total = (sum(each) for each in ([one.left_out for one in self.places.values()],
                                               [len(one.numbers) for one in self.places.values()]))  # fmt: skip
         return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
@@ -193,13 +193,16 @@ def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
     return Sentence(text, places, otherwise)
 
 
-def told(sentences: Iterable[Sentence | str]) -> list[str]:
-    """Those that can be told."""
+def texts(sentences: Iterable[Sentence]) -> list[str]:
+    """The sentences that can be told."""
     return [text for one in sentences if (text := str(one))]
 
 
-def merged(sentences: Sequence[Sentence]) -> Sentence | None:
-    """One sentence for several machines, its places the ranges over them; None where more than numbers differs."""
+def merge(sentences: Sequence[Sentence]) -> Sentence | None:
+    """One sentence for several machines, its places the ranges over them; None where more than numbers differs.
+
+    None as well where no place can be filled and the machines have different sentences to tell instead.
+    """
     first = sentences[0]
     if any(one.text != first.text or one.places.keys() != first.places.keys() for one in sentences):
         return None
@@ -207,11 +210,12 @@ def merged(sentences: Sequence[Sentence]) -> Sentence | None:
         name: replace(place, groups=sum((one.places[name].groups for one in sentences), ()))
         for name, place in first.places.items()
     }
-    return Sentence(first.text, places, first.otherwise)
+    together = Sentence(first.text, places, first.otherwise)
+    return together if together.able or all(one.otherwise == first.otherwise for one in sentences) else None
 
 
 def excess(numbers: Iterable[Number], machine: str) -> list[str]:
-    """What cannot be true, in plain words: which machine and which result; nothing where all can."""
+    """Sentences that name the machine and the results that cannot be true; none where all can."""
     found = [
         f"{one.about or 'one result'} came to {_times(one.value)} {one.whole}" for one in numbers if one.impossible
     ]

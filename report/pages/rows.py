@@ -28,7 +28,7 @@ def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def one_round(cell: Mapping[str, Any]) -> bool:
-    """Whether a cell is from a single round, which gives no interval."""
+    """A cell is from a single round, which gives no interval."""
     return cell.get("n_rounds") == 1 and bool(pd.isna(cell["low"]))
 
 

@@ -11,21 +11,21 @@ from report.pages.charts import Chart, estimates
 from report.pages.estimated import Estimated
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table
-from report.pages.heading import merged
+from report.pages.heading import merge
 
 # Rows of one figure: of more, each machine has its own.
 MOST_ROWS = 30
 
 
 def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
-    """What the page of a family shows, machines side by side."""
+    """Exhibits of a family's page, machines side by side."""
     if evidence.data is None:
         return list(family.show(evidence))
     return side_by_side(disturbed.exhibits(family, evidence), len(evidence.views))
 
 
 def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
-    """What a page shows of exhibits of so many machines: those of one subject beside each other, no title twice."""
+    """Exhibits of so many machines for a page: those of one subject beside each other, no title twice."""
     if machines < 2:
         return _distinct(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
@@ -55,7 +55,7 @@ def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     '' where more than their numbers differs.
     """
     headings = [one.heading for one in group]
-    if any(one is None for one in headings) or merged([one for one in headings if one]) is None:
+    if any(one is None for one in headings) or merge([one for one in headings if one]) is None:
         return "", []
     own = [one for one in group if one.own]
     shown = own if own and len(own) < len(group) else list(group)
@@ -68,7 +68,7 @@ def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """The sentence that a group's numbers make; named are the machines that it is of, where these are not all."""
     able = [one for one in group if one.heading and one.heading.able]
-    together = merged([one.heading for one in able or group if one.heading])
+    together = merge([one.heading for one in able or group if one.heading])
     text = str(together) if together else ""
     if whole and len(able) in (0, len(group)):
         return text
@@ -87,11 +87,12 @@ def _named(one: Exhibit) -> Exhibit:
 
 
 def _drawn(group: Sequence[Exhibit]) -> Estimated | None:
-    """One figure with the rows of all, by machine; None where their charts do not go together."""
+    """One figure with the rows of all, by machine; None where their charts or tables do not go together."""
     draws = [one.chart.draw for one in group]
     lists = [draw for draw in draws if isinstance(draw, Estimated)]
     alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
-    if len(lists) < len(draws) or len(alike) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
+    heads = {tuple(one.table.head) for one in group if one.table}
+    if len(lists) < len(draws) or len(alike) > 1 or len(heads) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
         return None
     rows = [{**row, "group": one.called} for one, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
@@ -133,15 +134,13 @@ def _table(group: Sequence[Exhibit]) -> Table | None:
     if not tables:
         return None
     first = tables[0][1]
-    if any(list(table.head) != list(first.head) for _, table in tables):
-        return first
     caption = _one_text([one for one in group if one.table], lambda one: one.table.caption if one.table else "")
     rows = [[machine, *row] for machine, table in tables for row in table.rows]
     return Table(["Machine", *first.head], rows, f"l{first.align}", caption)
 
 
 def _distinct(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
-    """Exhibits of which no two bear the same title: those of further devices name their figure's subject."""
+    """Exhibits without equal titles: from the second on, equal ones are numbered."""
     seen: set[str] = set()
     found = []
     for one in exhibits:

@@ -108,13 +108,16 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
              **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
             for cell in cells]  # fmt: skip
     least, most = (f"×{two_digits(cells[at]['estimate'])}" for at in (0, -1))
-    inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
+    sure = [cell for cell in cells if not pd.isna(cell["low"])]
+    inside = sum(cell["low"] <= 1 <= cell["high"] for cell in sure)
+    of = f"{inside or 'none'} of {count(len(sure), 'whole job')}"
+    title = [f"{of} took what is derived from the others, within the interval"] if sure else []
+    title += [f"measured over derived, whole jobs are {several(list(dict.fromkeys([least, most])), 'to')}"]
     parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
     yield Exhibit(
         Chart(
             "checks-derived",
-            f"{inside} of {count(len(cells), 'whole job')} took what is derived for them from the others, within the "
-            f"interval; measured over derived they are {several(list(dict.fromkeys([least, most])), 'to')}",
+            capital("; ".join(title)),
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),

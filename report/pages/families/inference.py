@@ -11,7 +11,7 @@ from report.formatting import capital, count, number, several, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, told
+from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
 from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu
 from report.pages.words import NOTHING
 
@@ -45,13 +45,18 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     best = list(quickest.values())
     many = sum(1e3 * float(one["estimate"]) < most for one in best)
     answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
-    surely = [f"{sum(1e3 * float(one['high']) < at for one in best)} within {at} ms" for at in BUDGETS]
-    says = [f"Counted by the whole interval, so many models answer in time: {several(surely)}."]
+    highs = [high for one in best if (high := as_number(one).high) is not None]
+    surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
+    says = []
+    if highs:
+        models = count(len(highs), "model")
+        says.append(f"Of {models} whose interval is known, so many surely answer in time: {several(surely)}.")
     if has_gpu(cells):
         cpu = {str(one["model"]): float(one["estimate"]) for one in cells if one["device"] == "cpu"}
         pairs = [one for one in cells if one["device"] != "cpu" and one["model"] in cpu]
         sooner = sum(cpu[str(one["model"])] < float(one["estimate"]) for one in pairs)
-        says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
+        if pairs:
+            says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
     yield listed(
         name,
         sentence(
@@ -80,7 +85,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     says = [f"For {surely or 'none'} of {count(len(lows), 'model')} the whole interval lies above 1."] if lows else []
     if eight:
         gained = ratios(eight.values(), "as fast")
-        says += told([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
+        says += texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
     cases = []
     for one in cells:
         key = (one["model"], one["device"])
@@ -158,7 +163,7 @@ def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
     for slow in sorted((one for one in rates if one["phase"] == "decode"), key=_size, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
-                return told([sentence(
+                return texts([sentence(
                     f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: a written token "
                     "takes {ratio} as one that is read.",
                     read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([quotient(fast, slow)], "as long"),

@@ -13,7 +13,18 @@ from report.formatting import count, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Place, Sentence, amounts, as_number, as_share, quotient, ratios, sentence, shares, told
+from report.pages.heading import (
+    Place,
+    Sentence,
+    amounts,
+    as_number,
+    as_share,
+    quotient,
+    ratios,
+    sentence,
+    shares,
+    texts,
+)
 from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.words import BARS
 from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
@@ -85,7 +96,7 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
             f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {BARS}.",
             alt_text(rows),
         ),
-        told(says),
+        texts(says),
         Table(
             ["Way", "Library, format", "Rate"],
             [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cells, strict=True)],
@@ -135,7 +146,7 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _beside_one(cell: Mapping[str, Any]) -> str:
-    """Whether a core finishes more than one multiply-add; '' where no interval is known."""
+    """Words that compare the multiply-adds of a cycle with one; '' where no interval is known."""
     low, high = as_number(cell).low, as_number(cell).high
     if low is None or high is None:
         return ""
@@ -233,13 +244,13 @@ def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]
     """What formats of 16 bits gain over float32."""
     if {"float32", "bfloat16"} <= set(bests):
         gain = quotient(bests["bfloat16"], bests["float32"])
-        yield from told([sentence("bfloat16, a format of 16 bits, is {gain} as float32, each with its best library.",
+        yield from texts([sentence("bfloat16, a format of 16 bits, is {gain} as float32, each with its best library.",
                                   gain=ratios([gain], "as fast"))])  # fmt: skip
     alone = {
         cell["dtype"]: cell for cell in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
     }
     if {"float16", "float32"} <= set(alone) and (share := quotient(alone["float16"], alone["float32"])).value < 1:
-        yield from told([sentence("In float16, of 16 bits too, one core reaches only {share} of its float32 rate.",
+        yield from texts([sentence("In float16, of 16 bits too, one core reaches only {share} of its float32 rate.",
                                   share=shares([replace(share, most=1.0)]))])  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Number, amounts, as_number, quotient, ratios, sentence, told
+from report.pages.heading import Number, amounts, as_number, quotient, ratios, sentence, texts
 from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.words import BARS, NOTHING
 
@@ -140,7 +140,7 @@ def _on(view: View, device: str) -> str:
 
 
 def _shared(view: View) -> list[str]:
-    """Whether all cores get more from main memory than one does; nothing where only one was measured."""
+    """Gain of all cores over one in bytes from main memory; nothing where only one was measured."""
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
         return []
@@ -149,7 +149,7 @@ def _shared(view: View) -> list[str]:
     one = as_number(most)
     if one.low is not None and one.low * cores > 1:
         gain = ratios([Number(one.value * cores, one.low * cores, one.high and one.high * cores)], "as many")
-        return told([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
+        return texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
     return [f"Whether {cores} cores together get more than one cannot be told."]
 
 
@@ -173,7 +173,7 @@ def _past(largest: pd.DataFrame) -> Iterable[str]:
     if {_PLAIN, _PAST} <= set(rates):
         best = (rates[_PAST] / rates[_PLAIN]).dropna().idxmax()
         ways = [dicts(same[(same["dtype"] == best) & (same["backend"] == way)])[0] for way in (_PAST, _PLAIN)]
-        yield from told([sentence(
+        yield from texts([sentence(
             "Stores past the caches are {gain} as plain ones, which first read what they overwrite.",
             gain=ratios([quotient(*ways)], "as fast"),
         )])  # fmt: skip
@@ -212,7 +212,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
             + wide,
             "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
         ),
-        told(
+        texts(
             sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
                      gain=ratios([gain], "as long"))
             for gain in records(view.quantity("sequential.cache_gain"))

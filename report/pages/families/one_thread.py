@@ -9,7 +9,7 @@ from report.formatting import with_unit
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, as_number, ratios, sentence, told
+from report.pages.heading import amounts, as_number, ratios, sentence, texts
 from report.pages.rows import alt_text, dicts, of_device, rough, row
 from report.pages.words import BARS
 
@@ -65,7 +65,7 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
     if clocks:
         cycle = amounts(clocks[:1], lambda rate: with_unit(1 / rate, "s", 2))
-        says += told([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
+        says += texts([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
     yield Exhibit(
         Chart(
             name,

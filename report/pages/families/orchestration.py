@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import count, number, several, two_digits
+from report.formatting import count, several, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, told
+from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, texts
 from report.pages.listed import Case, listed, on_gpu, span
 from report.pages.rows import alt_text, job, percent
 from report.quantities.orchestration import PRELOADED
@@ -21,10 +21,6 @@ SOURCES = {PRELOADED: "batches in place", "memory": "samples in memory", "encode
            "photographs": "photographs"}  # fmt: skip
 LOOP = ("device", "model", "batch", "source", "dtype", "threads")
 WAIT, STEP = "waiting for the next batch", "training step"
-
-
-def _percent(share: float) -> str:
-    return f"{number(100 * share, 2) if share >= 5e-4 else '0'}%"
 
 
 def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -51,7 +47,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     if slowest:
         what = SOURCES[str(slowest["source"])]
         takes = amounts([slowest], "s")
-        says += told([sentence(f"Preparing {what} takes one process {{time}} each.", time=takes)])
+        says += texts([sentence(f"Preparing {what} takes one process {{time}} each.", time=takes)])
     yield listed(
         name,
         sentence(
@@ -158,7 +154,7 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
-        says += told([sentence("Averaging takes {share} of a step.", share=shares(talks))])
+        says += texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
     ranks = several(sorted({str(int(one["ranks"])) for one in cells}), "or")
     lost = [one for one in map(as_share, cells) if one.high is not None and one.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"

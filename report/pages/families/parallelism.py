@@ -86,7 +86,7 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gained(cells: list[dict[str, Any]], most: int) -> Sentence:
-    """What the works gain that gain most and least, of those whose gain is certain; more than cores is told as all."""
+    """Largest and smallest gain of the works whose gain is certain."""
     certain = [cell for cell in cells if (as_number(cell).low or 0) > 1]
     ends = list({str(cell["label"]): cell for cell in (certain[-1], certain[0])}.items()) if certain else []
     gains = several([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])

@@ -183,8 +183,8 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
     speeds = [row for row in rows if row["rate"]]
     if not speeds:
         return
-    slow = [row for row in speeds if (row["high"] or row["estimate"]) < 1]
-    fast = [row for row in speeds if (row["low"] or row["estimate"]) > 1]
+    slow = [row for row in speeds if row["high"] is not None and row["high"] < 1]
+    fast = [row for row in speeds if row["low"] is not None and row["low"] > 1]
     figures = count(len(speeds), "figure")
     how = (
         f"faster in {len(fast) or 'none'} of {figures} and slower in {len(slow) or 'none'}"

@@ -15,7 +15,7 @@ from report.formatting import several, two_digits, with_unit
 from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Number, amounts, as_share, ratios, sentence, shares, told
+from report.pages.heading import Number, amounts, as_share, ratios, sentence, shares, texts
 from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, row
 from report.pages.words import BARS, NOTHING
 from report.quantities.prediction import predictions
@@ -210,7 +210,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
     named = table.assign(work=pd.Categorical(table["work"], order))
-    each_error = {f"by{n}": amounts([errors[n]], _error, limit=math.inf, most=True) for n in (2, 4) if n in errors}
+    each_error = {f"by{n}": amounts([errors[n]], _error, limit=math.inf, most=True) for n in (2, 4)}
     title = sentence(
         f"Two numbers of a machine predict half of {total} kernels and steps to within {{by2}}, four to within {{by4}}",
         "How well few numbers of a machine predict kernels and steps cannot be told from this run",
@@ -230,8 +230,8 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",
-         *told(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.", ratio=ratios([cell], "as much"))
-               for cell in alone)],
+         *texts(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.",
+                         ratio=ratios([cell], "as much")) for cell in alone)],
         Table(["Numbers", "Median error", "Which"],
               [[_NUMBERS[n], stated(percent(errors[n]), "%"),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",

@@ -11,7 +11,7 @@ from report.formatting import several
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records
-from report.pages.heading import Sentence, amounts, ratios, sentence, told
+from report.pages.heading import Sentence, amounts, ratios, sentence, texts
 from report.pages.rows import alt_text, name_of, rough, row
 from report.pages.words import BARS, NOTHING
 from report.quantities.time_to_train import fastest
@@ -20,7 +20,6 @@ from report.quantities.whole_runs import coverage
 
 # In hours.
 _DAY, _YEAR = 24.0, 8766.0
-_ENDS = ("estimate", "low", "high")
 Cell = dict[str, Any]
 
 
@@ -87,7 +86,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
                "correct it, so no interval is known.")
             + " That large models fit and keep this rate is assumed.",
             *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
-            *told(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
+            *texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
                            gain=ratios([one], "as long")) for one in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
@@ -134,7 +133,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _each_job(jobs: list[Cell], on: str) -> Sentence:
-    """What the quickest and the longest job take, each by its name: other jobs say nothing of another speed."""
+    """Times of the quickest and the longest job, by name: other jobs say nothing of another speed."""
     first, last = jobs[0], jobs[-1]
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
     parts = [f"{one['job']} takes {{{name}}}" for name, one in ends.items()]

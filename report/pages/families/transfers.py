@@ -12,7 +12,7 @@ from report.formatting import several, two_digits, with_unit
 from report.pages.charts import Chart, bars, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, ratios, sentence, shares, told
+from report.pages.heading import amounts, ratios, sentence, shares, texts
 from report.pages.rows import dicts, points
 from report.pages.words import BARS
 from report.quantities.offload import REST, host_rates, per_second
@@ -56,7 +56,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )
     own = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
     large = [one for one in own if one["size"] == max(other["size"] for other in own)]
-    says = told([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
+    says = texts([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
                           gain=ratios(large, "as many"))] if large else [])  # fmt: skip
     yield Exhibit(
         Chart(
@@ -186,7 +186,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
 
 def _over_100_cores(view: View) -> list[str]:
     gains = records(view.quantity("offload.speedup_over_100_cores"))
-    return told([sentence("A GPU computes a matrix product {gain} as 100 cores would.", gain=ratios(gains, "as fast"))]
+    return texts([sentence("A GPU computes a matrix product {gain} as 100 cores would.", gain=ratios(gains, "as fast"))]
                 if gains else [])  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.pages.heading import Number, amounts, as_share, excess, merged, quotient, ratios, sentence, shares
+from report.pages.heading import Number, amounts, as_share, excess, merge, quotient, ratios, sentence, shares
 
 sizes = st.floats(1e-6, 1e6)
 spreads = st.one_of(st.none(), st.floats(1.0, 1e4))
@@ -85,9 +85,18 @@ def test_several_machines_make_a_range_and_a_unit_is_said_once() -> None:
         sentence("Memory moves {rate}", "Unknown", rate=amounts([{"estimate": rate, "low": rate, "high": rate}], "B/s"))
         for rate in (33e9, 56e9)
     ]
-    together = merged(each)
+    together = merge(each)
     assert str(together) == "Memory moves 33 to 56 GB/s"
-    assert merged([each[0], sentence("Another {rate}", rate=each[1].places["rate"])]) is None
+    assert merge([each[0], sentence("Another {rate}", rate=each[1].places["rate"])]) is None
+
+
+def test_a_machine_does_not_speak_for_others_where_no_number_can_be_told() -> None:
+    unknown = shares([Number(math.nan)])
+    each = [
+        sentence("It reaches {share} of the peak", f"It runs at {rate} GFLOP/s", share=unknown) for rate in (33, 56)
+    ]
+    assert merge(each) is None
+    assert str(merge(each[:1])) == "It runs at 33 GFLOP/s"
 
 
 def test_a_sentence_whose_number_cannot_be_says_so_and_names_the_machine() -> None:

@@ -26,7 +26,7 @@ from report.pages.sections import exhibits_of
 # Seeds of the random disturbances; more by hand.
 SEEDS = int(os.environ.get("TRUTH_SEEDS", "2"))
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
-# What says nothing: gains of 1, ranges without width, all of one.
+# Empty words: gains of 1, ranges without width, all of one.
 _EMPTY = re.compile(
     r"(?<![\d.,])1(?:\.0+)? times|(?<![\d.,])([\d.,]+(?: \S+)?) to \1(?![\d.,])"
     r"|\b(?:[Aa]ll|none of) 1 |\bnan\b|\binf\b|\bNone\b"
@@ -61,12 +61,12 @@ def disturbed(evidence: Evidence, change: dict[str, float], seed: int | None = N
 
 
 def spoken(exhibit: Exhibit) -> Iterator[str]:
-    """What a page says of an exhibit in sentences."""
+    """Sentences of an exhibit on its page."""
     yield from (exhibit.section, exhibit.chart.title, *exhibit.says)
 
 
 def lies(text: str) -> list[str]:
-    """What a sentence says that cannot be, or that says nothing."""
+    """Impossible or empty parts of a sentence."""
     found = [one[0] for one in _PERCENT.finditer(text) if float(one[1].replace(",", "")) > 100]
     return found + [one[0] for one in _EMPTY.finditer(text)]
 
