@@ -44,7 +44,8 @@ def _together(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     if drawn:
         yield replace(_combined(group, title, drawn), says=[*elsewhere, *_says(group)])
         return
-    first, *others = map(_named, group)
+    # The one whose title is that of all comes first, under no other heading.
+    first, *others = sorted(map(_named, group), key=lambda one: one.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
     yield from (replace(one, within=True) for one in others)
 

@@ -125,7 +125,7 @@ def between(low: float | None, high: float | None, unit: str, digits: int = 3) -
     texts = [formatting.number(one / scale, digits) for one in (low, high)]
     if texts[0] == texts[1]:
         texts = [formatting.number(one / scale, digits + 1) for one in (low, high)]
-    return f"{' to '.join(texts)} {name}".strip()
+    return f"{' to '.join(texts)} {name}".strip() if texts[0] != texts[1] else ""
 
 
 def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:

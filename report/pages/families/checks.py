@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
 from report.data import flags
-from report.formatting import capital, count, number, several, threshold_text, two_digits
+from report.formatting import capital, count, number, several, span_words, threshold_text, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, Table, records, stated
@@ -184,7 +184,8 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
         quiet = sum(not one for one in seen)
         lacked = sum(row in view.data.disturbed for row in view.rows.index)
         ranges = [
-            f"{view.rows[column].min():,.0f} to {view.rows[column].max():,.0f}" for column in ("n_rounds", "n_samples")
+            span_words(*(f"{end:,.0f}" for end in (view.rows[column].min(), view.rows[column].max())))
+            for column in ("n_rounds", "n_samples")
         ]
         if len(seen):
             told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}", f"{lacked:,}" if lacked else NOTHING])

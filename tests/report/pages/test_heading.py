@@ -8,8 +8,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
+from report.pages.charts import Chart
+from report.pages.exhibit import Exhibit
 from report.pages.heading import Number, amounts, as_share, excess, merge, quotient, ratios, sentence, shares
+from report.pages.sections import side_by_side
 
 sizes = st.floats(1e-6, 1e6)
 spreads = st.one_of(st.none(), st.floats(1.0, 1e4))
@@ -97,6 +101,19 @@ def test_a_machine_does_not_speak_for_others_where_no_number_can_be_told() -> No
     ]
     assert merge(each) is None
     assert str(merge(each[:1])) == "It runs at 33 GFLOP/s"
+
+
+def test_a_title_that_only_one_machine_can_fill_stands_once() -> None:
+    shown = side_by_side([exhibit("A", Number(math.nan)), exhibit("B", Number(0.2, 0.19, 0.21, 1.0))], 2)
+    titles = [text for one in shown for text in (one.section, one.chart.title) if text]
+    assert titles == ["B: it reaches 20% of the peak", "A: no share can be told"]
+
+
+def exhibit(machine: str, number: Number) -> Exhibit:
+    """A made-up exhibit of a machine whose title has one number."""
+    title = sentence("It reaches {share} of the peak", "No share can be told", share=shares([number]))
+    chart = Chart(f"peak-{machine}", str(title), lambda width: Figure(), "", "")
+    return Exhibit(chart, heading=title, machine=machine, called=machine, subject="peak")
 
 
 def test_a_sentence_whose_number_cannot_be_says_so_and_names_the_machine() -> None:
