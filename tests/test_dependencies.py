@@ -1,4 +1,4 @@
-"""What the study runs is installed with it, and not only beside the tools of its developers."""
+"""All programs and packages that the study runs are installed with it, not only with its developers' tools."""
 
 from __future__ import annotations
 

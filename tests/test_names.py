@@ -59,12 +59,12 @@ def code_words() -> set[str]:
 
 
 def spans(path: Path) -> Iterator[str]:
-    """What stands between backticks in prose."""
+    """Texts between backticks in prose."""
     yield from re.findall(r"`([^`\n]+)`", split(path)[0])
 
 
 def is_there(name: str) -> bool:
-    """Whether a dotted name leads from a module, of ours or of a library, to what it names."""
+    """A dotted name leads from a module, of ours or of a library, to an object."""
     first, *others = name.split(".")
     modules = [path.relative_to(ROOT).with_suffix("").parts for path in PROGRAMS]
     modules = [parts[:-1] if parts[-1] == "__init__" else parts for parts in modules]
@@ -84,7 +84,7 @@ def is_there(name: str) -> bool:
 @pytest.mark.parametrize("path", [*DOCUMENTS, *PROGRAMS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_prose_names_is_there(path: Path) -> None:
     prose, missing = split(path)[0], list[str]()
-    # What a tutorial's own commands make.
+    # Names that a tutorial's own commands make.
     for made in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
         prose = prose.replace("".join(made), "*")
     for name in re.findall(rf"(?<![\w/.~$<>-])((?:{FOLDERS})/[\w./<>*-]*[\w>*/])", prose):

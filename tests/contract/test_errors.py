@@ -24,7 +24,7 @@ OURS = Path(contract.errors.__file__).with_name("x.json")
 
 
 def nameless(number: int) -> OSError:
-    """What the system says of no file."""
+    """Answer of the system for no file."""
     return OSError(number, os.strerror(number))
 
 

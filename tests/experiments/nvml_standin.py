@@ -32,7 +32,7 @@ CALM: dict[str, Any] = {
 
 
 class Library:
-    """What the study asks of pynvml, answered from dictionaries, one a card; an answer that is an exception is raised.
+    """Stand-in for pynvml that answers from dictionaries, one a card; an answer that is an exception is raised.
 
     "Handle" answers for a card's handle. slices: MIG's, which have no number. refuses: raised by nvmlInit. count: the
     number of GPUs that the library tells.

@@ -1,4 +1,4 @@
-"""What reaches a process that measures is what is listed, whatever else is set; and nothing private is told."""
+"""Measuring processes get the listed variables alone, and records hold nothing private."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
             launch.answer(1, {}, threads=3)
     (given,) = started
     assert given["VK_DRIVER_FILES"] == "1"
-    # What a point asks for itself, it gets.
+    # A point gets the variables that it asks for.
     own = {"round": {"OPENBLAS_CORETYPE": "Zen"}, "several": {"OMP_NUM_THREADS": "3"}}.get(start, {})
     assert {name: given[name] for name in SPOILING if name in given} == own
 

@@ -1,4 +1,4 @@
-"""Which GPUs a machine is known by, and that trouble with one of them is not taken for another machine."""
+"""A machine is known by its GPUs, and trouble with one of them is not taken for another machine."""
 
 from __future__ import annotations
 

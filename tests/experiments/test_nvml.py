@@ -106,7 +106,7 @@ def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report)
     assert {"driver", "GPU 1 MIG"} <= findings
 
 
-# What a library may answer in place of what it should.
+# Wrong answers that a library may give.
 ODD = st.sampled_from(
     [*map(error, ("NOT_SUPPORTED", "UNKNOWN", "GPU_IS_LOST", "NO_PERMISSION", "FUNCTION_NOT_FOUND", "TIMEOUT")),
      AttributeError("old"), OSError("cannot open"), UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte"),

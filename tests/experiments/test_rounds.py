@@ -109,7 +109,7 @@ def test_a_process_is_started_anew_after_it_died_and_for_another_environment(mea
     assert said.count("meanwhile") == 3, "there is something to do while each of them starts"
     environment = by_how(measured)["tells its environment"][1].split()
     assert "PATH" in environment
-    # What somebody set for another purpose changes nothing here.
+    # A variable that was set for another purpose changes nothing here.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
     assert "CHOSEN_BY_POINT" in by_how(measured)["is told"][1].split()
     assert sorted(map(sorted, measured.environments)) == [[], ["CHOSEN_BY_POINT"]]

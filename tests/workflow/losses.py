@@ -129,7 +129,7 @@ MORE: dict[str, Callable[[Study], None]] = {
 
 
 def notes_lost(study: Study) -> None:
-    """What a copy to another folder or machine loses: Snakemake's notes, and the times of files."""
+    """Lose Snakemake's notes and the times of files, as a copy to another folder or machine does."""
     shutil.rmtree(study.path / ".snakemake")
     for path in sorted(study.results.rglob("*"), reverse=True):
         path.touch()
@@ -138,7 +138,7 @@ def notes_lost(study: Study) -> None:
 def faults(
     whole: Study, study: Study, lost: Iterable[Callable[[Study], None]], *words: str, thrice: bool = True
 ) -> list[str]:
-    """What is not as in `whole` after losses in `study`, a copy of it, and the same command.
+    """Differences from `whole` after losses in `study`, a copy of it, and the same command.
 
     thrice: the command is given once more, to see that it has nothing left to do.
     """
