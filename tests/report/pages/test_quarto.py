@@ -156,12 +156,13 @@ def test_where_quarto_fails_pandoc_renders_every_page_with_a_note(
     nowhere: Path, folder: Path, by_pandoc: list[str], capsys: Any
 ) -> None:
     fake_quarto(nowhere, last=FAILS)
-    _, made = render._rendered(folder, NAMES, ["index"], [], render._choose("auto"), "auto")
+    made_pages = Content([site.Page(name, "failed", name, "", {}) for name in NAMES])
+    _, made = render._rendered(folder, made_pages, {}, ["index"], [], render._choose("auto"), "auto")
     assert made["name"] == "pandoc" and "no such engine" in made["note"]
     assert "no such engine" in capsys.readouterr().err
     assert by_pandoc == NAMES, "those too that pandoc had made before"
     with pytest.raises(StudyError, match=r"no such engine.*use --renderer pandoc"):
-        render._rendered(folder, NAMES, ["index"], [], render._choose("quarto"), "quarto")
+        render._rendered(folder, made_pages, {}, ["index"], [], render._choose("quarto"), "quarto")
 
 
 # ------------------------------------------------------------------ the project
