@@ -1,9 +1,10 @@
-"""What the kernel's control groups grant a process, and how the kernel's files are read."""
+"""Limits that the kernel's control groups set a process, and readers of the kernel's files."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
 from functools import cache
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def cgroups(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
         parts = [part for part in Path(place).parts if part not in ("/", "..")]
         # In a container the path may begin as the host sees it: only its end is mounted there, if any.
         places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
-        inner = next((folder for folder in places if folder.is_dir()), root)
+        # Path.is_dir raises where a folder may not be entered (3.11), or a name is too long.
+        inner = next((folder for folder in places if os.path.isdir(folder)), root)  # noqa: PTH112
         levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
         found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
     return tuple(dict.fromkeys(found))

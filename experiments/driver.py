@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def means_no_driver(said: str) -> bool:
 def in_container(root: Path = ROOT) -> bool:
     """Whether this process runs in a container of Docker, Podman, Kubernetes or LXC."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container", "var/run/secrets/kubernetes.io")
-    if any((root / mark).exists() for mark in marks):
+    # Path.exists raises where a folder may not be entered.
+    if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110
         return True
     try:
         groups = (root / "proc/1/cgroup").read_text(encoding="utf-8", errors="replace")

@@ -184,6 +184,12 @@ def test_the_smallest_quota_on_the_way_counts(tree: Tree, files: dict[str, str],
     assert counters.quota(root) == quota
 
 
+@pytest.mark.parametrize("group", [f"0::/{'a' * 300}", "0::/a\0b", "0::/../..", "::", "x"])
+def test_a_cgroup_that_cannot_be_looked_up_sets_no_limit(tree: Tree, group: str) -> None:
+    root = tree({"proc/self/cgroup": group, "sys/fs/cgroup/cpu.max": "150000 100000"})
+    assert counters.quota(root) in (None, 1.5)
+
+
 def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     for granted, workers in ((None, 8), (0.5, 1), (1.5, 2), (64.0, 8)):
