@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 # Seconds between two looks at the clock. A look that comes LATE_S later than that, without work of the main thread to
@@ -19,16 +20,23 @@ TICK_S, LATE_S = 0.5, 0.5
 
 def _main_thread_s() -> Callable[[], float]:
     """CPU time of the main thread, which may keep all others from running; of the process where no clock tells it."""
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return time.process_time
-    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
-    return lambda: time.clock_gettime(clock)
+    with suppress(AttributeError, OSError):
+        return _working_clock(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
+    return time.process_time
 
 
 def _clock_with_sleep() -> Callable[[], float]:
     """A steady clock that counts while the machine sleeps, where there is one."""
-    number = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-    return time.perf_counter if number is None else lambda: time.clock_gettime(number)
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        with suppress(AttributeError, OSError):
+            return _working_clock(getattr(time, name))
+    return time.perf_counter
+
+
+def _working_clock(number: int) -> Callable[[], float]:
+    """A clock of the system by its number. Raises OSError where the kernel, or a sandbox, has no such clock."""
+    time.clock_gettime(number)
+    return lambda: time.clock_gettime(number)
 
 
 @dataclass

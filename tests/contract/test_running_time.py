@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -83,6 +83,19 @@ def test_a_process_has_one_clock_and_its_forks_none() -> None:
             os._exit(int(running_time.stood_s() != 0.0))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert running_time.stood_s() == 0.0
+
+
+@pytest.mark.parametrize("lacking", [AttributeError, OSError(22, "Invalid argument")])
+def test_a_system_that_lacks_a_clock_still_has_a_running_time(
+    monkeypatch: pytest.MonkeyPatch, lacking: Exception
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise lacking
+
+    monkeypatch.setattr(time, "clock_gettime", refuse)
+    running = RunningTime()
+    assert (running.with_sleep, running.cpu) == (time.perf_counter, time.process_time)
+    assert running.now() <= running.now() and running.stood_s() == 0.0
 
 
 def test_long_calls_of_every_kind_are_no_pause() -> None:
