@@ -12,9 +12,21 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
+from contract.schema import check
 from report.pages import paths
 
 _LONGEST = 300
+_FIELDS = ("kind", "name", "reason")
+# The failures in a file, as `Failures.plain` gives them.
+_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": list(_FIELDS),
+        "properties": {name: {"type": "string"} for name in _FIELDS},
+    },
+}
+_OF_FIGURES = {"type": "object", "required": ["failed"], "properties": {"failed": _SCHEMA}}
 
 
 @dataclass(frozen=True)
@@ -68,5 +80,22 @@ class Failures:
 
 
 def read_failures(report: Path) -> Failures:
-    """The failures of the report in a folder. Raises StudyError if no report was rendered there."""
-    return Failures(read_json(report / paths.FAILURES))
+    """The failures of the report in a folder. Raises StudyError if no whole list of them is there."""
+    return Failures(_checked(report / paths.FAILURES, _SCHEMA, "render"))
+
+
+def read_failed_figures(folder: Path) -> Failures:
+    """The failures of the figures that `report figures` drew into a folder. Raises StudyError for a damaged list."""
+    lists = [_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
+    # The page of a failed figure's claim or family fails again, where it is made.
+    return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
+
+
+def _checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:
+    """The content of a file that a command of the report wrote. Raises StudyError unless it has this schema."""
+    document = read_json(path)
+    try:
+        check(document, schema, path)
+    except StudyError as fault:
+        raise StudyError(f"{fault}: write it again with `python -m report {command}`") from None
+    return document

@@ -20,7 +20,7 @@ from report.pages.changes import since_last
 from report.pages.charts import Chart
 from report.pages.content import CHECKS, Content, build, family_charts, read_verdicts
 from report.pages.evidence import Evidence
-from report.pages.failures import Failures
+from report.pages.failures import Failures, read_failed_figures
 from report.pages.pdf import SOURCES, failed_source
 from report.pages.site import Page
 from report.pages.sources import bibliography
@@ -103,7 +103,7 @@ def render(
     document = read_verdicts(verdicts)
     evidence = Evidence(document, data)
     out = out.resolve()
-    failures = _failed_figures(out / "figures") if drawn else Failures()
+    failures = read_failed_figures(out / "figures") if drawn else Failures()
     made = build(evidence, url, since_last(document, verdicts, previous), failures)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for stale in out.glob(".render-*"):
@@ -153,13 +153,6 @@ def render(
     )
     write_json(out / paths.FAILURES, failures.plain)
     return failures
-
-
-def _failed_figures(folder: Path) -> Failures:
-    """The failures of the figures that `figures` drew into a folder, as its lists name them."""
-    lists = [read_json(path) for path in sorted(folder.glob("*.json"))]
-    # The page of a failed figure's claim or family fails again, where it is made.
-    return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
 
 
 def _complete(charts: Sequence[Chart], folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from pypdf import PdfReader
 
+from contract.errors import StudyError
 from contract.node import write_node
 from contract.tables import LATER, write_unchecked
 from report.cli import main
@@ -18,6 +19,7 @@ from report.pages import content
 from report.pages.charts import Chart
 from report.pages.content import families
 from report.pages.evidence import Evidence
+from report.pages.failures import read_failed_figures, read_failures
 from tests.golden import partial
 from tests.report.rendering import once
 
@@ -139,3 +141,13 @@ def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
     assert [one["name"] for one in listed["failed"]] == [name] and len(listed["figures"]) > 1
     drawn = {one: (folder / f"{one}.svg").read_text(encoding="utf-8") for one in listed["figures"]}
     assert [one for one, svg in drawn.items() if "This figure could not be drawn" in svg] == [name]
+
+
+@pytest.mark.parametrize("damaged", ["{}", "5", "[1]", "[[]]", '[{"kind": "page"}]', "null", ""])
+def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "failures.json").write_text(damaged, encoding="utf-8")
+    with pytest.raises(StudyError, match=r"failures\.json"):
+        read_failures(tmp_path)
+    (tmp_path / "failures.json").rename(tmp_path / "memory.json")
+    with pytest.raises(StudyError, match=r"memory\.json"):
+        read_failed_figures(tmp_path)
