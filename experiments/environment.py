@@ -44,21 +44,22 @@ _NAMES = " ".join(PASSED.values()).split()
 _WHOLE = {name for name in _NAMES if not name.endswith("*")}
 _BEGINNINGS = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
 # Variables of which a user is told, and the record tells, that they did not pass: where one is missing here, nothing is
-# lost but the word. Never all that did not pass, for many are private.
+# lost but the word. Never all that did not pass, for many are private: NCCL's, say, name hosts and addresses.
 _TOLD = re.compile(
     # Images of containers name versions and folders, which change nothing.
-    r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|NCCL|"
-    r"RCCL|HIPBLASLT|ROCBLAS|MIOPEN|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|ORT|MALLOC)_\w+|"
+    r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:"
+    r"(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|"
+    r"HIPBLASLT|ROCBLAS|MIOPEN|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|ORT|MALLOC)_\w+|"
     r"ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|NVIDIA_TF32_OVERRIDE|GLIBC_TUNABLES|LD_PRELOAD|LD_AUDIT|"
     r"DYLD_INSERT_LIBRARIES|PYTHON(OPTIMIZE|DEVMODE|MALLOC|TRACEMALLOC|FAULTHANDLER|PROFILEIMPORTTIME|DEBUG|HASHSEED))"
 )
-# What a setting looks like; a path names people and machines, and anything longer may be a secret.
+# Settings that are told: a path names people and machines, and anything longer may be a secret.
 _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _UNTOLD = "(not told)"
 
 
 def passes(name: str) -> bool:
-    """Whether a variable reaches the processes that measure."""
+    """True if a variable reaches the processes that measure."""
     return name in _WHOLE or name.startswith(_BEGINNINGS)
 
 
