@@ -85,9 +85,11 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     first, last = ends[told]
     held = sum(cell["high"] < 0 for cell in updates)
     worse_in = (
-        f"{capital(_of(worse, len(passes)))} make more errors when trained in larger batches, even with the learning "
-        "rate tuned" if worse else "With the learning rate tuned, larger batches do not surely bring more errors"
-    )  # fmt: skip
+        f"{capital(_of(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when trained in "
+        "larger batches, even with the learning rate tuned"
+        if worse
+        else "With the learning rate tuned, larger batches do not surely bring more errors"
+    )
     title = sentence(
         f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({told})",
         worse_in,
