@@ -41,7 +41,7 @@ def end_when_told() -> None:
         raise KeyboardInterrupt
 
     for number in _SIGNALS:
-        # What nohup, or a shell for its background, has told to ignore stays ignored.
+        # Signals that nohup, or a shell for its background, ignores stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     pass_on(int(os.environ.get(COORDINATOR, 0)), GRACE_S)
@@ -174,7 +174,7 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """What `work`, a function of a module, makes of each part, in order, by so many processes; 1: by this one.
+    """Results of `work`, a function of a module, for each part, in order, by so many processes; 1: by this one.
 
     Where the system allows no others (without /dev/shm, say) this one does all the work, and says so.
     """

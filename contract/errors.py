@@ -97,7 +97,7 @@ def _flush() -> None:
 def _advice(refusal: OSError) -> str | None:
     """The file or resource that the system refused, why, and what to do; None for a defect of ours."""
     name, number = refusal.filename, refusal.errno
-    # What libraries raise names the file in its own words.
+    # Errors of libraries name the file in their own words.
     if number is None:
         return None if type(refusal) is OSError else f"{refusal}: choose another place, or mend this one"
     if name is None and refusal.strerror != os.strerror(number):

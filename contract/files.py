@@ -69,7 +69,7 @@ def atomic(path: Path | str) -> Iterator[Path]:
         yield Path(name)
         Path(name).replace(path)
     except OSError as refusal:
-        # What fails while a file is written, on a full disk say, has no name; the temporary one tells nobody anything.
+        # An error while a file is written, on a full disk say, has no name, or the temporary one: name the file.
         if refusal.filename == name or (refusal.filename is None and refusal.errno in WRITING):
             refusal.filename, refusal.filename2 = str(path), None
         raise

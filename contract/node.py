@@ -123,9 +123,9 @@ _GPU = fields(
     pcie_width=count(1000),
     # Cut into slices.
     mig={"type": "boolean"},
-    # What its library does not tell, with the reason that it gives.
+    # Fields that its library does not tell, with the reason that it gives.
     unanswered=named(text(), 20),
-    # Whose GPU it is and who tells of it, where NVIDIA's library does not.
+    # Maker and source of an entry that is not from NVIDIA's library.
     maker=text(),
     known_by={"enum": ["torch"]},
 )

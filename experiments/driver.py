@@ -49,7 +49,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
 
 
 def advice(said: str, root: Path = ROOT) -> str:
-    """What to do about an error of NVML, CUDA or torch, on this system; for any other error too."""
+    """Advice on an error of NVML, CUDA or torch, on this system; for any other error too."""
     inside = in_container(root)
     outside, within = _row(said) or (_RESTART, _AGAIN)
     if inside and within == _ATTACH and any((root / "dev").glob("nvidia[0-9]*")):
@@ -60,17 +60,17 @@ def advice(said: str, root: Path = ROOT) -> str:
 
 
 def has_advice(said: str) -> bool:
-    """Whether there is advice for this error alone."""
+    """True if there is advice for this error alone."""
     return _row(said) is not None
 
 
 def means_no_driver(said: str) -> bool:
-    """Whether NVML's error means that no driver is at work: every machine without an NVIDIA GPU says so."""
+    """True if NVML's error means that no driver is at work: every machine without an NVIDIA GPU says so."""
     return re.search(_NO_DRIVER, said, re.IGNORECASE) is not None
 
 
 def in_container(root: Path = ROOT) -> bool:
-    """Whether this process runs in a container of Docker, Podman, Kubernetes or LXC."""
+    """True if this process runs in a container of Docker, Podman, Kubernetes or LXC."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container", "var/run/secrets/kubernetes.io")
     # Path.exists raises where a folder may not be entered.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110

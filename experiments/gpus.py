@@ -48,12 +48,12 @@ def list_gpus() -> list[Card]:
 
 
 def is_nameless(card: Mapping[str, Any]) -> bool:
-    """Whether neither NVML nor torch told the name of a GPU of a record."""
+    """True if neither NVML nor torch told the name of a GPU of a record."""
     return bool(card["name"] == placeholder_name(card.get("maker", "NVIDIA")))
 
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
-    """Whether torch may see GPUs that NVML does not name. Told from how torch was built: to load it takes seconds."""
+    """True if torch may see GPUs that NVML does not name. Told from how torch was built: to load it takes seconds."""
     from experiments.devices.accelerator import is_loaded
 
     if is_loaded() or sys.platform == "darwin":
@@ -93,7 +93,7 @@ class Change:
 
 
 def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
-    """What became of a record's GPUs; here: `list_gpus()`. A GPU without a name may be any."""
+    """Compare a record's GPUs with those of this machine. here: `list_gpus()`. A GPU without a name may be any."""
     then = record["hardware"]["gpus"]
     by_torch = {card["name"] for card in then if card.get("known_by") == "torch"}
     by_nvml = [card["name"] for card in then if card.get("known_by") != "torch"]

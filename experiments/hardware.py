@@ -1,4 +1,4 @@
-"""What this machine is: read from the system, cheaply; PyTorch is loaded only where it alone may know of a GPU."""
+"""Describe and name this machine, cheaply; PyTorch is loaded only where it alone may know of a GPU."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _slug(words: str) -> str:
 
 
 def _fits(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
-    """Whether a record may be of this machine: nothing that can be asked now is another than it was."""
+    """True if a record may be of this machine: all that can be asked now is as it was."""
     then, now = record["hardware"]["cpu"], cpu()
     if record["kind"] == _kind(now, [card["name"] for card in here]):
         return True

@@ -1,4 +1,4 @@
-"""What lscpu and macOS's sysctl print, as fields of which none is trusted."""
+"""Read the output of lscpu and of macOS's sysctl as fields, of which none is trusted."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Unwatched(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it means for the samples, in words."""
+        """The consequence for the samples, in words."""
         if self is Unwatched.SLICE:
             return "MIG cut the GPU: power, energy and use are the whole card's, and are not recorded for a slice"
         return f"{self.value}: clock, power, temperature and other processes are not recorded"
@@ -245,7 +245,7 @@ def _identities(torch: Any, index: int) -> list[tuple[str, Any]]:
 
 
 def is_cut(handle: Any, library: Any) -> bool:
-    """Whether MIG cuts the GPU into slices, or the handle is such a slice's."""
+    """True if MIG cuts the GPU into slices, or the handle is such a slice's."""
     modes, _ = try_question(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
     return bool(modes and modes[0] == 1) or ask(library, "nvmlDeviceIsMigDeviceHandle", handle) == 1
 

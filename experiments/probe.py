@@ -89,7 +89,7 @@ def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> l
 
 
 def untold_facts(record: dict[str, Any]) -> list[str]:
-    """What is not known of the GPUs of a node record, a line each."""
+    """Unknown facts about the GPUs of a node record, a line each."""
     refused = nvml.recorded_refusal(record)
     in_trouble = refused and not driver.means_no_driver(refused)
     lines = [f"NVML does not answer ({refused}): {driver.advice(refused)}"] if in_trouble else []

@@ -51,7 +51,7 @@ def _physical(cpus: Collection[int], root: Path) -> int:
 
 @dataclass(frozen=True)
 class _Sources:
-    """What the system says of the processor.
+    """Descriptions of the processor by the system.
 
     fields: lscpu's, in order; sections: the same by kind of core. info: /proc/cpuinfo by logical CPU. mac: macOS's
     sysctl. cpus: logical CPUs of the machine. cores: their physical cores by the kernel.
@@ -85,12 +85,12 @@ class _Sources:
 
     @property
     def kernel_knows(self) -> bool:
-        """Whether the kernel tells which CPUs share a core, of as many CPUs as lscpu sees."""
+        """True if the kernel tells which CPUs share a core, of as many CPUs as lscpu sees."""
         return self.cores.known and len(self.cpus) >= self.lscpu_cpus
 
     @property
     def arm(self) -> bool:
-        """Whether the kernel's packages may be clusters of one socket, as on many Arm boards."""
+        """True if the kernel's packages may be clusters of one socket, as on many Arm boards."""
         return any("cpu implementer" in about for about in self.info.values())
 
 
@@ -232,7 +232,7 @@ def _kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
 
 
 def _virtual(sources: _Sources) -> bool | None:
-    """Whether this is a virtual machine."""
+    """True for a virtual machine; None if nothing tells it."""
     told = dict(sources.fields)
     if "Hypervisor vendor" in told:
         return bool(known_text(told["Hypervisor vendor"])) or None

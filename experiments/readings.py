@@ -26,7 +26,7 @@ class NoTimeError(Exception):
 
 
 def are_times(seconds: list[float]) -> bool:
-    """Whether a reading, or those of the phases of a call, are times: finite, the sum positive, no phase negative."""
+    """True if a reading, or those of the phases of a call, are times: finite, the sum positive, no phase negative."""
     return all(0 <= one < math.inf for one in seconds) and sum(seconds) > 0
 
 
@@ -85,7 +85,7 @@ def call_s(
                 break
             if over and attempt >= LEAST_ATTEMPTS:
                 break
-        # What is slow alone is not called several times because some readings were lost.
+        # A slow call is not made several times in a row because some readings were lost.
         last = over or calls * GROWTH > MOST_CALLS or spent > enough_s * attempt
         if seen and (last or 2 * len(seen) > attempt):
             return median_low(seen)

@@ -193,7 +193,7 @@ class _Workers:
         return self._all[variables]
 
     def are_stopped(self) -> bool:
-        """Whether a child that is at work has been stopped by a signal."""
+        """True if a child that is at work has been stopped by a signal."""
         return any(worker.is_stopped() for worker in list(self._all.values()))
 
     @property
@@ -279,7 +279,7 @@ class _Worker:
         return {"status": "failed", "reason": "the measuring process said what is no answer"}
 
     def is_stopped(self) -> bool:
-        """Whether the child has something to do, and a signal keeps it from that."""
+        """True if the child has something to do, and a signal keeps it from that."""
         child = self._child
         with contextlib.suppress(psutil.Error):
             return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED

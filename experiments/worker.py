@@ -197,7 +197,7 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
 
 
 def _is_short(work: Work, device: Device) -> bool:
-    """Whether a call is so short that a graph shows more than launching does. Raises NoTimeError."""
+    """True if a call is so short that a graph shows more than launching does. Raises NoTimeError."""
     return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
 
 

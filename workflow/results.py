@@ -1,4 +1,4 @@
-"""Whether the files of a run can be used: Snakemake asks only whether they are there."""
+"""Check the content of a run's files: Snakemake asks only whether they are there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
 
 @cache
 def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
-    """What a file notes of its round; None if it cannot be read."""
+    """Metadata of the round in a file; None if it cannot be read."""
     # Loads pandas, which takes longer than a dry run in an empty folder.
     from contract.tables import load_samples
 
@@ -76,7 +76,7 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
 
 
 def is_measured(nodes: Path | str) -> bool:
-    """Whether a folder of nodes holds a sealed one with all its rounds."""
+    """True if a folder of nodes holds a sealed one with all its rounds."""
     for path in Path(nodes).glob("*/node.json"):
         record = usable_record(path) or {"id": "", "jobs": {}}
         rounds: dict[str, Mapping[str, Any]] = {

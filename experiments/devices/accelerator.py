@@ -33,7 +33,7 @@ def loaded() -> tuple[Any, str]:
 
 
 def is_loaded() -> bool:
-    """Whether `loaded` answers at once: torch is there already, or something stands in for it."""
+    """True if `loaded` answers at once: torch is there already, or something stands in for it."""
     return "torch" in sys.modules or not hasattr(loaded, "cache_info")
 
 

@@ -52,7 +52,7 @@ def plugged_in(root: Path) -> bool:
 
 
 def absent(refusal: str, torch: Torch, root: Path) -> Finding:
-    """What it means that NVML shows no GPU, in its words or those of this study."""
+    """The finding where NVML shows no GPU. refusal: the reason, in its words or those of this study."""
     mend = driver.advice(refusal, root)
     if torch.sees and torch.cuda:
         return note("GPU", f"torch sees one, but NVML says: {refusal}", nvml.Unwatched.SILENT.meaning, mend)

@@ -113,7 +113,7 @@ def _steal_since_start() -> float:
 
 
 def memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
-    """Whether there is room for the points.
+    """Check the room for the points.
 
     total: bytes that this process may use. stalled: share of the watched time that work waited for memory.
     machine: bytes that the machine has, where a cgroup may grant less.

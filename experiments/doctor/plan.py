@@ -1,4 +1,4 @@
-"""Whether the plan's predictions held when this machine was measured before, and whether its loads fit the system."""
+"""Check the plan: its predictions against an earlier run, and its loads against the limits of the system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def predictions(results: Path) -> Finding | None:
 
 
 def loads(results: Path) -> Finding | None:
-    """Whether the connections of the largest load on a server fit; None where the plan in `results` has no load."""
+    """Check that the connections of the largest load on a server fit; None where the plan in `results` has no load."""
     try:
         requests = _most_requests(results / "plan.json")
     except StudyError:  # nothing is planned yet

@@ -108,7 +108,7 @@ def affinity(allowed: Collection[int], online: int, root: Path = ROOT) -> Findin
 
 
 def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
-    """Whether the cores that may be used differ."""
+    """A note if the cores that may be used differ."""
     kinds = kinds_of_core(frozenset(allowed), root)
     if not kinds:
         return None
@@ -154,7 +154,7 @@ def numa(root: Path) -> Finding | None:
 
 
 def described(unknown: Sequence[str]) -> Finding:
-    """Whether the system tells what the processor is. unknown: names of what it does not tell."""
+    """Check that the system describes the processor. unknown: names of the facts that it does not tell."""
     if not unknown:
         return ok("processor", "model, cores and caches are known")
     return note(
@@ -165,7 +165,7 @@ def described(unknown: Sequence[str]) -> Finding:
 
 
 def virtual(machine: bool | None) -> Finding | None:
-    """Whether a hypervisor stands between. machine: whether this is a virtual one; None if the system does not say."""
+    """A note on a hypervisor. machine: true for a virtual one; None if the system does not say."""
     if machine is None:
         return None
     if not machine:

@@ -252,7 +252,7 @@ def samples(source: str, sample: tuple[int, ...], images: bool, length: int) -> 
 
 
 def _lacking_shared_memory() -> str:
-    """What is wrong with the memory by which processes hand batches over, and what to do; '' if it has room."""
+    """The fault of the memory by which processes hand batches over, and its remedy; '' if it has room."""
     place = Path("/dev/shm")
     try:
         free = shutil.disk_usage(place).free

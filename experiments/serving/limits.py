@@ -25,7 +25,7 @@ _MORE_FILES = (
     "raise it in the shell that starts the study (ulimit -n 4096; above its hard limit an administrator has to)"
 )
 _MORE_PORTS = "widen the range (sudo sysctl net.ipv4.ip_local_port_range='32768 60999')"
-# What to do about what the system refuses.
+# Remedies by the number of the system's error.
 _MENDS = {errno.EMFILE: _MORE_FILES, errno.EADDRNOTAVAIL: _MORE_PORTS}
 
 
@@ -108,7 +108,7 @@ def require(connections: int, side: str, room: Room) -> None:
 
 
 def refusal(error: BaseException) -> str:
-    """What the system refused, in a line, with what to do where that is known."""
+    """The system's refusal in a line, with its remedy where that is known."""
     number = getattr(error, "errno", None) or 0
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     name = errno.errorcode.get(number, type(error).__name__)

@@ -111,7 +111,7 @@ async def offer(asked: dict[str, Any]) -> Seen:
 
 
 async def _asked(session: aiohttp.ClientSession, body: bytes, expected: int, until: float) -> bool:
-    """Whether a request was answered rightly in time. Raises HarnessError where that is not the server's to answer for.
+    """True if a request was answered rightly in time. Raises HarnessError where that is not the server's to answer for.
 
     The server failed where it gave no answer in time, a wrong one, none that can be read, or said that it cannot
     (status 5xx, or 429 Too Many Requests), and where it closed or reset a connection that it had: each is what

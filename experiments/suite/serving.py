@@ -56,7 +56,7 @@ class Kept:
     room: limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """What the server says, in JSON. Raises HarnessError where nobody answers, RuntimeError if it is no answer."""
+        """The server's answer, in JSON. Raises HarnessError where nobody answers, RuntimeError if it is no answer."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
             line.request(method, path, body)
@@ -193,7 +193,7 @@ def _observed(
         raise_lost(seen)
     except HarnessError:
         kept.raise_end()
-        kept.child.stop()  # what it has not answered yet would be in the way of the next point
+        kept.child.stop()  # requests without an answer would be in the way of the next point
         raise
     after = kept.ask("GET", "/usage")
     if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):

@@ -15,7 +15,7 @@ Record = Mapping[str, Any]
 
 
 def compare(old: Record, new: Record) -> dict[str, Any]:
-    """What changed from one edition to another (records of `record.edition`).
+    """Changes from one edition to another (records of `record.edition`).
 
     changed: claims whose verdict did, each with `was`, `is` and `why`, a list of {cause, part, text}. revised: those
     that kept it on other grounds. added and withdrawn claims; stayed: ids of all that kept their verdict; nodes:
