@@ -211,6 +211,14 @@ def test_a_share_above_its_ceiling_is_told_as_far_as_is_possible(spread: float, 
 
 
 @pytest.mark.parametrize(
+    "more",
+    [{"disturbed": 0.5}, {"instances": ["a", "b"], "machines": "two", "instance_low": 14.0, "instance_high": 16.0}],
+)
+def test_a_disturbed_case_or_one_of_several_instances_joins_the_range(more: dict[str, Any]) -> None:
+    assert findings.fill("challenges:number", machines(case(15.0, **more), case(28.0))) == "15 to 28"
+
+
+@pytest.mark.parametrize(
     ("sentence", "told"),
     [
         ("It took {estimate}.", "It took 10 to 40 hours."),
