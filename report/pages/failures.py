@@ -51,13 +51,14 @@ class Failures:
     def caught(self, kind: str, name: str) -> Iterator[None]:
         """Record an error of the block as a failure of this page or figure, with its traceback on standard error.
 
-        An interruption and a disk that refuses to be written to (OSError) are raised.
+        An interruption and the system's refusals, of a full disk say (OSError with a number), are raised.
         """
         try:
             yield
-        except OSError:
-            raise
         except Exception as fault:
+            # Errors of libraries that read a damaged file have no number.
+            if isinstance(fault, OSError) and fault.errno is not None:
+                raise
             reason = str(fault) if isinstance(fault, StudyError) else f"{type(fault).__name__}: {fault}"
             self.add(kind, name, reason)
             traceback.print_exc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import re
 from pathlib import Path
@@ -19,7 +20,7 @@ from report.pages import content
 from report.pages.charts import Chart
 from report.pages.content import families
 from report.pages.evidence import Evidence
-from report.pages.failures import read_failed_figures, read_failures
+from report.pages.failures import Failures, read_failed_figures, read_failures
 from tests.golden import partial
 from tests.report.rendering import once
 
@@ -151,3 +152,15 @@ def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: 
     (tmp_path / "failures.json").rename(tmp_path / "memory.json")
     with pytest.raises(StudyError, match=r"memory\.json"):
         read_failed_figures(tmp_path)
+
+
+def test_a_file_that_a_library_cannot_read_costs_its_page_and_a_full_disk_the_report() -> None:
+    failures = Failures()
+    with failures.caught("page", "memory"):
+        raise OSError("Corrupt snappy compressed data.")
+    assert [str(one) for one in failures.found] == [
+        "page memory: could not be made: OSError: Corrupt snappy compressed data."
+    ]
+    with pytest.raises(OSError, match="No space"), failures.caught("page", "roofline"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert len(failures.found) == 1
