@@ -68,5 +68,7 @@ def test_nothing_is_read_or_written_in_the_encoding_of_the_locale(tmp_path: Path
     (tmp_path / "kurz–.yaml").write_text(preset, encoding="utf-8")
     done = typed("experiments", "plan", "--preset", "kurz–.yaml", "--out", "plän.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line] == []
+    # Libraries of an environment inside the tree have their own ways.
+    warned = [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line]
+    assert [line for line in warned if "site-packages" not in line] == []
     assert json.loads((tmp_path / "plän.json").read_text(encoding="utf-8"))["preset"] == "kurz–.yaml"
