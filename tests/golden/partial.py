@@ -92,14 +92,16 @@ def _without_results(samples: pd.DataFrame, failed: pd.Series) -> pd.DataFrame:
     return pd.concat([samples[~failed], lost], ignore_index=True)
 
 
-def write_study(folder: Path, seed: int) -> list[str]:
-    """Write parts of one to four nodes into a folder; returns their names."""
+def write_study(folder: Path, seed: int, most: int = 1000) -> list[str]:
+    """Write parts of one to four nodes into a folder; returns their names. most: experiments that a node keeps."""
     chance = random.Random(seed)
     chosen = chance.sample(sorted(nodes()), chance.choice((1, 1, 2, 3, 4)))
     for name in chosen:
         record, samples = nodes()[name]
         write_node(folder / name / "node.json", record)
-        left = reduced(samples, chance)
+        experiments = sorted(samples["experiment"].unique())
+        some = chance.sample(experiments, min(most, len(experiments)))
+        left = reduced(samples[samples["experiment"].isin(some)], chance)
         if len(left):
             write_unchecked(folder / name / "rounds.parquet", left, TIMES)
     return chosen
@@ -146,7 +148,7 @@ def main() -> int:
             folder = Path(place)
             chosen = write_study(folder / "nodes", seed)
             try:
-                judged(folder)
+                judged(folder, others=seed % 4 == 0)
                 if given.whole:
                     found = render(folder / "verdicts.json", folder / "report", "pandoc", folder / "data")
                     lines = faults(Study(folder / "verdicts.json", folder / "data", REFERENCE, folder / "report"))
