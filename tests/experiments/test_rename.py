@@ -191,7 +191,7 @@ def test_a_run_goes_on_under_the_new_name(
 ) -> None:
     run = folder.parents[1] / "node.json"
     write_node(run, NODE)
-    monkeypatch.setattr(hardware, "kind", lambda: KIND)
+    monkeypatch.setattr(hardware, "_kind", lambda *_: KIND)
     rename.rename(folder, "bbbbbb")
     assert main(["probe", "--id", "--out", str(run)]) == 0
     assert capsys.readouterr().out.strip() == NEW

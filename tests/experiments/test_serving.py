@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -335,10 +336,12 @@ class Asked(BaseHTTPRequestHandler):
             stand.count += 1
             fails = stand.every and stand.count > load.WARM_UP and stand.count % stand.every == 0
         told = f'{{"answer": {stand.says}}}'.encode()
-        self.send_response(500 if fails else 200)
-        self.send_header("Content-Length", str(len(told)))
-        self.end_headers()
-        self.wfile.write(told)
+        # Whoever asked may have given up.
+        with suppress(ConnectionError):
+            self.send_response(500 if fails else 200)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
 
     def log_message(self, *_: Any) -> None:
         """Silence."""
