@@ -54,7 +54,7 @@ class Content:
 
     def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
         """Add the page that `make` gives; if it fails, a page in its place that says so."""
-        if not self.failures.of("page", path):
+        if not self.failures.find("page", path):
             with self.failures.caught("page", path):
                 self.pages.append(make())
                 return
@@ -71,7 +71,7 @@ class Content:
 
 def stand_in(path: str, title: str, failures: Failures) -> Page:
     """The page in the place of one that failed: its reason, and where all failures are listed."""
-    failure = failures.of("page", path)
+    failure = failures.find("page", path)
     reason = failure.reason if failure else "no reason given"
     return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
 
@@ -159,7 +159,7 @@ def build(
     made.add("measurements/index", "Measurements", lambda: _measurements(evidence, exhibits))
     for family in families():
         path, shown = _family_path(family), exhibits.get(family.key, [])
-        if shown or made.failures.of("page", path):
+        if shown or made.failures.find("page", path):
             made.add(path, family.title, partial(_family, family, shown, evidence))
     made.add("machines", "Machines", lambda: _machines(evidence))
     made.add("method", "Method", lambda: _method(evidence))

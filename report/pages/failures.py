@@ -17,7 +17,7 @@ from report.pages import paths
 
 _LONGEST = 300
 _FIELDS = ("kind", "name", "reason")
-# The failures in a file, as `Failures.plain` gives them.
+# The failures in a file, as `Failures.as_json` gives them.
 _SCHEMA = {
     "type": "array",
     "items": {
@@ -66,16 +66,16 @@ class Failures:
     def add(self, kind: str, name: str, reason: str) -> None:
         """Record a failure and tell it on standard error; another of the same page is left out."""
         failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
-        if not self.of(kind, name):
+        if not self.find(kind, name):
             self.found.append(failure)
             print(f"warning: {failure}", file=sys.stderr)
 
-    def of(self, kind: str, name: str) -> Failure | None:
+    def find(self, kind: str, name: str) -> Failure | None:
         """The failure of a page or figure, if it failed."""
         return next((one for one in self.found if (one.kind, one.name) == (kind, name)), None)
 
     @property
-    def plain(self) -> list[dict[str, str]]:
+    def as_json(self) -> list[dict[str, str]]:
         """The failures as JSON."""
         return [asdict(one) for one in self.found]
 

@@ -50,7 +50,7 @@ def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str
         charts = family_charts(evidence, family, own)
         _draw(charts, out, own)
         _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
-        write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.plain})
+        write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.as_json})
         made += [chart.name for chart in charts]
         failures.found += own.found
     return made, failures
@@ -151,7 +151,7 @@ def render(
             "files": files,
         },
     )
-    write_json(out / paths.FAILURES, failures.plain)
+    write_json(out / paths.FAILURES, failures.as_json)
     return failures
 
 
@@ -184,7 +184,7 @@ def _write_source(folder: Path, page: Page, made: Content) -> None:
     """Write the source of a page; in the place of one that fails, a page that says so."""
     path, templates = folder / f"{page.path}.qmd", site.templates()
     path.parent.mkdir(parents=True, exist_ok=True)
-    shown = replace(page, context={**page.context, "failed": made.failures.plain}) if page.path == CHECKS else page
+    shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
     text = ""
     with made.failures.caught("page", page.path):
         text = site.source(shown, templates, made.terms)
@@ -197,7 +197,7 @@ def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -
         text = ""
         with made.failures.caught("PDF", name):
             text = source(made, document, site.templates())
-        failure = made.failures.of("PDF", name)
+        failure = made.failures.find("PDF", name)
         (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
 
 
@@ -285,7 +285,7 @@ def _typeset(folder: Path, name: str, made: Content) -> str:
     """Typeset a PDF; in the place of one that fails, a PDF that says so."""
     with made.failures.caught("PDF", name):
         return pandoc.typeset(folder, name, folder)
-    (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.of("PDF", name))), encoding="utf-8")
+    (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.find("PDF", name))), encoding="utf-8")
     return pandoc.typeset(folder, name, folder)
 
 

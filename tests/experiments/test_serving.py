@@ -336,7 +336,7 @@ class Asked(BaseHTTPRequestHandler):
             stand.count += 1
             fails = stand.every and stand.count > load.WARM_UP and stand.count % stand.every == 0
         told = f'{{"answer": {stand.says}}}'.encode()
-        # Whoever asked may have given up.
+        # The client may have given up.
         with suppress(ConnectionError):
             self.send_response(500 if fails else 200)
             self.send_header("Content-Length", str(len(told)))
