@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,8 @@ from contract.schema import check
 from report.pages import paths
 
 _LONGEST = 300
+# Refusals that concern one file.
+_OF_ONE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _FIELDS = ("kind", "name", "reason")
 # The failures in a file, as `Failures.as_json` gives them.
 _SCHEMA = {
@@ -51,13 +54,13 @@ class Failures:
     def caught(self, kind: str, name: str) -> Iterator[None]:
         """Record an error of the block as a failure of this page or figure, with its traceback on standard error.
 
-        An interruption and the system's refusals, of a full disk say (OSError with a number), are raised.
+        An interruption and the system's refusals, of a full disk say, are raised: they concern every page.
         """
         try:
             yield
         except Exception as fault:
             # Errors of libraries that read a damaged file have no number.
-            if isinstance(fault, OSError) and fault.errno is not None:
+            if isinstance(fault, OSError) and fault.errno not in (None, *_OF_ONE_FILE):
                 raise
             reason = str(fault) if isinstance(fault, StudyError) else f"{type(fault).__name__}: {fault}"
             self.add(kind, name, reason)

@@ -154,8 +154,11 @@ def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: 
         read_failed_figures(tmp_path)
 
 
-def test_a_file_that_a_library_cannot_read_costs_its_page_and_a_full_disk_the_report() -> None:
+def test_a_file_that_cannot_be_read_costs_its_page_and_a_full_disk_the_report(tmp_path: Path) -> None:
     failures = Failures()
+    with failures.caught("page", "claims"):
+        (tmp_path / "missing.json").read_bytes()
+    assert "FileNotFoundError" in failures.found.pop().reason
     with failures.caught("page", "memory"):
         raise OSError("Corrupt snappy compressed data.")
     assert [str(one) for one in failures.found] == [
