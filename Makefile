@@ -6,11 +6,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
+# Where a study of this CONFIG lies.
+RESULTS := $(or $(patsubst results=%,%,$(filter results=%,$(CONFIG))),results)
+
 .PHONY: study test check bench edition clean
 
 study: .venv/study.stamp
 	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
-	@python -m report summary --verdicts results/verdicts.json
+	@python -m report summary --verdicts $(RESULTS)/verdicts.json
 
 # Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
 test: .venv/test.stamp check
