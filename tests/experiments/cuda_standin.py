@@ -114,6 +114,9 @@ class Cupy:
     def asarray(self, array: Any) -> Any:
         return np.array(array).view(Array)
 
+    def get_default_memory_pool(self) -> Any:
+        return SimpleNamespace(free_all_blocks=lambda: None)
+
     def zeros(self, length: int, dtype: Any) -> Any:
         return np.zeros(length, dtype).view(Array)
 
@@ -165,11 +168,16 @@ def _argument(one: Any) -> Any:
     return {**kinds, "int64": ctypes.c_longlong, "uint64": ctypes.c_ulonglong}[one.dtype.name](one.item())
 
 
+def find_compiler() -> str | None:
+    """The path of a C++ compiler."""
+    return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """Put the stand-in in CuPy's place for a test. Skips it where there is no C++ compiler."""
     from experiments.kernels.cuda import module
 
-    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    compiler = find_compiler()
     if compiler is None:
         missing("kernels in CUDA, run on the CPU: no C++ compiler; `apt-get install g++` (Debian)")
     fake = Cupy(compiler)

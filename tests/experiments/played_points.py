@@ -1,0 +1,121 @@
+"""Small points of every GPU experiment: each branch by format, library, launch and kind of work, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+Point = tuple[str, dict[str, Any]]
+
+_SHAPE = {"m": 48, "n": 80, "k": 96}
+_PINNED = {"host_memory": "pinned"}
+
+
+def _grid(name: str, common: dict[str, Any], **axes: tuple[Any, ...]) -> Iterator[Point]:
+    """A point for each combination of values; in float32 by torch, where they say no other."""
+    plain = {"backend": "torch"} if name == "transfer" else {"dtype": "float32", "backend": "torch"}
+    for values in product(*axes.values()):
+        yield name, {**plain, **common, **dict(zip(axes, values, strict=True))}
+
+
+def _products() -> Iterator[Point]:
+    formats = ("float64", "float32", "tf32", "bfloat16", "float16", "float8_e4m3fn", "int8")
+    yield from _grid("gemm", _SHAPE, dtype=formats)
+    yield from _grid("batched", {"batch": 5, "m": 24, "n": 40, "k": 16}, dtype=("float64", "bfloat16"))
+    contents = ("zeros", "ones", "integers", "normal", "sparse", "denormal")
+    yield from _grid("content", {**_SHAPE, "dtype": "bfloat16"}, content=contents)
+    yield "gemm-search", {"m": 256, "n": 256, "k": 64, "span": 0, "dtype": "bfloat16", "backend": "torch"}
+    yield from _grid("numerics", {"m": 12, "n": 20, "k": 40}, method=("permuted", "summation", "split_k", "repeat"))
+    yield from _grid("sustained", {"extent": 64, "dtype": "bfloat16"}, load=("one_block", "products", "idle"))
+    yield "sustained", {"load": "triad", "extent": 24_000, "dtype": "float32", "backend": "torch"}
+
+
+def _memory() -> Iterator[Point]:
+    axes: dict[str, tuple[Any, ...]] = {"op": ("copy", "scale", "add", "triad"), "backend": ("cupy", "torch")}
+    yield from _grid("bandwidth", {"footprint": 24_000}, **axes)
+    yield from _grid("bandwidth", {"footprint": 24_000, "op": "triad", "dtype": "float64"}, backend=("cupy", "torch"))
+    axes = {"direction": ("host_to_device", "device_to_host"), "size": (4, 70_001)}
+    yield from _grid("transfer", _PINNED, **axes)
+    yield from _grid("transfer", {**_PINNED, "host_memory": "pageable", "size": 70_001}, direction=axes["direction"])
+    yield from _grid("transfer", {"direction": "both", "size": 70_001, **_PINNED})
+    yield from _grid("transfer", {"direction": "device_to_device", "size": 70_001, "host_memory": "none"})
+
+
+def _requests() -> Iterator[Point]:
+    shapes = {"elementwise": (1024, 1, 1), "gemv": (48, 1, 80), "gemm": (50, 60, 70), "mlp": (9, 128, 96)}
+    for op, shape in shapes.items():
+        common = {"op": op, **dict(zip("mnk", shape, strict=True)), "uses": 3, **_PINNED}
+        yield from _grid("offload", common, launch=("eager", "graph"))
+    common = {"op": "gemm", **_SHAPE, "uses": 1, "launch": "eager", "dtype": "bfloat16"}
+    yield from _grid("offload", common, host_memory=("pinned", "pageable"))
+    yield from _grid("offload", {**common, "dtype": "float64", **_PINNED})
+    yield from _grid("inference", {"batch": 2}, model=("mlp", "cnn", "embedding"), backend=("torch", "graph"))
+    yield from _grid("inference", {"batch": 1, "dtype": "bfloat16"}, model=("gpt-1m", "lstm-32"))
+    axes: dict[str, tuple[Any, ...]] = {"phase": ("prefill", "decode"), "backend": ("torch", "graph")}
+    yield from _grid("generation", {"model": "gpt-1m", "context": 16, "batch": 2, "dtype": "bfloat16"}, **axes)
+
+
+def _models() -> Iterator[Point]:
+    yield from _grid("training", {"batch": 4}, model=("mlp", "cnn"), dtype=("float32", "tf32", "bfloat16"))
+    yield from _grid("training", {"batch": 2}, model=("resnet", "vit", "gpt-1m", "embedding", "tabular"))
+    axes: dict[str, tuple[Any, ...]] = {"phase": ("training", "forward"), "dtype": ("float32", "bfloat16")}
+    yield from _grid("roofline", {"model": "mlp", "batch": 4}, **axes)
+    yield from _grid("roofline", {"model": "gpt-1m", "batch": 1}, phase=("prefill", "decode"))
+    yield from _grid("equivalence", {"batch": 4, "steps": 2}, model=("mlp", "cnn", "gpt-1m"))
+    yield from _grid("orchestration", {"model": "mlp", "batch": 6, "workers": 0}, source=("preloaded", "encoded"))
+    yield from _grid("orchestration", {"model": "mlp", "batch": 6, "workers": 1, "source": "memory"})
+    yield "time-to-train", {"job": "table-net", "dtype": "float32", "backend": "torch"}
+
+
+def _layers() -> Iterator[Point]:
+    layer = {"batch": 1, "passes": "forward", "dtype": "float32"}
+    kinds = (("convolution", "conv5-3x3", "library"), ("convolution", "conv5-3x3", "native"),
+             ("lstm", "256-cells", "library"), ("lstm", "256-cells", "native"), ("none", "operators", "library"),
+             ("product", "1024x1024", "library"), ("product", "1024x1024", "naive"))  # fmt: skip
+    for kind, shape, variant in kinds:
+        yield "libraries", {**layer, "layer": kind, "shape": shape, "variant": variant}
+    yield "libraries", {**layer, "layer": "product", "shape": "1024x1024", "variant": "library", "dtype": "tf32"}
+    yield "libraries", {**layer, "layer": "convolution", "shape": "conv5-3x3", "variant": "library", "passes": "both"}
+    how = {"layer": "product", "shape": "1024x1024", "variant": "float32_sums", "dtype": "bfloat16"}
+    yield "libraries", {**layer, **how}
+
+
+def _kernels() -> Iterator[Point]:
+    tasks = (("chain", 4, "random"), ("branches", 4096, "predictable"), ("states", 1 << 16, "text"),
+             ("chase", 1 << 16, "random"))  # fmt: skip
+    for (kernel, footprint, data), chains in product(tasks, ("one", "full")):
+        common = {"kernel": kernel, "footprint": footprint, "data": data, "chains": chains, "backend": "cupy"}
+        yield "sequential", common
+    for in_flight in (1, 32, 100):
+        yield "parallelism", {"kernel": "chains", "in_flight": in_flight, "paths": 0, "n": 0, "backend": "cupy"}
+    for paths in (1, 8, 32):
+        yield "parallelism", {"kernel": "paths", "in_flight": 0, "paths": paths, "n": 0, "backend": "cupy"}
+    for kernel, library in (("naive", "cupy"), ("tiled", "cupy"), ("library", "torch")):
+        yield "parallelism", {"kernel": kernel, "in_flight": 0, "paths": 0, "n": 32, "backend": library}
+    for kernel, n in (("triad", 1000), ("naive", 32), ("tiled", 32)):
+        yield "without-cuda", {"kernel": kernel, "n": n, "dtype": "float32", "backend": "cuda"}
+
+
+def _tables() -> Iterator[Point]:
+    for op, transfers in product(("filter", "sort", "group_by", "join"), ("included", "excluded")):
+        yield "tabular", {"op": op, "rows": 1000, "transfers": transfers, "backend": "torch"}
+
+
+POINTS: list[Point] = [
+    (name, {**params, "threads": 0})
+    for part in (_products, _memory, _requests, _models, _layers, _kernels, _tables)
+    for name, params in part()
+]
+
+# Experiments of GPUs that have no point here, and results that differ on a played GPU: the reasons.
+NOT_PLAYED = {
+    "libraries: cuDNN's LSTM": "the CPU's operators have no such library",
+    "libraries: convolutions without cuDNN": "torch goes on to oneDNN, as on a CPU",
+    "serving": "its server is a process of its own, which opens the device by name",
+    "several-devices": "there is one GPU, and no NCCL",
+    "tabular by CuPy": "the stand-in of CuPy has no sorting, joining and counting",
+    "without-cuda by Vulkan": "played by Mesa's software device, in tests of its own",
+    "inductor": "Triton makes kernels for real GPUs alone",
+    "speed, power, captures by the driver, the profiler's kernels": "the CPU does the work",
+}
