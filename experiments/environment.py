@@ -58,6 +58,16 @@ _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _UNTOLD = "(not told)"
 
 
+# Variables of processes that measure on a device, by torch's name of its kind. Without this one CUPTI, by which the
+# profiler sees CUDA, stays attached after the first profile and slows every launch (pytorch#144455).
+_OF_DEVICES = {"cuda": {"TEARDOWN_CUPTI": "1"}}
+
+
+def device_variables(device: str) -> dict[str, str]:
+    """Variables that a process which measures on this device needs besides those that pass."""
+    return dict(_OF_DEVICES.get(device.partition(":")[0], {}))
+
+
 def passes(name: str) -> bool:
     """True if a variable reaches the processes that measure."""
     return name in _WHOLE or name.startswith(_BEGINNINGS)

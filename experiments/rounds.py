@@ -11,7 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -58,7 +58,7 @@ class Round:
 
     def run(self) -> None:
         """Measure all points. Budgets count running time: a round that stands still loses no point."""
-        points = self.job.in_round(self.number)
+        points, answers = self.job.in_round(self.number), []
         random.Random(self.seed).shuffle(points)
         workers = _Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
@@ -71,7 +71,7 @@ class Round:
                 # Some terminals say that they are 0 by 0; this asks with a fallback.
                 size = shutil.get_terminal_size()
                 with tqdm(
-                    points,
+                    total=len(points),
                     desc=title,
                     unit="point",
                     disable=not sys.stderr.isatty(),
@@ -79,12 +79,21 @@ class Round:
                     ncols=size.columns - 1,
                     nrows=size.lines,
                 ) as bar:
-                    for point in bar:
-                        self._measure(point, workers, clock.now() - begun)
+                    for point in points:
+                        answers.append(self._timed(point, workers, clock.now() - begun))
+                        bar.update()
+                    # A GPU's profiler slows whatever is timed after it in its process: profiles are a second pass.
+                    waiting = [(point, one) for point, one in zip(points, answers, strict=True) if "profile" in one]
+                    bar.total = len(points) + len(waiting)
+                    for point, answer in waiting:
+                        answer["profiled"] = self._profiled(point, answer["profile"], workers, clock.now() - begun)
+                        bar.update()
             finally:
                 self.workers = workers.stop()
                 self.environments = workers.environments
                 took, self.stood_s = clock.now() - begun, clock.lost_s()
+        for point, answer in zip(points, answers, strict=True):
+            self._note_readable(point, answer)
         if not sys.stderr.isatty():
             counted = f"{len(points)} point" + "s" * (len(points) != 1)
             stood = f", and {self.stood_s:.0f} s of standing still" if self.stood_s else ""
@@ -93,23 +102,30 @@ class Round:
                 file=sys.stderr,
             )
 
-    def _measure(self, point: Point, workers: _Workers, spent_s: float) -> None:
-        """Note a point's outcome, `spent_s` seconds after the round began."""
+    def _timed(self, point: Point, workers: _Workers, spent_s: float) -> dict[str, Any]:
+        """The answer to a point, or its outcome, `spent_s` seconds after the round began."""
         if point.left_out:
-            self._note(point, dict(zip(("status", "reason"), status_of(point.left_out), strict=True)))
-            return
+            return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
+        return self._answer(point, self._order(point), workers, spent_s)
+
+    def _profiled(self, point: Point, units: dict[str, str], workers: _Workers, spent_s: float) -> list[dict[str, Any]]:
+        """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
+        answer = self._answer(point, {**self._order(point), "profile": True}, workers, spent_s)
+        if "profiled" in answer:
+            self.timed_s += answer["profiled_s"]
+            return list(answer["profiled"])
+        lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
+        return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
+
+    def _answer(self, point: Point, order: dict[str, Any], workers: _Workers, spent_s: float) -> dict[str, Any]:
+        """The answer to an order; an outcome if the round's seconds are used up or no process can be started."""
         if spent_s > self.job.round_s:
-            left = f"budget: this round's {self.job.round_s:g} s are used up"
-            self._note(point, {"status": "skipped", "reason": left})
-            return
-        before = len(self.rows), len(self.outcomes)
+            return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
-            worker = workers.started_with(point.process)
-            self._note(point, worker.measure(self._order(point), point.point_s))
-        except Exception as fault:  # no process, or an answer of another shape: this point's loss alone
-            del self.rows[before[0] :], self.outcomes[before[1] :]
-            what = f"no answer that could be read ({type(fault).__name__}: {fault})"
-            self._note(point, {"status": "failed", "reason": what})
+            variables = {**environment.device_variables(self.job.device), **point.environment}
+            return workers.started_with(variables).measure(order, point.point_s)
+        except Exception as fault:
+            return _unreadable(fault)
 
     def by_point(self) -> list[list[dict[str, Any]]]:
         """The rows so far, in lists of one point's each."""
@@ -126,6 +142,15 @@ class Round:
             "known": {"call_s": point.call_s, "memory": point.memory},
             "policy": {"target": job.target, "budget_s": point.point_s, "max_samples": job.max_samples},
         }
+
+    def _note_readable(self, point: Point, answer: dict[str, Any]) -> None:
+        """Note an answer; an answer of another shape costs its point alone."""
+        rows, outcomes = len(self.rows), len(self.outcomes)
+        try:
+            self._note(point, answer)
+        except Exception as fault:
+            del self.rows[rows:], self.outcomes[outcomes:]
+            self._note(point, _unreadable(fault))
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
@@ -156,6 +181,8 @@ class Round:
             for index, value in enumerate(values if isinstance(values, list) else [values]):
                 row = {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1}
                 self.rows.append(base | row | {"flags": answer.get("observed_flags", "")})
+        for metric in answer.get("profiled", []):
+            self.rows.append(base | ({"calls": 1} if "value" in metric else {}) | metric)
 
     def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
         """Rows of one of the works that were measured at a point."""
@@ -186,11 +213,12 @@ class _Workers:
         self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], _Worker] = {}
 
-    def started_with(self, variables: tuple[tuple[str, str], ...]) -> _Worker:
+    def started_with(self, variables: Mapping[str, str]) -> _Worker:
         """The child whose environment has these variables."""
-        if variables not in self._all:
-            self._all[variables] = _Worker(self._command, self._log, dict(variables), self._meanwhile)
-        return self._all[variables]
+        key = tuple(sorted(variables.items()))
+        if key not in self._all:
+            self._all[key] = _Worker(self._command, self._log, variables, self._meanwhile)
+        return self._all[key]
 
     def are_stopped(self) -> bool:
         """True if a child that is at work has been stopped by a signal."""
@@ -212,7 +240,7 @@ class _Worker:
     """The child that measures, started when needed and again after it died."""
 
     def __init__(
-        self, command: Sequence[str], log: Path | None, variables: dict[str, str], meanwhile: Callable[[], object]
+        self, command: Sequence[str], log: Path | None, variables: Mapping[str, str], meanwhile: Callable[[], object]
     ) -> None:
         self.started = 0
         self._command, self._meanwhile = list(command), meanwhile
@@ -305,6 +333,11 @@ def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None
     return child.stdout.readline()
 
 
+def _unreadable(fault: Exception) -> dict[str, Any]:
+    """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
+    return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
+
+
 def _death(code: int) -> str:
     """What an exit code says about how a measuring process ended."""
     if code < 0:
@@ -325,7 +358,8 @@ def start_s(
     """
     # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
     words = [sys.executable, "-c", "import contract.tables"]
-    worker = _Worker(command, None, {}, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
+    variables = environment.device_variables(device)
+    worker = _Worker(command, None, variables, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
     with running_time.RunningTime(waits_for=worker.is_stopped) as clock:
         begun = clock.now()
         try:

@@ -25,6 +25,10 @@ class HarnessError(RuntimeError):
     """
 
 
+class ProfileError(Exception):
+    """A profile has no number to give; the message says why. The point's other metrics stand."""
+
+
 # Libraries whose module has another name than what is installed.
 _INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
 
@@ -105,6 +109,18 @@ Phase = tuple[str, Callable[[], object]]
 Observed = tuple[float | Sequence[float], str]
 
 
+@dataclass(frozen=True)
+class Profile:
+    """Metrics of a work that take torch's profiler.
+
+    units: the unit of each metric. take: profiles the work; returns {metric: value}, without metrics that it cannot
+        tell. Raises ProfileError or Unsupported if it can tell none.
+    """
+
+    units: Mapping[str, str]
+    take: Callable[[], Mapping[str, float]]
+
+
 @dataclass
 class Work:
     """One call of what is to be measured.
@@ -122,6 +138,8 @@ class Work:
     observe: measurements that the core does not time itself, made once: {metric: (value, unit)},
         or several values of a metric (what processes of the work's own have timed, say), each a
         sample. Work without run and phases is observed only.
+    profile: metrics that take torch's profiler. On a GPU its hooks slow the process from then on, so a round takes them
+        after all timed points, from a work that is built anew.
     clock: the device's own (on a GPU: events around the call, which leave out what
         the host does meanwhile), or the host's, from the call until the device has
         finished: what somebody waits for. With phases on the host's clock, each is the
@@ -146,6 +164,7 @@ class Work:
     rate_unit: str = "s"
     per: float | None = None
     observe: Callable[[], Mapping[str, Observed]] | None = None
+    profile: Profile | None = None
     clock: Literal["device", "host"] = "device"
     graph: bool = False
     beside: Sequence[Work] = ()

@@ -3,7 +3,8 @@
 Run by `experiments.rounds` as its child, so that a point that takes the process
 down (out of memory, a crash in a library, a hang) costs only itself.
 Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
-measured: what it needs is loaded, so that whoever sent it can tell starting from measuring.
+measured: what it needs is loaded, so that whoever sent it can tell starting from measuring. A point with the key
+`profile` is profiled and not timed: the answer to the timed point tells, under the same key, which metrics that gives.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from experiments.registry import Experiment, get, typed
 from experiments.serving.limits import make_room
 from experiments.state import Watch, stopped
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import HarnessError, Observed, Unsupported, Work, not_installed
+from experiments.work import HarnessError, Observed, Profile, ProfileError, Unsupported, Work, not_installed
 
 # A point that is predicted to take this share of its budget is measured without another probe; without any, if the
 # plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
@@ -110,10 +111,15 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
 
     Never raises for what goes wrong with a point: that is an outcome.
     """
+    return _attempt(lambda: _measured(order, device, watch))
+
+
+def _attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer that a call returns, or the outcome of its error."""
     started = running_time.now()
     try:
         try:
-            return _measured(order, device, watch)
+            return call()
         except ModuleNotFoundError as absent:
             raise not_installed(absent) from absent
     except Unsupported as lack:
@@ -122,8 +128,8 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         return _outcome("failed", f"harness: {trouble}")
     except Skipped as limit:
         return _outcome("skipped", str(limit))
-    except NoTimeError as clock:
-        return _outcome("failed", str(clock))
+    except (NoTimeError, ProfileError) as lack:
+        return _outcome("failed", str(lack))
     except MemoryError:
         return _outcome("oom", f"out of memory after {running_time.now() - started:.1f} s")
     except Exception as error:
@@ -152,6 +158,8 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     _set_threads(device, order["params"])
     known = order.get("known") or {}
     _fits_memory(experiment, order["params"], device, known.get("memory"))
+    if "profile" in order:  # it fitted its budget when it was timed
+        return _profiled(experiment.function(device, **params).profile)
     # What counts no operations (0) may take any time.
     if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _fits_budget(experiment, params, device, policy)
@@ -165,8 +173,14 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     timed, stood = running_time.now(), running_time.stood_s()
     observed = _observed(work)
     stood = running_time.stood_s() - stood
+    told: dict[str, Any] = {}
+    if work.profile and device.kind == "cpu":
+        told = {"profiled": _profiled(work.profile)["profiled"]}
+    elif work.profile:
+        told = {"profile": dict(work.profile.units)}
     return {
         **answer,
+        **told,
         "parts": parts,
         "observed": observed,
         "observed_flags": str(stopped(stood)) if stood else "",
@@ -254,6 +268,28 @@ def _observed(work: Work) -> dict[str, Observed]:
         if not all(math.isfinite(value) for value in several):
             raise ValueError(f"{metric} is not a number")
     return found
+
+
+def _profiled(profile: Profile | None) -> dict[str, Any]:
+    """The answer that holds a profile: each metric with its unit, and its value or the outcome that took its place."""
+    if profile is None:
+        raise Unsupported("this work has no profile")
+    taken: dict[str, float] = {}
+
+    def take() -> dict[str, Any]:
+        taken.update(profile.take())
+        return _outcome("failed", "the profile has no such number")
+
+    begun, stood = running_time.now(), running_time.stood_s()
+    lack = _attempt(take)
+    spent, stood = running_time.now() - begun, running_time.stood_s() - stood
+    metrics = [
+        {"metric": metric, "unit": unit}
+        | ({"value": taken[metric]} if math.isfinite(taken.get(metric, math.nan)) else lack)
+        | {"flags": str(stopped(stood)) if stood else ""}
+        for metric, unit in profile.units.items()
+    ]
+    return {**_outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent}
 
 
 def _checked(work: Work) -> float | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity
 
 from experiments.devices import Device
-from experiments.models import traffic
+from experiments.models import profiling, traffic
 
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
 
@@ -33,45 +33,37 @@ def repeat_share(step: Callable[[], object], steps: int) -> tuple[float, float]:
     return equal / steps, seen[-1][1]
 
 
-def profiled(step: Callable[[], object], device: Device, steps: int) -> tuple[float | None, float]:
-    """(seconds of a step in which an accelerator computes or copies, the products' share of operator time).
+def profiled(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
+    """Metrics of a profile of `steps` equal steps, 2 or more on an accelerator, which are warm.
 
-    Both from one profile of `steps` steps by `torch.profiler`. Seconds: the durations of its kernels, copies and fills
-    added up; what of a step's time is not in it, the device waits for its host. None where the profiler does not see
-    an accelerator. Share: of the operators' own time, on the device where they run, in products, convolutions,
-    attention and recurrent layers; the interpreter's time between operators belongs to neither. nan where the profiler
-    does not see the device.
+    kernel_time: seconds of a step in which an accelerator computes or copies, the durations of its kernels, copies and
+    fills added up; for the rest of a step's time the device waits for its host. matmul_time_share: of the operators'
+    own time, on the device where they run, the share of products, convolutions, attention and recurrent layers; the
+    interpreter's time between operators belongs to neither. Raises ProfileError where kernels are lost, Unsupported
+    where the profiler does not know the device.
     """
-    activity = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
-    if activity is None:
-        return None, math.nan
-    apart = activity is not ProfilerActivity.CPU
-    if apart:
-        step()
-        device.synchronise()
-    with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
+
+    def call() -> None:
         for _ in range(steps):
             step()
-        if apart:
-            device.synchronise()
-    events = seen.key_averages()
-    return (added_up(events) / steps or None) if apart else None, _product_share(events, apart)
+
+    events = profiling.record(call, device)
+    if profiling.activity(device) is ProfilerActivity.CPU:
+        return {"matmul_time_share": _product_share(events, "self_cpu_time_total")}
+    kernels = [one for one in events if profiling.is_kernel(one)]
+    profiling.check_whole([one.name for one in kernels], steps)
+    microseconds = math.fsum(one.time_range.elapsed_us() for one in kernels)
+    share = _product_share(events, "self_device_time_total")
+    return {"kernel_time": microseconds * 1e-6 / steps, "matmul_time_share": share}
 
 
-def added_up(events: Any) -> float:
-    """Seconds on the device in a profile's averages. Operators, and ranges that somebody named, hold kernels' again."""
-    on_device = (one for one in events if one.device_type != DeviceType.CPU and not one.is_user_annotation)
-    return sum(float(one.self_device_time_total) for one in on_device) * 1e-6
-
-
-def _product_share(events: Any, apart: bool) -> float:
-    column = "self_device_time_total" if apart else "self_cpu_time_total"
+def _product_share(events: Iterable[Any], column: str) -> float:
     products = total = 0.0
     for event in events:
         if event.device_type != DeviceType.CPU:
-            continue  # a kernel, whose time its operator is told to have spent as well
+            continue  # the operator that launched a kernel has its time as well
         spent = float(getattr(event, column))
         total += spent
-        if event.key.startswith(("aten::", "mkldnn::")) and any(name in event.key for name in _PRODUCTS):
+        if event.name.startswith(("aten::", "mkldnn::")) and any(name in event.name for name in _PRODUCTS):
             products += spent
-    return products / total if total else 0.0
+    return products / total if total else math.nan

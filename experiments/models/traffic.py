@@ -15,9 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from experiments.devices import Device
+from experiments.models import profiling
+from experiments.work import ProfileError
 
 # Operators that read only the rows that their indices name, out of their first tensor.
 _PICKS = ("embedding", "index_select", "index", "gather", "take", "_embedding_bag", "_embedding_bag_forward_only")
@@ -93,29 +97,47 @@ def traffic(call: Callable[[], object]) -> tuple[float, float]:
     return sum(one.flop for one in found), sum(one.bytes for one in found)
 
 
-def timed(call: Callable[[], object], device: str, calls: int) -> list[Operator]:
-    """The operators of so many calls in a row with their times, by `torch.profiler`, on the device where they run.
+def timed(call: Callable[[], object], device: Device, calls: int) -> list[Operator]:
+    """The operators of so many calls in a row with their times, by torch's profiler, on the device where they run.
 
-    device: torch's name of it. On a GPU an operator's time is that of the kernels which it launches; on a CPU
-    what passes until it returns, without what PyTorch does around it. nan where the profiler does not see the device.
+    On a GPU an operator's time is that of the kernels which it launches; on a CPU it ends when the operator returns,
+    and leaves out PyTorch's work around it. A call before those, which pays for the profiler's start, is left out.
+    Raises ProfileError where an operator has no event or kernels are lost (to be noticed, that takes 2 calls);
+    Unsupported where the profiler does not know the device.
     """
-    activity = getattr(ProfilerActivity, device.partition(":")[0].upper(), None)
-    recorder = _Recorder(marked=activity is not None)
-    if activity is None:
+    recorder = _Recorder(marked=True)
+    first = 0
+
+    def run() -> None:
+        nonlocal first
         with recorder:
+            call()
+            first = len(recorder.operators)
             for _ in range(calls):
                 call()
-        return recorder.operators
-    with profile(activities=list({ProfilerActivity.CPU, activity})) as seen, recorder:
-        for _ in range(calls):
-            call()
-    column = "cpu_time_total" if device == "cpu" else "device_time_total"
-    for event in seen.events():
+
+    on_cpu = profiling.activity(device) is ProfilerActivity.CPU
+    kernels: list[str] = []
+    for event in profiling.record(run, device):
         # A GPU's own record of the mark spans all of its kernels: they count once, where they were launched.
-        if event.name.startswith(_MARK) and event.device_type == DeviceType.CPU:
-            spent = sum(float(getattr(inner, column)) for inner in event.cpu_children)
-            recorder.operators[int(event.name.removeprefix(_MARK))].seconds = spent * 1e-6
-    return recorder.operators
+        if not event.name.startswith(_MARK) or event.device_type != DeviceType.CPU:
+            continue
+        number = int(event.name.removeprefix(_MARK))
+        spent = sum(inner.cpu_time_total if on_cpu else inner.device_time_total for inner in event.cpu_children)
+        recorder.operators[number].seconds = float(spent) * 1e-6
+        if number >= first:
+            kernels += _launched(event)
+    found = recorder.operators[first:]
+    if lost := [one.name for one in found if math.isnan(one.seconds)]:
+        raise ProfileError(f"the profiler has no event of {len(lost)} of {len(found)} operators, say {lost[0]}")
+    if not on_cpu:
+        profiling.check_whole(kernels, calls)
+    return found
+
+
+def _launched(event: Any) -> list[str]:
+    """Names of the kernels that an operator, or an operator within it, launched."""
+    return [one.name for one in event.kernels] + [name for inner in event.cpu_children for name in _launched(inner)]
 
 
 def cached_share(operators: Sequence[Operator], capacity: float) -> float:

@@ -15,14 +15,14 @@ from contract import running_time
 from experiments.devices import Device
 from experiments.models import trace, usage
 from experiments.models.compiled import compiled
-from experiments.work import Dtype
+from experiments.work import Dtype, Profile
 
 # Steps in each round whose operators are compared, by kind of device, and those that are profiled: on a GPU it is the
 # host that takes the time, and a few tell as much.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
 PROFILED_STEPS = 4
-# Where a step takes this many seconds, fewer must do.
-SLOW_S, FEWEST_STEPS = 0.05, 1
+# Where a step takes this many seconds, fewer must do; of a GPU's two at the least are compared.
+SLOW_S, FEWEST_STEPS = 0.05, {"cpu": 1, "gpu": 2}
 # FLOP of the float64 reference of a check: of a larger batch so many samples are different as that allows.
 CHECKED_FLOP = 1e10
 
@@ -104,25 +104,37 @@ class Trainer:
         return float(sum(one.nbytes for one in tensors))
 
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
-        """Memory at the peak of a step and the time of its kernels, where something tells them.
+        """Memory at the peak of a step, where something tells it.
 
-        operators: also how alike the steps are, and the products' share of operations and of
-        time, all of which only PyTorch's own operators tell.
+        operators: also how alike the steps are, and the products' share of operations, which only PyTorch's own
+        operators tell.
         """
+        found: dict[str, tuple[float, str]] = {}
         begun = running_time.now()
-        found = {"peak_memory": (usage.peak_bytes(self.step, self.device, self.held_bytes()), "B")}
+        peak = usage.peak_bytes(self.step, self.device, self.held_bytes())
         slow = running_time.now() - begun > SLOW_S
-        if operators or self.device.kind == "gpu":
-            kernel_s, time_share = trace.profiled(self.step, self.device, FEWEST_STEPS if slow else PROFILED_STEPS)
-            found["kernel_time"] = (kernel_s, "s")
+        if peak is not None:
+            found["peak_memory"] = (peak, "B")
         if operators:
-            steps = FEWEST_STEPS if slow else TRACED_STEPS[self.device.kind]
+            steps = 1 if slow else TRACED_STEPS[self.device.kind]
             repeats, flop_share = trace.repeat_share(self.step, steps)
-            shares = {"repeat_share": repeats, "matmul_flop_share": flop_share, "matmul_time_share": time_share}
-            found |= {name: (share, "1") for name, share in shares.items()}
-        return {
-            name: (value, unit) for name, (value, unit) in found.items() if value is not None and not math.isnan(value)
-        }
+            found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
+        return found
+
+    def profile(self, operators: bool) -> Profile | None:
+        """The time of a step's kernels on a GPU and, of PyTorch's own operators, the products' share of their time."""
+        units = {"kernel_time": "s"} if self.device.kind == "gpu" else {}
+        if operators:
+            units["matmul_time_share"] = "1"
+
+        def take() -> Mapping[str, float]:
+            begun = running_time.now()
+            self.step()
+            self.device.synchronise()
+            slow = running_time.now() - begun > SLOW_S
+            return trace.profiled(self.step, self.device, FEWEST_STEPS[self.device.kind] if slow else PROFILED_STEPS)
+
+        return Profile(units, take) if units else None
 
 
 def least_error(trainer: Trainer, fresh: Callable[[int], Any], step_flop: float, tolerance: float) -> float:

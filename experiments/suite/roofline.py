@@ -18,7 +18,7 @@ from experiments.models.names import Model
 from experiments.models.tolerance import of_gradients
 from experiments.registry import experiment
 from experiments.suite import training
-from experiments.work import Dtype, Threads, Unsupported, Work, relative_error
+from experiments.work import Dtype, Profile, Threads, Unsupported, Work, relative_error
 
 if TYPE_CHECKING:
     from experiments.models.traffic import Operator
@@ -27,8 +27,10 @@ Phase = Literal["training", "forward", "prefill", "decode"]
 
 # Intensities up to which the distributions are told, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
-# Calls that are profiled after one that warms up; of slow ones fewer.
-PROFILED, FEWEST, SLOW_S = 3, 1, 0.25
+# Calls that are counted and those that are profiled; of slow ones fewer, of a GPU's two at the least are compared.
+CALLS, FEWEST, SLOW_S = 3, {"cpu": 1, "gpu": 2}, 0.25
+# Metrics that take the profiler, with their units; the others are counted without it.
+TIMED = {"operator_time": "s", "matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
@@ -96,7 +98,8 @@ def roofline(
         bytes=moved,
         check=check,
         tolerance=tolerance,
-        observe=lambda: observed(step, device),
+        observe=lambda: counted_metrics(step, device),
+        profile=Profile(TIMED, lambda: timed_metrics(step, device)),
     )
 
 
@@ -153,20 +156,32 @@ def _forward(
     return step, error
 
 
-def observed(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
-    """What the operators of a step do, move and take."""
+def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
+    """Metrics of a step's operators that are counted: operations, bytes, their shares by intensity."""
     from experiments.models import traffic
 
+    calls = _calls(step, device)
+    found = [one for _ in range(calls) for one in traffic.record(step)]
+    metrics = summary(found, calls)
+    metrics["cached_bytes_share"] = traffic.cached_share(found, device.last_level_cache_bytes), "1"
+    return {name: one for name, one in metrics.items() if name not in TIMED and not math.isnan(one[0])}
+
+
+def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
+    """Metrics of a step's operators that are timed, by the profiler. Raises ProfileError and Unsupported."""
+    from experiments.models import traffic
+
+    calls = _calls(step, device)
+    metrics = summary(traffic.timed(step, device, calls), calls)
+    return {name: metrics[name][0] for name in TIMED}
+
+
+def _calls(step: Callable[[], object], device: Device) -> int:
+    """Calls of a step to look at: fewer of a slow one."""
     begun = running_time.now()
     step()
     device.synchronise()
-    calls = FEWEST if running_time.now() - begun > SLOW_S else PROFILED
-    found = traffic.timed(step, device.name, calls + 1)
-    # The first call pays for the profiler's start.
-    found = found[len(found) // (calls + 1) :]
-    metrics = summary(found, calls)
-    metrics["cached_bytes_share"] = traffic.cached_share(found, device.last_level_cache_bytes), "1"
-    return {name: (value, unit) for name, (value, unit) in metrics.items() if not math.isnan(value)}
+    return FEWEST[device.kind] if running_time.now() - begun > SLOW_S else CALLS
 
 
 def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:

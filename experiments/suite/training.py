@@ -96,6 +96,7 @@ def training(
         tolerance=tolerance,
         # What oneDNN and compiled kernels do bypasses the operators that are counted.
         observe=lambda: trainer.observe(operators=backend == "torch"),
+        profile=trainer.profile(operators=backend == "torch"),
     )
 
 

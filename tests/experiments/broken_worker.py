@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import sys
 import time
 from typing import Literal
 
 from experiments import worker
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Observed, Threads, Unsupported, Work
+from experiments.work import Observed, Profile, Threads, Unsupported, Work
+from tests.experiments.second_device import SecondCpu
 
 How = Literal[
     "right",
@@ -28,6 +31,8 @@ How = Literal[
     "observes no number",
     "observes a share of two",
 ]
+# Points with a profile, on a stand-in for a GPU.
+Profiled = Literal["right", "slow to build", "killed", "raises", "no number", "hangs"]
 
 
 def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
@@ -63,7 +68,33 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 
 
+_built: list[str] = []
+
+
+def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+    """A point whose profile goes wrong as `how` says; a right one counts the works that this process built before."""
+    before = len(_built)
+    _built.append(how)
+    if how == "slow to build":
+        time.sleep(0.5)
+
+    def take() -> dict[str, float]:
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "hangs":
+            time.sleep(3600)
+        if how == "raises":
+            raise ZeroDivisionError("index out of luck")
+        cupti = float(os.environ.get("TEARDOWN_CUPTI", 0))
+        return {"built_before": math.nan if how == "no number" else before, "cupti_share": cupti}
+
+    return Work(run=lambda: None, profile=Profile({"built_before": "1", "cupti_share": "1"}, take))
+
+
 if __name__ == "__main__":
     # Only in the measuring process: the suite that the tests see is the real one.
     experiment("broken")(broken)
+    experiment("profiled")(profiled)
+    if "gpu" in sys.argv:
+        worker.open_device = lambda name: SecondCpu()  # type: ignore[assignment]
     worker.serve()

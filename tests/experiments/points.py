@@ -92,16 +92,19 @@ def observed(made: Work) -> dict[str, Any]:
     return {metric: value for metric, (value, _) in made.observe().items()}
 
 
-def answer(name: str, device: Device = CPU, budget_s: float = 0.05, **changed: Any) -> dict[str, Any]:
-    """What a measuring process answers to such a point."""
-    order = {
+def answer(
+    name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
+) -> dict[str, Any]:
+    """What a measuring process answers to such a point. order: more of what it is told."""
+    whole = {
+        **(order or {}),
         "experiment": name,
         "params": params(name, device, **changed),
         "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
         # Small enough for any budget: on a busy machine a probe may find otherwise.
         "known": {"call_s": 1e-9},
     }
-    return worker.answer_to(order, device, Watch("cpu"))
+    return worker.answer_to(whole, device, Watch("cpu"))
 
 
 def metrics(reply: dict[str, Any]) -> set[str]:

@@ -129,8 +129,9 @@ def test_several_values_of_what_is_observed_are_samples_of_one_metric(measured: 
 
 def kept(measured: Round, folder: Path) -> pd.DataFrame:
     """The round's samples as they are read from their file."""
-    write_samples(folder / "broken.cpu.1.parquet", rounds.table(measured, "node", "run"), {})
-    return read_samples(folder / "broken.cpu.1.parquet")[0]
+    path = folder / f"{measured.job.name}.1.parquet"
+    write_samples(path, rounds.table(measured, "node", "run"), {})
+    return read_samples(path)[0]
 
 
 def test_a_row_that_the_data_dictionary_refuses_costs_its_point_alone(measured: Round, tmp_path: Path) -> None:
@@ -161,6 +162,56 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
     assert [energy[name] for name in ("metric", "value", "unit", "calls", "flop")] == ["energy", 50.0, "J", 4, 8.0]
     assert {name: graph[name] for name in refused} == refused
     assert (measured.warmup_s, measured.timed_s) == (0.1, 4.4)
+
+
+PROFILED = replace(BROKEN, name="profiled", function=broken_worker.profiled, fits=("gpu",))
+
+
+def profiled(*hows: str, **changes: Any) -> Round:
+    """A round of points with profiles on a stand-in for a GPU."""
+    settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
+    parameters = _parameters(broken_worker.profiled)
+    cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
+    sweep = Sweep(replace(PROFILED, parameters=parameters), blocks=[{"cases": cases}], place="test", **settings)
+    made = Round(plan.job(sweep, {"id": "cuda:0", "kind": "gpu"}, 2), 1, 1, command=[*COMMAND, "gpu"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        made.run()
+    return made
+
+
+def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path: Path) -> None:
+    hows = ["right"] * 4 + ["raises", "no number", "killed"]
+    measured = profiled(*hows)
+    points = measured.by_point()
+    assert len(points) == len(hows)
+    for rows in points:
+        (how,) = by_how(SimpleNamespace(rows=rows[:1]))
+        told = {row["metric"]: row for row in rows}
+        assert {"built_before", "cupti_share"} < set(told)
+        assert told["time"]["status"] == "ok", "a profile that fails costs no timed row"
+        built, cupti = told["built_before"], told["cupti_share"]
+        if how in ("right", "no number"):
+            assert cupti["value"] == 1.0, "the process was started with TEARDOWN_CUPTI=1"
+        words = {"raises": "ZeroDivisionError", "no number": "no such number", "killed": "ended by SIGKILL"}
+        if how in words:
+            assert (built["status"], words[how] in built["reason"], "value" in built) == ("failed", True, False)
+    assert measured.environments == [{"TEARDOWN_CUPTI": "1"}]
+    table = kept(measured, tmp_path)
+    assert set(table.loc[table["metric"] == "cupti_share", "status"]) == {"ok", "failed"}
+
+
+def test_all_points_are_timed_before_the_first_profile() -> None:
+    measured = profiled(*["right"] * 5)
+    built = sorted(row["value"] for row in measured.rows if row["metric"] == "built_before")
+    assert built == [5, 6, 7, 8, 9]
+
+
+def test_profiles_past_the_rounds_seconds_are_rows_that_say_so() -> None:
+    measured = profiled("slow to build", round_s=0.4)
+    told = {row["metric"]: (row["status"], row["reason"]) for row in measured.rows}
+    assert told["time"] == ("ok", "")
+    assert told["built_before"] == told["cupti_share"] == ("skipped", "budget: this round's 0.4 s are used up")
 
 
 def scripted(*lines: str) -> list[str]:

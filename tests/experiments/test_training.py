@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.autograd import DeviceType
 
 from experiments.devices.cpu import CpuDevice
 from experiments.models import trace, usage
@@ -124,7 +123,7 @@ def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
     entry, one = ZOO["vit"], trained("vit", 32)
     one.step()
     found = one.observe(operators=False)
-    assert set(found) == {"peak_memory"}, "a CPU has no kernels that a host launches"
+    assert set(found) == {"peak_memory"}
     held, unit = found["peak_memory"]
     assert unit == "B"
     least = 16 * entry.parameters() + 0.5 * 32 * entry.activation_bytes()
@@ -151,21 +150,11 @@ def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(mo
     assert order == ["reset counting:0", "call", "read after 1 wait"]
 
 
-def test_kernels_are_added_up_once() -> None:
-    seen = [
-        SimpleNamespace(device_type=kind, is_user_annotation=named, self_device_time_total=microseconds)
-        for kind, microseconds, named in (
-            (DeviceType.CPU, 30.0, False),  # an operator, with the time of the kernel that it launched
-            (DeviceType.CUDA, 30.0, False),
-            (DeviceType.CUDA, 12.0, False),
-            (DeviceType.CUDA, 500.0, True),  # Optimizer.step
-        )
-    ]
-    assert trace.added_up(seen) == pytest.approx(42e-6)
-
-
-@pytest.mark.parametrize("device", [CpuDevice(), SecondCpu()])
-def test_without_a_gpu_that_the_profiler_sees_no_time_of_kernels_is_given(device: Any) -> None:
+def test_a_cpu_has_no_kernels_that_a_host_launches() -> None:
     calls: list[int] = []
-    assert trace.profiled(lambda: calls.append(1), device, 3)[0] is None
+    assert set(trace.profiled(lambda: calls.append(1), CpuDevice(), 3)) == {"matmul_time_share"}
     assert len(calls) == 3, "one profile tells all"
+    profile = trained("mlp", 4).profile(operators=True)
+    assert profile is not None
+    assert profile.units == {"matmul_time_share": "1"}
+    assert trained("mlp", 4).profile(operators=False) is None

@@ -1,0 +1,62 @@
+"""A stand-in for torch's profiler on a GPU: its events are those that a test gives. Synthetic: nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
+
+from experiments.models import profiling
+from experiments.work import Dtype
+from tests.experiments.second_device import SecondCpu
+
+HEAD_US, MARK_US, CALL_US = 100.0, 5000.0, 10000.0
+
+
+class Profiled(SecondCpu):
+    """A GPU that torch's profiler knows by name, whose tensors are the CPU's."""
+
+    def __init__(self) -> None:
+        super().__init__("cuda:0")
+
+    def normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
+        return torch.randn(shape)
+
+
+def on_host(name: str, start_us: float, microseconds: float = 1.0) -> FunctionEvent:
+    """An operator, or a range with a name."""
+    return FunctionEvent(1, name, 1, start_us, start_us + microseconds, use_device="cuda")
+
+
+def kernel(name: str, start_us: float, microseconds: float = 2.0, **more: Any) -> FunctionEvent:
+    """What the device did."""
+    end = start_us + microseconds
+    return FunctionEvent(2, name, 7, start_us, end, device_type=DeviceType.CUDA, use_device="cuda", **more)
+
+
+def head(lost: int = 0) -> list[FunctionEvent]:
+    """The kernels that a session begins with, without the first ones, and the mark."""
+    kernels = [kernel("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
+    return [*kernels, on_host(profiling.MARK, MARK_US)]
+
+
+def steps(count: int, names: Sequence[str]) -> list[FunctionEvent]:
+    """The kernels of so many steps, one after the other."""
+    return [kernel(name, CALL_US + 10 * index) for index, name in enumerate([*names] * count)]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, events: Callable[[], list[FunctionEvent]]) -> None:
+    """Let the next profiles see these events."""
+
+    @contextmanager
+    def profile(**_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(events=events)
+
+    monkeypatch.setattr(profiling, "profile", profile)
+    monkeypatch.setattr(profiling, "GAP_S", 0.0)
