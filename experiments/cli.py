@@ -229,7 +229,7 @@ def _job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from experiments import hardware, plan, rounds
+    from experiments import hardware, plan, workers
     from experiments.sweep import preset_path, read_preset
 
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
@@ -241,9 +241,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     core_flops: dict[str, float] = {}
     if arguments.time_start:
         # One process tells both of the CPU.
-        timed = {"cpu": rounds.start_s("cpu", then=lambda worker: core_flops.update(rounds.core_flops(worker)))}
-        timed |= {str(one["id"]): rounds.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
-        timed[NO_TORCH] = rounds.start_s("cpu", NO_TORCH)
+        timed = {"cpu": workers.start_s("cpu", then=lambda worker: core_flops.update(workers.core_flops(worker)))}
+        timed |= {str(one["id"]): workers.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
+        timed[NO_TORCH] = workers.start_s("cpu", NO_TORCH)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import random
-import selectors
 import shutil
-import signal
-import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import psutil
 from tqdm import tqdm
 
 from contract import running_time
@@ -27,13 +20,7 @@ from experiments import environment
 from experiments.jobs import Job, Point
 from experiments.outcomes import count_statuses, highest_rate
 from experiments.state import Reading
-
-# A point that is not back after its budget, this many times over, and a constant
-# for building its data, hangs.
-HANG_FACTOR = 5.0
-HANG_CONSTANT_S = 60.0
-# A process that is not ready by then never will be: torch alone can take a minute from a slow disk.
-START_LIMIT_S = 300.0
+from experiments.workers import COMMAND, Workers
 
 
 @dataclass
@@ -44,8 +31,7 @@ class Round:
     number: int
     seed: int
     log: Path | None = None
-    # -u: a line that waits in a buffer would look like a hang.
-    command: Sequence[str] = (sys.executable, "-u", "-m", "experiments.worker")
+    command: Sequence[str] = COMMAND
     # What there is to do while a measuring process gets ready.
     meanwhile: Callable[[], object] = lambda: None
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -60,7 +46,7 @@ class Round:
         """Measure all points. Budgets count running time: a round that stands still loses no point."""
         points, answers = self.job.in_round(self.number), []
         random.Random(self.seed).shuffle(points)
-        workers = _Workers(self.command, self.log, self.meanwhile)
+        workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
         # tqdm's own thread would wake up during samples; it draws only between points here.
@@ -102,13 +88,13 @@ class Round:
                 file=sys.stderr,
             )
 
-    def _timed(self, point: Point, workers: _Workers, spent_s: float) -> dict[str, Any]:
+    def _timed(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
         """The answer to a point, or its outcome, `spent_s` seconds after the round began."""
         if point.left_out:
             return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
         return self._answer(point, self._order(point), workers, spent_s)
 
-    def _profiled(self, point: Point, units: dict[str, str], workers: _Workers, spent_s: float) -> list[dict[str, Any]]:
+    def _profiled(self, point: Point, units: dict[str, str], workers: Workers, spent_s: float) -> list[dict[str, Any]]:
         """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
         answer = self._answer(point, {**self._order(point), "profile": True}, workers, spent_s)
         if "profiled" in answer:
@@ -117,7 +103,7 @@ class Round:
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
-    def _answer(self, point: Point, order: dict[str, Any], workers: _Workers, spent_s: float) -> dict[str, Any]:
+    def _answer(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
         """The answer to an order; an outcome if the round's seconds are used up or no process can be started."""
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
@@ -203,198 +189,9 @@ class Round:
             self.rows.append(base | part["energy"])
 
 
-class _Workers:
-    """The children that measure: one for each environment that some point asks for, each idle while another works."""
-
-    def __init__(self, command: Sequence[str], log: Path | None, meanwhile: Callable[[], object]) -> None:
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(b"")
-        self._command, self._log, self._meanwhile = command, log, meanwhile
-        self._all: dict[tuple[tuple[str, str], ...], _Worker] = {}
-
-    def started_with(self, variables: Mapping[str, str]) -> _Worker:
-        """The child whose environment has these variables."""
-        key = tuple(sorted(variables.items()))
-        if key not in self._all:
-            self._all[key] = _Worker(self._command, self._log, variables, self._meanwhile)
-        return self._all[key]
-
-    def are_stopped(self) -> bool:
-        """True if a child that is at work has been stopped by a signal."""
-        return any(worker.is_stopped() for worker in list(self._all.values()))
-
-    @property
-    def environments(self) -> list[dict[str, str]]:
-        """The variables of each child that was asked for."""
-        return [dict(key) for key in self._all]
-
-    def stop(self) -> int:
-        """End all children; returns how many were started."""
-        for worker in self._all.values():
-            worker.stop()
-        return sum(worker.started for worker in self._all.values())
-
-
-class _Worker:
-    """The child that measures, started when needed and again after it died."""
-
-    def __init__(
-        self, command: Sequence[str], log: Path | None, variables: Mapping[str, str], meanwhile: Callable[[], object]
-    ) -> None:
-        self.started = 0
-        self._command, self._meanwhile = list(command), meanwhile
-        self._log, self._variables = log, variables
-        self._child: subprocess.Popen[bytes] | None = None
-        self._at_work = False
-
-    def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
-        """The child's answer; if it dies or hangs over this point, an outcome that says so."""
-        if self._child is None:
-            ready = self.start(order)
-            if "status" in ready:
-                return ready
-        return self._answer(order, HANG_CONSTANT_S + HANG_FACTOR * budget_s)
-
-    def start(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
-
-        What there is to do besides is done now, so that nothing of it runs beside a measurement.
-        """
-        self.started += 1
-        with contextlib.ExitStack() as stack:
-            log = stack.enter_context(self._log.open("ab")) if self._log else None
-            self._child = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**environment.clean(), **self._variables},
-                # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
-                process_group=0,
-            )
-        return self._answer({**order, "prepare": True}, START_LIMIT_S, self._meanwhile)
-
-    def _answer(
-        self, order: dict[str, Any], limit: float, meanwhile: Callable[[], object] = lambda: None
-    ) -> dict[str, Any]:
-        child = self._child
-        assert child is not None
-        assert child.stdin is not None
-        try:
-            child.stdin.write(json.dumps(order).encode() + b"\n")
-            child.stdin.flush()
-            self._at_work = True
-            meanwhile()
-            line = _line_within(child, limit)
-        except BrokenPipeError:
-            line = b""
-        finally:
-            self._at_work = False
-        if line is None:
-            self.stop()
-            return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
-        if not line:
-            code = child.wait()
-            self._child = None
-            return {"status": "failed", "reason": _death(code)}
-        with contextlib.suppress(ValueError):
-            answer = json.loads(line)
-            if isinstance(answer, dict):
-                return answer
-        # What it says next may not be an answer either.
-        self.stop()
-        return {"status": "failed", "reason": "the measuring process said what is no answer"}
-
-    def is_stopped(self) -> bool:
-        """True if the child has something to do, and a signal keeps it from that."""
-        child = self._child
-        with contextlib.suppress(psutil.Error):
-            return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
-        return False
-
-    def stop(self) -> None:
-        """End the child, whatever it does."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
-
-
-def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-    """The child's next line, b'' if it has ended, None once it has had that much running time."""
-    assert child.stdout is not None
-    end = running_time.now() + seconds
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        while not selector.select(max(0.0, end - running_time.now())):
-            if running_time.now() >= end:
-                return None
-    return child.stdout.readline()
-
-
 def _unreadable(fault: Exception) -> dict[str, Any]:
     """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
     return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
-
-
-def _death(code: int) -> str:
-    """What an exit code says about how a measuring process ended."""
-    if code < 0:
-        name = signal.Signals(-code).name
-        return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-    return f"the measuring process ended with exit code {code}"
-
-
-def start_s(
-    device: str,
-    backend: str = "torch",
-    command: Sequence[str] = Round.command,
-    then: Callable[[_Worker], object] | None = None,
-) -> float | None:
-    """Seconds until a process that measures on `device` by a library is ready; None if it does not get there.
-
-    then: what to ask of it besides.
-    """
-    # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
-    words = [sys.executable, "-c", "import contract.tables"]
-    variables = environment.device_variables(device)
-    worker = _Worker(command, None, variables, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
-    with running_time.RunningTime(waits_for=worker.is_stopped) as clock:
-        begun = clock.now()
-        try:
-            ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
-            seconds = clock.now() - begun
-            if "ready" not in ready:
-                return None
-            if then:
-                then(worker)
-            return seconds
-        finally:
-            worker.stop()
-
-
-def core_flops(worker: _Worker) -> dict[str, float]:
-    """FLOP/s of a core in a product, from a moment of each: by format with PyTorch, and `python`, of a plain loop.
-
-    Without those that give no result.
-    """
-    found = {}
-    for name, dtype, backend, m, n in (
-        ("float32", "float32", "torch", 512, 512),
-        ("float64", "float64", "torch", 512, 512),
-        ("bfloat16", "bfloat16", "torch", 512, 512),
-        ("python", "float64", "python", 4, 256),
-    ):
-        order = {
-            "experiment": "gemm", "device": "cpu",
-            "params": {"m": m, "n": n, "k": n, "dtype": dtype, "backend": backend, "threads": 1},
-            "policy": {"target": 0.1, "budget_s": 0.5, "max_samples": 6},
-        }  # fmt: skip
-        answer = worker.measure(order, 0.5)
-        if answer["status"] == "ok":
-            found[name] = 2.0 * m * n * n / statistics.median(answer["parts"][0]["series"][0]["values"])
-    return found
 
 
 def table(measured: Round, node: str, run: str) -> Any:

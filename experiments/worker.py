@@ -1,6 +1,6 @@
 """The process that measures: takes points one at a time, answers with samples.
 
-Run by `experiments.rounds` as its child, so that a point that takes the process
+Run by `experiments.workers` as its child, so that a point that takes the process
 down (out of memory, a crash in a library, a hang) costs only itself.
 Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
 measured: what it needs is loaded, so that whoever sent it can tell starting from measuring. A point with the key

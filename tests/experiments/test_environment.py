@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiments import environment
-from experiments.rounds import _Worker
 from experiments.serving import process
 from experiments.several import launch
+from experiments.workers import Worker
 
 
 def words(text: str) -> list[str]:
@@ -78,7 +78,7 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("subprocess.Popen", note)
     with pytest.raises(Started):
         if start == "round":
-            _Worker([sys.executable], None, {"OPENBLAS_CORETYPE": "Zen"}, lambda: None).start({})
+            Worker([sys.executable], None, {"OPENBLAS_CORETYPE": "Zen"}, lambda: None).start({})
         elif start == "serving":
             process.Child("load", {})
         else:

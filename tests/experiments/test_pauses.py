@@ -36,9 +36,9 @@ for number, line in enumerate(sys.stdin):
 """
 ROUND = """
 import json, sys
-from experiments import rounds
+from experiments import rounds, workers
 from experiments.jobs import Job, Point
-rounds.HANG_CONSTANT_S = {hang_s}
+workers.HANG_CONSTANT_S = {hang_s}
 points = tuple(Point.of("stand-in", {{"index": index}}) for index in range(4))
 job = Job("stand-in", "cpu", "cpu", 0.1, {round_s}, 6, points)
 measured = rounds.Round(job, 1, 1, command=[sys.executable, "-c", {worker!r}])

@@ -22,7 +22,7 @@ import pytest
 import contract.node
 from contract.files import write_json
 from contract.tables import read_samples, write_samples
-from experiments import plan, rounds
+from experiments import plan, rounds, workers
 from experiments.cli import main
 from experiments.jobs import Plan
 from experiments.registry import Experiment, _parameters
@@ -236,7 +236,7 @@ def test_an_answer_of_another_shape_costs_its_point_alone() -> None:
 
 
 def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "HANG_CONSTANT_S", 0.2)
+    monkeypatch.setattr(workers, "HANG_CONSTANT_S", 0.2)
     measured = make(["right"])
     measured.command = scripted("time.sleep(60)")
     measured.run()
@@ -246,13 +246,13 @@ def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     loaded: list[object] = []
-    monkeypatch.setattr(rounds.subprocess, "run", lambda words, **_: loaded.append(words))
+    monkeypatch.setattr(workers.subprocess, "run", lambda words, **_: loaded.append(words))
     ready = [sys.executable, "-c", "input(); print('{\"ready\": true}', flush=True); input()"]
     begun = time.perf_counter()
-    started = rounds.start_s("cpu", command=ready, then=asked.append)
+    started = workers.start_s("cpu", command=ready, then=asked.append)
     assert 0.005 < (started or 0.0) < time.perf_counter() - begun
     for command in (scripted("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
-        assert rounds.start_s("cpu", command=command, then=asked.append) is None
+        assert workers.start_s("cpu", command=command, then=asked.append) is None
     assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"
 
 
@@ -332,12 +332,12 @@ def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_proces
     words = ["run", "gemm", "--device", "cuda:0", "--plan", str(plan_file), "--out", out]
     program = f"""
 import sys
-from experiments import rounds
+from experiments import workers
 def start(*_):
     heavy = {{"torch", "pandas", "pandera", "pyarrow", "numpy", "experiments.suite", "llvmlite"}}
     print(sorted(heavy & set(sys.modules)))
     sys.exit(7)
-rounds._Worker.start = start
+workers.Worker.start = start
 from experiments.cli import main
 main({words!r})
 """
