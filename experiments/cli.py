@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, run, plan, seal, outcomes, pack, rename, check, new."""
+"""The command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, rename, check, new."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor.add_argument("--device", help="cpu, cuda:0, … (default: all)")
     doctor.add_argument("--json", action="store_true", help="for programs")
     doctor.set_defaults(run=_doctor)
+
+    tried = commands.add_parser("preflight", help="the first minutes: one point of every kind, compared with ratings")
+    tried.add_argument(
+        "--preset", type=expand_home, default="rented", help="quick, full, rented, or a file of your own"
+    )
+    tried.add_argument("--plan", type=path, help="what `plan` wrote, in place of a preset")
+    tried.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
+    tried.add_argument("--minutes", type=minutes, default=3.0, help="at most (default: 3)")
+    tried.add_argument("--log", type=path, default=Path("results/preflight.log"), help="for tracebacks")
+    tried.set_defaults(run=_preflight)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
     run.add_argument("name", help="experiment (see: list)")
@@ -157,6 +167,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
     else:
         print(told(findings, shutil.get_terminal_size((100, 24)).columns))
     return int(any(finding.level is Level.WARNING for finding in findings))
+
+
+def _preflight(arguments: argparse.Namespace) -> int:
+    from experiments.lock import node_lock
+    from experiments.preflight import here
+
+    tried = here(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log)
+    with node_lock(PATIENCE_S):
+        return int(not tried.run())
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,292 @@
+"""`preflight`: the first minutes on a machine that is paid for by the minute. It keeps no sample.
+
+First torch's profiler is checked. Then one point of every kind that a plan measures is measured briefly, and its rate
+is compared with what the GPU is rated for. What fails here would fail in the study, where nobody sees it for long.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.flags import Flag, parse, worst
+from experiments.devices import detect, find
+from experiments.jobs import Plan, read_plan
+from experiments.preflight import profiler, ranges
+from experiments.preflight.kinds import Kind, breadth_first, left_out
+from experiments.rounds import Round, _Worker
+
+# Seconds of samples for a point, and how many at most.
+BUDGET_S, SAMPLES = 0.15, 8
+# A point that has not answered this long after it should have hangs. Libraries compile for some seconds at first calls.
+HANG_S = 25.0
+# Set-up that a plan counts for a point is believed up to here: `sustained` lasts for minutes, but not now.
+PREDICTED_S = 15.0
+# Below this many seconds no other point is begun.
+LEAST_S = 1.0
+# Of the time, the check of the profiler has this share, over its two processes.
+PROFILER_SHARE = 0.4
+# What an outcome that is no error says where something can be done about it.
+MENDABLE = ("is not installed", "cannot be captured")
+# A GPU at full work is held by its own power limit: no fault of the machine.
+USUAL = Flag("throttled", "power limit")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table. verdict: ok, note, unsupported, left out; look, slow, fast, which need a look."""
+
+    verdict: str
+    what: str
+    seen: str
+    expected: str = ""
+    seconds: float | None = None
+
+    @property
+    def needs_a_look(self) -> bool:
+        """True if something has to be done, or understood, before the study is run."""
+        return self.verdict in ("look", "slow", "fast")
+
+    def row(self, width: int) -> str:
+        """The line with its second column of this width; verdicts that need a look are in capitals."""
+        took = f"{self.seconds:.1f} s" if self.seconds is not None else ""
+        expected = f" (expected {self.expected})" if self.expected else ""
+        verdict = self.verdict.upper() if self.needs_a_look else self.verdict
+        return f"{verdict:11}  {self.what:{width}}  {took:>6}  {self.seen}{expected}"
+
+
+@dataclass
+class Preflight:
+    """What is tried, for how long, and what came of it.
+
+    gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked, and
+    whether NVIDIA made them. command: of a measuring process; profiling: of the profiler's check. say: told each line.
+    """
+
+    plan: Plan
+    gpus: Mapping[str, tuple[str, float | None]]
+    minutes: float
+    log: Path
+    checked: Mapping[str, bool] = field(default_factory=dict)
+    say: Callable[[str], object] = print
+    command: Sequence[str] = Round.command
+    profiling: Sequence[str] = ()
+    clock: Callable[[], float] = time.monotonic
+    lines: list[Line] = field(default_factory=list)
+
+    def run(self) -> bool:
+        """Try everything that there is time for; True if nothing needs a look."""
+        self._end = self.clock() + 60 * self.minutes
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")
+        rules = ranges.rules()
+        kinds = {
+            device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
+            for device in dict.fromkeys(job.device for job in self.plan.jobs)
+        }
+        self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
+        for device, by_nvidia in self.checked.items():
+            self._check_profiler(device, by_nvidia)
+        left: list[Kind] = []
+        measured = 0
+        for device, todo in kinds.items():
+            peaks = ranges.peaks(*self.gpus[device]) if device in self.gpus else None
+            self.say(_heading(device, self.gpus.get(device), peaks))
+            with _workers(self.command, self.log) as worker_for:
+                profiles: list[Kind] = []
+                for index, kind in enumerate(todo):
+                    if self._left_s() < LEAST_S:
+                        left += todo[index:]
+                        break
+                    answer, line = self._measured(kind, worker_for, peaks)
+                    self._add(line)
+                    profiles += [kind] * ("profile" in answer)
+                    measured += 1
+                # As in a round: the profiler slows what is timed after it.
+                for kind in profiles:
+                    if self._left_s() >= LEAST_S:
+                        self._add(self._profiled(kind, worker_for))
+        self._conclude(measured, left)
+        return not any(line.needs_a_look for line in self.lines)
+
+    def _left_s(self) -> float:
+        return self._end - self.clock()
+
+    def _add(self, line: Line) -> None:
+        self.lines.append(line)
+        self.say(line.row(self._width))
+
+    def _check_profiler(self, device: str, by_nvidia: bool) -> None:
+        limit = PROFILER_SHARE * 60 * self.minutes / (2 * len(self.checked))
+        for name, seen, words in profiler.check(device, by_nvidia, lambda: min(limit, self._left_s()), self.profiling):
+            # To the study it matters on a GPU, as the study starts its processes.
+            matters = device in self.gpus and not (by_nvidia and name == profiler.AS_IT_COMES)
+            bad = seen is None or not seen.in_order
+            self._add(
+                Line("look" if bad and matters else "note" if bad else "ok", f"profiler on {device}, {name}", words)
+            )
+
+    def _measured(
+        self, kind: Kind, worker_for: Callable[[Kind], _Worker], peaks: ranges.Peaks | None
+    ) -> tuple[dict[str, Any], Line]:
+        answer, seconds = self._answer(kind, worker_for(kind), _order(kind))
+        if answer["status"] == "timeout" and self._left_s() < LEAST_S:
+            answer = {"status": "skipped", "reason": "the minutes were over before it answered"}
+        return answer, judge(kind, answer, peaks, seconds)
+
+    def _profiled(self, kind: Kind, worker_for: Callable[[Kind], _Worker]) -> Line:
+        answer, seconds = self._answer(kind, worker_for(kind), {**_order(kind), "profile": True})
+        what = f"profile of {kind.title}"
+        metrics = answer.get("profiled", [])
+        lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
+        if answer["status"] != "ok" or lacking:
+            return Line("look", what, "; ".join(lacking) or answer["reason"], seconds=seconds)
+        seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics)
+        return Line("ok", what, seen, seconds=seconds)
+
+    def _answer(self, kind: Kind, worker: _Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """A measuring process's answer, and the seconds until it came; one that fails or hangs has a fresh one next."""
+        begun = self.clock()
+        limit = min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S))
+        with _ended_after(limit, worker) as was_ended:
+            answer = worker.measure(order, BUDGET_S)
+        if was_ended():
+            answer = {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
+        if answer["status"] in ("failed", "timeout"):
+            # A device in error would fail all points after it.
+            worker.stop()
+        return answer, self.clock() - begun
+
+    def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
+        if left:
+            counts = ", ".join(f"{name} {count}" for name, count in left_out(left).items())
+            self.say(f"left out, for {self.minutes:g} minutes were over: {counts}")
+        bad = sum(line.needs_a_look for line in self.lines)
+        tried = f"{measured} kind{'s' * (measured != 1)} of points tried"
+        said = f"{bad} to look at, in capitals above; tracebacks are in {self.log}" if bad else "nothing to look at"
+        self.say(f"{tried}, {len(left)} left out; {said}")
+
+
+def here(preset: str, plan: Path | None, device: str | None, minutes: float, log: Path) -> Preflight:
+    """What there is to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
+
+    Raises StudyError for a device that is not there, or that the plan does not measure.
+    """
+    from experiments import hardware
+    from experiments.plan import full_plan
+    from experiments.sweep import preset_path, read_preset
+
+    devices = detect()[0]
+    described = [one.describe() for one in devices]
+    made = (
+        read_plan(plan)
+        if plan
+        else full_plan(read_preset(preset), str(preset_path(preset)), described, hardware.usable_cores())
+    )
+    names = [find(device)(device).name] if device else [one.name for one in devices]
+    jobs = tuple(job for job in made.jobs if job.device in names)
+    if not jobs:
+        raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
+    gpus = {one["id"]: (one["name"], one.get("memory_bytes")) for one in described if one["kind"] != "cpu"}
+    checked = {one.name: one.maker == "NVIDIA" for one in devices if one.name in names}
+    # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
+    checked = {name: by_nvidia for name, by_nvidia in checked.items() if name in gpus} or checked
+    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked)
+
+
+def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Peaks | None) -> str:
+    if gpu is None:
+        return f"{device}: no ranges are known for a CPU"
+    if peaks is None:
+        return f"{device}, {gpu[0]}: no ranges are known for this GPU"
+    return f"{device}, {gpu[0]}: ranges are shares of rated peaks ({peaks.source}), derived"
+
+
+def _order(kind: Kind) -> dict[str, Any]:
+    """The order for a measuring process. A call is told to be short, so that no point is skipped for its budget."""
+    return {
+        "experiment": kind.job.experiment,
+        "device": kind.job.device,
+        "params": dict(kind.point.params),
+        "known": {"call_s": 1e-5, "memory": kind.point.memory},
+        "policy": {"target": 0.5, "budget_s": BUDGET_S, "max_samples": SAMPLES},
+    }
+
+
+def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, seconds: float) -> Line:
+    """The line for a point's answer: its outcome, else how its rate lies to what is expected."""
+    what = kind.title
+    if answer["status"] != "ok":
+        reason = answer["reason"] if answer["status"] != "unsupported" else f"unsupported: {answer['reason']}"
+        return Line(_verdict(answer), what, reason, seconds=seconds)
+    parts = answer.get("parts", [])
+    lacking = [part for part in parts if part["status"] != "ok"]
+    said = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
+    said += "".join(f"; {flag}" + (" (usual at full work)" * (flag == USUAL)) for flag in _flags(parts))
+    value = ranges.speed(answer, kind.rule)
+    seen = (str(value) if value else "no number") + said
+    worst_part = next((part for part in lacking if _verdict(part) == "look"), None)
+    limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
+    if value is None or limits is None:
+        return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
+    expected = " to ".join(ranges.in_units(one, value.unit) for one in limits)
+    lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
+    verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
+    return Line("look" if worst_part and verdict == "ok" else verdict, what, seen, expected, seconds)
+
+
+def _verdict(outcome: Mapping[str, Any]) -> str:
+    """The verdict for an outcome that is not ok: what cannot be done is no fault, unless something can be installed."""
+    if outcome["status"] == "unsupported":
+        return "look" if any(words in outcome["reason"] for words in MENDABLE) else "unsupported"
+    return "left out" if outcome["status"] == "skipped" else "look"
+
+
+def _flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
+    """What may have disturbed a point, the worst of each kind."""
+    texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
+    return worst([flag for text in texts for flag in parse(text)])
+
+
+@contextmanager
+def _workers(command: Sequence[str], log: Path) -> Iterator[Callable[[Kind], _Worker]]:
+    """A function that gives the measuring process for a kind, by its environment; all are ended at the end."""
+    started: dict[tuple[tuple[str, str], ...], _Worker] = {}
+
+    def worker_for(kind: Kind) -> _Worker:
+        key = kind.point.process
+        if key not in started:
+            variables = dict(key) | (profiler.DETACH if kind.job.kind != "cpu" else {})
+            started[key] = _Worker(command, log, variables, lambda: None)
+        return started[key]
+
+    try:
+        yield worker_for
+    finally:
+        for worker in started.values():
+            worker.stop()
+
+
+@contextmanager
+def _ended_after(seconds: float, worker: _Worker) -> Iterator[Callable[[], bool]]:
+    """Kill the child of `worker` after so many seconds, also while it starts; the function tells if that happened."""
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        worker.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield over.is_set
+    finally:
+        timer.cancel()
+        timer.join()

@@ -1,0 +1,182 @@
+"""Check torch's profiler: whether steps after a profile are as quick as before, and whether it records every kernel.
+
+Kineto leaves CUPTI attached after a session, which makes launches slower (pytorch#144455), unless the environment has
+TEARDOWN_CUPTI=1; and a session after the first may lose its first kernels (pytorch#192021). Both make a GPU look idle.
+`python -m experiments.preflight.profiler DEVICE` does the check in a process of its own and writes it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contract.ending import end_with_parent
+from contract.errors import StudyError
+from experiments import environment
+from experiments.devices import Device, open_device
+
+# The variable that has Kineto detach CUPTI at the end of a session.
+DETACH = {"TEARDOWN_CUPTI": "1"}
+AS_IT_COMES = "as torch comes"
+SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
+# Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
+TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
+# A step that takes so much longer after profiles than the slowest time before has been slowed by them.
+SLOWER = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a process saw: seconds of a step before profiles and after each, and records of a session of STEPS steps.
+
+    records: kernels, copies and fills on an accelerator; operators on a CPU.
+    """
+
+    before_s: Sequence[float]
+    after_s: Sequence[float]
+    records: Sequence[int]
+
+    @property
+    def slower(self) -> float:
+        """The share by which the median step after profiles takes longer than the slowest time before; 0 if not."""
+        return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
+
+    @property
+    def lost(self) -> int:
+        """Sessions that recorded less than the fullest one, or a part of a step."""
+        return sum(count < max(self.records) or count % STEPS != 0 for count in self.records)
+
+    @property
+    def in_order(self) -> bool:
+        """True if timings stay as they were and every session recorded all."""
+        return self.slower <= SLOWER and not self.lost and max(self.records) > 0
+
+    @property
+    def words(self) -> str:
+        """The two answers in one line."""
+        times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
+        times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
+        if self.slower > SLOWER:
+            times += f" ({self.slower:.0%} slower)"
+        if not max(self.records):
+            return f"{times}; no session recorded a kernel"
+        counts = f"{self.lost} of {len(self.records)} sessions lost some" if self.lost else "all sessions whole"
+        return f"{times}; {max(self.records)} records a session, {counts}"
+
+
+def observe(device: Device) -> Seen:
+    """Time steps of a small model before and after sessions of the profiler, and count what each session records.
+
+    Raises StudyError where torch has no profiler for the device.
+    """
+    import torch
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    kind = device.name.partition(":")[0].upper()
+    activity = getattr(ProfilerActivity, kind, None)
+    if activity is None:
+        raise StudyError(f"torch has no profiler for {device.name}: profiles give no time of kernels there")
+    device.set_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).to(device.name)
+    optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(32, 64, device=device.name)
+
+    def step() -> None:
+        model(data).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def step_s() -> float:
+        for _ in range(UNTIMED):
+            step()
+        device.synchronise()
+        begun, steps = time.perf_counter(), 0
+        while time.perf_counter() - begun < TIMED_S:
+            step()
+            steps += 1
+        device.synchronise()
+        return (time.perf_counter() - begun) / steps
+
+    before, after, records = [step_s() for _ in range(REPEATS)], [], []
+    for _ in range(SESSIONS):
+        with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
+            for _ in range(STEPS):
+                step()
+            device.synchronise()
+        on_device = [
+            event for event in seen.key_averages()
+            if (event.device_type == DeviceType.CPU) == (activity is ProfilerActivity.CPU)
+            and not event.is_user_annotation
+        ]  # fmt: skip
+        records.append(sum(int(event.count) for event in on_device))
+        after.append(step_s())
+        time.sleep(PAUSE_S)
+    return Seen(before, after, records)
+
+
+def observe_apart(device: str, variables: dict[str, str], limit_s: float, command: Sequence[str] = ()) -> Seen:
+    """`observe` in a process of its own with these variables, `limit_s` seconds at most. Raises StudyError."""
+    words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler")), device]
+    child = subprocess.Popen(
+        words, env={**environment.clean(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        answer, complaint = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise StudyError(f"no answer within {limit_s:.0f} s") from None
+    finally:
+        child.kill()
+        child.wait()
+    try:
+        return Seen(**json.loads(answer.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        said = complaint.decode("utf-8", "replace").strip().splitlines()
+        reason = said[-1].removeprefix("error: ") if said else f"exit code {child.returncode}"
+        raise StudyError(reason) from None
+
+
+def check(
+    device: str, by_nvidia: bool, limit_s: Callable[[], float], command: Sequence[str] = ()
+) -> list[tuple[str, Seen | None, str]]:
+    """The check as torch comes and, on NVIDIA's GPUs, as the study runs it: (name, what was seen or None, a line).
+
+    limit_s: the seconds that each may take.
+    """
+    ways: list[tuple[str, dict[str, str]]] = [(AS_IT_COMES, {})]
+    if by_nvidia:
+        ways.append(("TEARDOWN_CUPTI=1", DETACH))
+    found: list[tuple[str, Seen | None, str]] = []
+    for name, variables in ways:
+        try:
+            seen = observe_apart(device, variables, limit_s(), command)
+            found.append((name, seen, seen.words))
+        except StudyError as failure:
+            found.append((name, None, f"not checked: {failure}"))
+    return found
+
+
+def main() -> int:
+    """Check the device that the command line names."""
+    end_with_parent()
+    # What libraries print on standard output stays out of the answer.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        seen: Any = observe(open_device(sys.argv[1]))
+    except StudyError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return failure.exit_code
+    answers.write(json.dumps(vars(seen)) + "\n")
+    answers.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Ranges in which rates of a GPU should lie: shares of its rated peaks (ranges.yaml)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.files import read_yaml
+
+FILE = Path(__file__).with_name("ranges.yaml")
+# Torch reports somewhat less memory than a card has.
+_SAME_MEMORY = 0.1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Points whose rate can be judged, by what (`of`: flops, memory, link, seconds), and the share or range of it."""
+
+    experiment: str
+    of: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
+    most: Mapping[str, float] = field(default_factory=dict)
+    share: Sequence[float] = ()
+    range: Sequence[float] = ()
+
+    @property
+    def key(self) -> str:
+        """The same for rules that expect the same."""
+        return f"{self.of} {self.share} {self.range}"
+
+    def fits(self, experiment: str, params: Mapping[str, Any]) -> bool:
+        """True if the rule judges a point with these parameters."""
+        return (
+            experiment == self.experiment
+            and all(params.get(name) in values for name, values in self.where.items())
+            and all(params.get(name, 0) >= value for name, value in self.least.items())
+            and all(params.get(name, value) <= value for name, value in self.most.items())
+        )
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Rated peaks of a GPU: FLOP/s by number format, bytes per second of memory and link, and where they are stated."""
+
+    flops: Mapping[str, float]
+    memory: float
+    link: float
+    source: str
+
+    def limits(self, rule: Rule, dtype: str) -> tuple[float, float] | None:
+        """Least and greatest rate that a rule expects; None where no peak of this number format is known."""
+        if rule.of == "seconds":
+            return rule.range[0], rule.range[1]
+        peak = {"memory": self.memory, "link": self.link}.get(rule.of) or self.flops.get(dtype)
+        return (rule.share[0] * peak, rule.share[1] * peak) if peak else None
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number that tells how fast a point was."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return in_units(self.value, self.unit)
+
+
+def rules() -> list[Rule]:
+    """The rules of ranges.yaml."""
+    return [Rule(**rule) for rule in read_yaml(FILE)["rules"]]
+
+
+def rule_of(known: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
+    """The rule that judges a point with these parameters, if one does."""
+    return next((rule for rule in known if rule.fits(experiment, params)), None)
+
+
+def peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
+    """Rated peaks of the GPU that torch calls `name`; None where the file has none.
+
+    memory_bytes: tells cards of one name apart.
+    """
+    table = read_yaml(FILE)
+    for gpu in table["gpus"]:
+        if name not in gpu["names"]:
+            continue
+        if "memory" in gpu and abs((memory_bytes or 0) / (gpu["memory"] * 1e9) - 1) > _SAME_MEMORY:
+            continue
+        source = table["sources"][gpu["source"]]
+        multiples = table["multiples"].get(gpu["source"], {})
+        flops = gpu["flops"] | {dtype: times * gpu["flops"]["float32"] for dtype, times in multiples.items()}
+        return Peaks(
+            {dtype: rate * 1e12 for dtype, rate in flops.items()},
+            gpu["memory_rate"] * 1e9,
+            table["link"][gpu["link"]],
+            source["title"] + ("" if source["verified"] else ", not verified"),
+        )
+    return None
+
+
+def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
+    """The rate of a point by what its rule judges, else what was measured first; None where nothing was.
+
+    Short calls are judged by their time in a graph: without it, the time is that of launching them.
+    """
+    good = [part for part in answer.get("parts", []) if part["status"] == "ok" and part["series"]]
+    for metric in ("graph_time", "time"):
+        for part in good:
+            series = part["series"][0]
+            work = part["flop"] or part["bytes"]
+            if rule and rule.of in ("memory", "link"):
+                work = part["bytes"]
+            if series["metric"] == metric and work and not (rule and rule.of == "seconds"):
+                unit = "FLOP/s" if work == part["flop"] else "B/s"
+                return Value(work / statistics.median(series["values"]), unit)
+    if good:
+        series = good[0]["series"][0]
+        return Value(statistics.median(series["values"]), series["unit"])
+    for values, unit in answer.get("observed", {}).values():
+        return Value(statistics.median(values) if isinstance(values, list) else values, unit)
+    return None
+
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
+def in_units(value: float, unit: str) -> str:
+    """A number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
+    if unit == "1" or not value:
+        return f"{value:.3g}{'' if unit == '1' else f' {unit}'}"
+    size, prefix = next((one for one in _PREFIXES if abs(value) >= 0.9995 * one[0]), _PREFIXES[-1])
+    return f"{value / size:#.3g}".rstrip(".") + f" {prefix}{unit}"
