@@ -30,8 +30,8 @@ HANG_S = 25.0
 PREDICTED_S = 15.0
 # Below this many seconds no other point is begun.
 LEAST_S = 1.0
-# Of the time, the check of the profiler has this share, over its two processes.
-PROFILER_SHARE = 0.4
+# Of the time, the check of the profiler has this share, over its two processes, and the last share is for profiles.
+PROFILER_SHARE, PROFILES_SHARE = 0.4, 0.1
 # What an outcome that is no error says where something can be done about it.
 MENDABLE = ("is not installed", "cannot be captured")
 # A GPU at full work is held by its own power limit: no fault of the machine.
@@ -66,7 +66,8 @@ class Preflight:
     """What is tried, for how long, and what came of it.
 
     gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked, and
-    whether NVIDIA made them. command: of a measuring process; profiling: of the profiler's check. say: told each line.
+    whether NVIDIA made them. command: of a measuring process; profiling: of the profiler's check. say: is given each
+    line. begun: by time.monotonic, from when on the minutes count.
     """
 
     plan: Plan
@@ -77,12 +78,11 @@ class Preflight:
     say: Callable[[str], object] = print
     command: Sequence[str] = Round.command
     profiling: Sequence[str] = ()
-    clock: Callable[[], float] = time.monotonic
+    begun: float = field(default_factory=time.monotonic)
     lines: list[Line] = field(default_factory=list)
 
     def run(self) -> bool:
         """Try everything that there is time for; True if nothing needs a look."""
-        self._end = self.clock() + 60 * self.minutes
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(b"")
         rules = ranges.rules()
@@ -100,14 +100,16 @@ class Preflight:
             self.say(_heading(device, self.gpus.get(device), peaks))
             with _workers(self.command, self.log) as worker_for:
                 profiles: list[Kind] = []
-                for index, kind in enumerate(todo):
-                    if self._left_s() < LEAST_S:
-                        left += todo[index:]
-                        break
+                while todo and self._left_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
+                    kind = todo.pop(0)
                     answer, line = self._measured(kind, worker_for, peaks)
                     self._add(line)
-                    profiles += [kind] * ("profile" in answer)
                     measured += 1
+                    profiles += [kind] * ("profile" in answer)
+                    if answer["status"] == "timeout":
+                        # What else may hang waits until all others have been tried.
+                        todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
+                left += todo
                 # As in a round: the profiler slows what is timed after it.
                 for kind in profiles:
                     if self._left_s() >= LEAST_S:
@@ -116,7 +118,7 @@ class Preflight:
         return not any(line.needs_a_look for line in self.lines)
 
     def _left_s(self) -> float:
-        return self._end - self.clock()
+        return self.begun + 60 * self.minutes - time.monotonic()
 
     def _add(self, line: Line) -> None:
         self.lines.append(line)
@@ -152,16 +154,23 @@ class Preflight:
 
     def _answer(self, kind: Kind, worker: _Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came; one that fails or hangs has a fresh one next."""
-        begun = self.clock()
-        limit = min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S))
-        with _ended_after(limit, worker) as was_ended:
-            answer = worker.measure(order, BUDGET_S)
+        answer: dict[str, Any] = {"ready": True}
+        begun = time.monotonic()
+        if not worker.runs:
+            # It may take long from a cold disk, once.
+            with _ended_after(self._left_s(), worker) as was_ended:
+                answer = worker.start(order)
+            begun = time.monotonic()
+        limit = max(0.0, min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S)))
+        if "ready" in answer:
+            with _ended_after(limit, worker) as was_ended:
+                answer = worker.measure(order, BUDGET_S)
         if was_ended():
             answer = {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
         if answer["status"] in ("failed", "timeout"):
             # A device in error would fail all points after it.
             worker.stop()
-        return answer, self.clock() - begun
+        return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
         if left:
@@ -173,8 +182,10 @@ class Preflight:
         self.say(f"{tried}, {len(left)} left out; {said}")
 
 
-def here(preset: str, plan: Path | None, device: str | None, minutes: float, log: Path) -> Preflight:
+def here(preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float) -> Preflight:
     """What there is to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
+
+    begun: by time.monotonic, from when on the minutes count.
 
     Raises StudyError for a device that is not there, or that the plan does not measure.
     """
@@ -197,7 +208,7 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     checked = {one.name: one.maker == "NVIDIA" for one in devices if one.name in names}
     # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
     checked = {name: by_nvidia for name, by_nvidia in checked.items() if name in gpus} or checked
-    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked)
+    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, begun=begun)
 
 
 def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Peaks | None) -> str:
@@ -223,19 +234,20 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, sec
     """The line for a point's answer: its outcome, else how its rate lies to what is expected."""
     what = kind.title
     if answer["status"] != "ok":
-        reason = answer["reason"] if answer["status"] != "unsupported" else f"unsupported: {answer['reason']}"
-        return Line(_verdict(answer), what, reason, seconds=seconds)
+        return Line(_verdict(answer), what, answer["reason"], seconds=seconds)
     parts = answer.get("parts", [])
     lacking = [part for part in parts if part["status"] != "ok"]
+    lacking += [metric for metric in answer.get("profiled", []) if "value" not in metric]
     said = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
     said += "".join(f"; {flag}" + (" (usual at full work)" * (flag == USUAL)) for flag in _flags(parts))
     value = ranges.speed(answer, kind.rule)
     seen = (str(value) if value else "no number") + said
     worst_part = next((part for part in lacking if _verdict(part) == "look"), None)
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
-    if value is None or limits is None:
+    if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
         return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
-    expected = " to ".join(ranges.in_units(one, value.unit) for one in limits)
+    least, most = (ranges.in_units(one, value.unit).split(" ") for one in limits)
+    expected = " ".join([least[0], *(least[1:] if least[1:] != most[1:] else ()), "to", *most])
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
     return Line("look" if worst_part and verdict == "ok" else verdict, what, seen, expected, seconds)

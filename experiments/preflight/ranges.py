@@ -28,6 +28,11 @@ class Rule:
     range: Sequence[float] = ()
 
     @property
+    def unit(self) -> str:
+        """The unit of what it judges."""
+        return {"seconds": "s", "flops": "FLOP/s"}.get(self.of, "B/s")
+
+    @property
     def key(self) -> str:
         """The same for rules that expect the same."""
         return f"{self.of} {self.share} {self.range}"

@@ -1,0 +1,309 @@
+"""Preflight finds what would spoil a study, in the time that it has. All answers here are synthetic or played."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from contract.errors import StudyError
+from contract.files import read_yaml
+from experiments import preflight
+from experiments.cli import main
+from experiments.devices.cpu import CpuDevice
+from experiments.jobs import Job, Plan, Point
+from experiments.preflight import Preflight, profiler, ranges
+from experiments.preflight.kinds import Kind, breadth_first, kinds
+from experiments.preflight.profiler import Seen
+from experiments.registry import get
+from tests.experiments import broken_worker
+
+ROOT = Path(__file__).parents[2]
+BROKEN = [sys.executable, "-u", broken_worker.__file__]
+PLAYED = [sys.executable, "-u", "-m", "tests.experiments.played_worker"]
+H100 = "NVIDIA H100 80GB HBM3"
+RULES = ranges.rules()
+
+
+def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0") -> Job:
+    points = tuple(Point.of(experiment, {**case, "threads": 0}, predicted_s=0.1) for case in cases)
+    return Job(experiment, device, "cpu" if device == "cpu" else "gpu", 0.1, 60, 10, points)
+
+
+def product(dtype: str = "bfloat16", size: int = 4096) -> dict[str, Any]:
+    return {"m": size, "n": size, "k": size, "dtype": dtype, "backend": "torch"}
+
+
+def kind(experiment: str, case: dict[str, Any]) -> Kind:
+    return kinds(job(experiment, case), RULES)[0]
+
+
+def part(value: float, metric: str = "time", unit: str = "s", flags: str = "", **work: float | None) -> dict[str, Any]:
+    series = [{"metric": metric, "unit": unit, "values": [value] * 3}]
+    return {"status": "ok", "series": series, "flop": None, "bytes": None, "readings": [{"flags": flags}], **work}
+
+
+def verdict(of: Kind, *parts: dict[str, Any], gpu: str = H100, **answer: Any) -> str:
+    given_answer = {"status": "ok", "reason": "ok", "parts": list(parts), "observed": {}, **answer}
+    return preflight.judge(of, given_answer, ranges.peaks(gpu), 0.5).row(40)
+
+
+def test_a_rate_is_compared_with_what_the_gpu_is_rated_for() -> None:
+    flop = 2.0 * 4096**3
+    for rate, expected in ((612e12, "ok "), (60e12, "SLOW "), (5e15, "FAST ")):
+        line = verdict(kind("gemm", product()), part(flop / rate, flop=flop))
+        assert line.startswith(expected), line
+        assert "expected 346 to 1.14e+03 TFLOP/s" in line or "expected 346 TFLOP/s to 1.14 PFLOP/s" in line
+    unknown = verdict(kind("gemm", product()), part(1.0, flop=flop), gpu="NVIDIA GeForce RTX 4090 Laptop GPU")
+    assert unknown.startswith("ok ")
+    assert "expected" not in unknown
+    # A T4 has no bfloat16 of its own: nothing is rated.
+    assert "expected" not in verdict(kind("gemm", product()), part(1.0, flop=flop), gpu="Tesla T4")
+
+
+def test_a_short_product_is_judged_without_its_launch() -> None:
+    flop = 2.0 * 1000**3
+    launched, alone = part(9e-6, flop=flop), part(4.5e-6, "graph_time", flop=flop)
+    line = verdict(kind("gemm", product(size=1000)), launched, alone)
+    assert "444 TFLOP/s" in line, line
+    assert line.startswith("ok ")
+
+
+def test_a_latency_above_its_range_is_slow() -> None:
+    copy = {"direction": "host_to_device", "size": 4, "host_memory": "pinned", "backend": "torch"}
+    assert verdict(kind("transfer", copy), part(6e-6, bytes=4.0)).startswith("ok ")
+    assert verdict(kind("transfer", copy), part(3e-4, bytes=4.0)).startswith("SLOW ")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("failed", "RuntimeError: CUDA error: an illegal memory access", "LOOK "),
+        ("wrong", "relative error 0.5 exceeds the tolerance 0.1", "LOOK "),
+        ("oom", "out of memory", "LOOK "),
+        ("timeout", "no answer within 25 s", "LOOK "),
+        ("unsupported", "polars is not installed: pip install polars", "LOOK "),
+        ("unsupported", "mps does not compute with float64", "unsupported "),
+        ("skipped", "memory: needs 90 GiB, 80 GiB are free", "left out "),
+    ],
+)
+def test_an_outcome_that_can_be_mended_needs_a_look(status: str, reason: str, expected: str) -> None:
+    line = preflight.judge(kind("gemm", product()), {"status": status, "reason": reason}, None, 0.5).row(10)
+    assert line.startswith(expected)
+    assert reason in line
+
+
+def test_the_cards_own_power_limit_is_usual_and_heat_is_not() -> None:
+    flop = 2.0 * 4096**3
+    for flag, usual in (("throttled: power limit", True), ("throttled: heat", False)):
+        assert ("usual" in verdict(kind("gemm", product()), part(flop / 6e14, flags=flag, flop=flop))) == usual
+
+
+def test_a_metric_without_a_number_needs_a_look() -> None:
+    lack = {"metric": "kernel_time", "unit": "s", "status": "failed", "reason": "no kernels"}
+    line = verdict(kind("gemm", product("float64")), part(1.0), profiled=[lack])
+    assert line.startswith("LOOK ")
+    assert "kernel_time: no kernels" in line
+
+
+def test_points_are_of_one_kind_unless_their_words_or_their_rules_differ() -> None:
+    gemm = job("gemm", product(size=8192), product(size=4096), product(size=1000), product("float32"))
+    copies = job("transfer", *({"direction": "host_to_device", "size": size, "host_memory": "pinned",
+                                "backend": "torch"} for size in (4, 1 << 20, 1 << 28)))  # fmt: skip
+    titles = [one.title for one in breadth_first([gemm, copies], RULES)]
+    assert titles == [
+        "gemm torch bfloat16 k=8192 m=8192 n=8192",
+        "transfer torch host_to_device pinned size=4",
+        "gemm torch bfloat16 k=1000 m=1000 n=1000",
+        "transfer torch host_to_device pinned size=268435456",
+        "gemm torch float32 k=4096 m=4096 n=4096",
+    ]
+    left_out = replace(gemm, points=tuple(replace(point, left_out="lacks: a GPU") for point in gemm.points))
+    assert kinds(left_out, RULES) == []
+
+
+def test_every_rule_names_parameters_that_its_experiment_has() -> None:
+    for rule in RULES:
+        named = {*rule.where, *rule.least, *rule.most}
+        assert named <= get(rule.experiment).parameters.keys(), rule
+        low, high = rule.range or rule.share
+        assert 0 < low < high
+        assert rule.of in ("flops", "memory", "link", "seconds")
+
+
+def test_peaks_are_those_of_the_reference_data() -> None:
+    names = {
+        "h100-sxm": H100, "h100-pcie": "NVIDIA H100 PCIe", "h100-nvl": "NVIDIA H100 NVL", "h200": "NVIDIA H200",
+        "a100-sxm-40gb": "NVIDIA A100-SXM4-40GB", "a100-sxm-80gb": "NVIDIA A100-SXM4-80GB", "l4": "NVIDIA L4",
+        "a100-pcie-40gb": "NVIDIA A100-PCIE-40GB", "a100-pcie-80gb": "NVIDIA A100 80GB PCIe", "l40s": "NVIDIA L40S",
+        "mi300x": "AMD Instinct MI300X", "rtx-4090": "NVIDIA GeForce RTX 4090", "b200": "NVIDIA B200",
+        "rtx-5090": "NVIDIA GeForce RTX 5090", "rtx-4060-ti-8gb": "NVIDIA GeForce RTX 4060 Ti",
+    }  # fmt: skip
+    stated = {one["id"]: one["value"] for one in read_yaml(ROOT / "data/reference/gpus.yaml") if one["value"]}
+    compared = 0
+    for ours, name in names.items():
+        peaks = ranges.peaks(name)
+        assert peaks, name
+        for id_, value in ((f"{ours}.bf16_flops", peaks.flops.get("bfloat16")),
+                           (f"{ours}.fp32_flops", peaks.flops.get("float32")),
+                           (f"{ours}.memory_bytes_per_s", peaks.memory)):  # fmt: skip
+            if id_ in stated and value and "b200.memory" not in id_:
+                assert value == pytest.approx(stated[id_], rel=0.02), id_
+                compared += 1
+    assert compared > 25
+
+
+def test_every_gpu_has_peaks_and_a_source_and_cards_of_one_name_differ_in_memory() -> None:
+    for gpu in read_yaml(ranges.FILE)["gpus"]:
+        for name in gpu["names"]:
+            peaks = ranges.peaks(name, gpu.get("memory", 0) * 1e9)
+            assert peaks
+            assert peaks.source
+            assert peaks.memory == gpu["memory_rate"] * 1e9
+    assert ranges.peaks("NVIDIA GeForce RTX 3060", 12.6e9) != ranges.peaks("NVIDIA GeForce RTX 3060", 8.3e9)
+    assert ranges.peaks(f"{H100} MIG 1g.10gb") is None
+
+
+@given(some.floats(1e-12, 1e18), some.sampled_from(["s", "FLOP/s", "B/s", "J", "1"]))
+def test_numbers_keep_three_digits_in_any_unit(value: float, unit: str) -> None:
+    said = ranges.in_units(value, unit).split(" ")
+    sizes = {"": 1.0, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
+    prefix = said[1].removesuffix(unit) if unit != "1" else ""
+    assert float(said[0]) * sizes[prefix] == pytest.approx(value, rel=0.006)
+
+
+LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "in_order", "words"),
+    [
+        ({}, True, "480 records a session, all sessions whole"),
+        ({"after_s": [1.3] * 5}, False, "18% slower"),
+        ({"after_s": [0.9] * 4 + [9.0]}, True, "all sessions whole"),
+        ({"records": [480, 479, 478, 480, 480]}, False, "2 of 5 sessions lost some"),
+        ({"records": [480, 476, 476, 476, 476]}, False, "4 of 5 sessions lost some"),
+        ({"records": [479] * 5}, False, "5 of 5 sessions lost some"),
+        ({"records": [0] * 5}, False, "no session recorded a kernel"),
+    ],
+)
+def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any], in_order: bool, words: str) -> None:
+    seen = Seen(**{**LEVEL, **changed})
+    assert seen.in_order == in_order
+    assert words in seen.words
+
+
+def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
+        monkeypatch.setattr(profiler, name, value)
+    seen = profiler.observe(CpuDevice())
+    assert seen.lost == 0
+    assert seen.records[0] > 20 * profiler.STEPS
+    assert min(*seen.before_s, *seen.after_s) > 0
+
+
+def stand_in(says: Any, code: int = 0) -> list[str]:
+    """The command of a check that says this whatever it is asked."""
+    text = says if isinstance(says, str) else json.dumps(says)
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; print({text!r}); print('error: trouble', file=sys.stderr); exit({code})",
+    ]
+
+
+def test_the_check_runs_as_torch_comes_and_as_the_study_has_it() -> None:
+    told = [sys.executable, "-c", "import os, json; print(json.dumps({'before_s': [1], 'after_s': [1],"
+            "'records': [4 if 'TEARDOWN_CUPTI' in os.environ else 0]}))"]  # fmt: skip
+    plain, detached = profiler.check("cuda:0", True, lambda: 60, told)
+    assert plain[1] and plain[1].records == [0]
+    assert detached[1] and detached[1].records == [4]
+    assert len(profiler.check("xpu:0", False, lambda: 60, told)) == 1
+
+
+@pytest.mark.parametrize("command", [stand_in("no answer"), stand_in({"before_s": []}), stand_in("", 1)])
+def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
+    ((_, seen, words),) = profiler.check("mps", False, lambda: 60, command)
+    assert seen is None
+    assert words == "not checked: trouble"
+
+
+def test_a_check_that_hangs_is_ended() -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    ((_, seen, words),) = profiler.check("cpu", False, lambda: 0.5, command)
+    assert seen is None
+    assert "no answer" in words
+
+
+def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
+    cases = ({"how": how, "index": 0, "backend": "llvm"} for how in hows)
+    said: list[str] = []
+    plan = Plan((job("broken", *cases, device="cpu"),), 1)
+    return Preflight(plan, {}, minutes, tmp_path / "log", say=said.append, command=BROKEN, **changes), said
+
+
+@pytest.fixture(autouse=True)
+def _found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def test_points_that_die_fail_or_hang_cost_themselves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "HANG_S", 2.0)
+    tried, said = broken(tmp_path, "killed", "raises", "hangs", "unsupported", "right")
+    assert not tried.run()
+    verdicts = {line.what.split()[2]: line.verdict for line in tried.lines}
+    assert verdicts == {
+        "killed": "look",
+        "raises": "look",
+        "hangs": "look",
+        "unsupported": "unsupported",
+        "right": "ok",
+    }
+    assert "ZeroDivisionError" in (tmp_path / "log").read_text()
+    assert said[-1].startswith("5 kinds of points tried, 0 left out; 3 to look at")
+
+
+def test_all_in_order_is_said_so(tmp_path: Path) -> None:
+    tried, said = broken(tmp_path, "right")
+    assert tried.run()
+    assert said[-1] == "1 kind of points tried, 0 left out; nothing to look at"
+
+
+def test_it_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
+    tried, said = broken(tmp_path, "hangs", "right", minutes=0.05)
+    begun = time.monotonic()
+    tried.run()
+    assert time.monotonic() - begun < 60
+    assert said[-2] == "left out, for 0.05 minutes were over: broken on cpu 1"
+    assert tried.lines[0].verdict == "left out"
+
+
+def test_a_played_gpu_in_error_has_a_fresh_process_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "HANG_S", 8.0)
+    copy = {"direction": "host_to_device", "size": 4, "host_memory": "pinned", "backend": "torch"}
+    jobs = (
+        job("gemm", product("float32", 48)),
+        job("transfer", copy),
+        job("content", {**product(size=48), "content": "ones"}),
+    )
+    said: list[str] = []
+    command = [*PLAYED, "--device-error", "gemm", "--hangs", "transfer"]
+    tried = Preflight(Plan(jobs, 1), {"cuda:0": (H100, None)}, 10, tmp_path / "log", say=said.append, command=command)
+    assert not tried.run()
+    # So small a product is slow on any GPU; this one is a CPU besides.
+    assert [line.verdict for line in tried.lines] == ["look", "look", "ok"], said
+    assert "CUDA error" in tried.lines[0].seen
+    assert H100 in said[0]
+
+
+def test_a_device_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="no device 'cuda:7'"):
+        main(["preflight", "--device", "cuda:7", "--log", str(tmp_path / "log")])
