@@ -138,6 +138,16 @@ class Worker:
             return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
         return False
 
+    @property
+    def runs(self) -> bool:
+        """True if there is a child that has not ended."""
+        return self._child is not None and self._child.poll() is None
+
+    def kill(self) -> None:
+        """End the child from another thread than the one that waits for its answer, which is told of its death."""
+        if child := self._child:
+            child.kill()
+
     def stop(self) -> None:
         """End the child, whatever it does."""
         if self._child is not None:

@@ -16,11 +16,12 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.flags import Flag, parse, worst
+from experiments import environment
 from experiments.devices import detect, find
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler, ranges
 from experiments.preflight.kinds import Kind, breadth_first, left_out
-from experiments.rounds import Round, _Worker
+from experiments.workers import COMMAND, Worker, Workers
 
 # Seconds of samples for a point, and how many at most.
 BUDGET_S, SAMPLES = 0.15, 8
@@ -65,8 +66,8 @@ class Line:
 class Preflight:
     """What is tried, for how long, and what came of it.
 
-    gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked, and
-    whether NVIDIA made them. command: of a measuring process; profiling: of the profiler's check. say: is given each
+    gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked.
+    command: of a measuring process; profiling: of the profiler's check. say: is given each
     line. begun: by time.monotonic, from when on the minutes count.
     """
 
@@ -74,48 +75,56 @@ class Preflight:
     gpus: Mapping[str, tuple[str, float | None]]
     minutes: float
     log: Path
-    checked: Mapping[str, bool] = field(default_factory=dict)
+    checked: Sequence[str] = ()
     say: Callable[[str], object] = print
-    command: Sequence[str] = Round.command
+    command: Sequence[str] = COMMAND
     profiling: Sequence[str] = ()
     begun: float = field(default_factory=time.monotonic)
     lines: list[Line] = field(default_factory=list)
 
     def run(self) -> bool:
         """Try everything that there is time for; True if nothing needs a look."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.log.write_bytes(b"")
+        workers = Workers(self.command, self.log, lambda: None)
         rules = ranges.rules()
         kinds = {
             device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
             for device in dict.fromkeys(job.device for job in self.plan.jobs)
         }
         self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
-        for device, by_nvidia in self.checked.items():
-            self._check_profiler(device, by_nvidia)
+        for device in self.checked:
+            self._check_profiler(device)
         left: list[Kind] = []
         measured = 0
         for device, todo in kinds.items():
             peaks = ranges.peaks(*self.gpus[device]) if device in self.gpus else None
             self.say(_heading(device, self.gpus.get(device), peaks))
-            with _workers(self.command, self.log) as worker_for:
-                profiles: list[Kind] = []
-                while todo and self._left_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
-                    kind = todo.pop(0)
-                    answer, line = self._measured(kind, worker_for, peaks)
-                    self._add(line)
-                    measured += 1
-                    profiles += [kind] * ("profile" in answer)
-                    if answer["status"] == "timeout":
-                        # What else may hang waits until all others have been tried.
-                        todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
-                left += todo
-                # As in a round: the profiler slows what is timed after it.
-                for kind in profiles:
-                    if self._left_s() >= LEAST_S:
-                        self._add(self._profiled(kind, worker_for))
+            try:
+                tried, left_here = self._try(todo, workers, peaks)
+            finally:
+                # A process has one device: the next device has others.
+                workers.stop()
+            measured, left = measured + tried, left + left_here
         self._conclude(measured, left)
         return not any(line.needs_a_look for line in self.lines)
+
+    def _try(self, todo: list[Kind], workers: Workers, peaks: ranges.Peaks | None) -> tuple[int, list[Kind]]:
+        """Measure a device's kinds while there is time: how many were, and those left out."""
+        profiles: list[Kind] = []
+        measured = 0
+        while todo and self._left_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
+            kind = todo.pop(0)
+            answer, line = self._measured(kind, workers, peaks)
+            self._add(line)
+            measured += 1
+            profiles += [kind] * ("profile" in answer)
+            if answer["status"] == "timeout":
+                # What else may hang waits until all others have been tried.
+                todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
+        # As in a round: the profiler slows what is timed after it.
+        for kind in profiles:
+            if self._left_s() >= LEAST_S:
+                self._add(self._profiled(kind, workers))
+        return measured, todo
 
     def _left_s(self) -> float:
         return self.begun + 60 * self.minutes - time.monotonic()
@@ -124,26 +133,25 @@ class Preflight:
         self.lines.append(line)
         self.say(line.row(self._width))
 
-    def _check_profiler(self, device: str, by_nvidia: bool) -> None:
+    def _check_profiler(self, device: str) -> None:
         limit = PROFILER_SHARE * 60 * self.minutes / (2 * len(self.checked))
-        for name, seen, words in profiler.check(device, by_nvidia, lambda: min(limit, self._left_s()), self.profiling):
-            # To the study it matters on a GPU, as the study starts its processes.
-            matters = device in self.gpus and not (by_nvidia and name == profiler.AS_IT_COMES)
+        found = profiler.check(device, lambda: max(0.0, min(limit, self._left_s())), self.profiling)
+        for variables, seen, words in found:
+            way = ", ".join(f"{name}={value}" for name, value in variables.items()) or "torch as it comes"
+            # To the study it matters on a GPU, as a measuring process has it: the last way.
+            matters = device in self.gpus and variables == found[-1][0]
             bad = seen is None or not seen.in_order
-            self._add(
-                Line("look" if bad and matters else "note" if bad else "ok", f"profiler on {device}, {name}", words)
-            )
+            verdict = "look" if bad and matters else "note" if bad else "ok"
+            self._add(Line(verdict, f"profiler on {device}, {way}", words))
 
-    def _measured(
-        self, kind: Kind, worker_for: Callable[[Kind], _Worker], peaks: ranges.Peaks | None
-    ) -> tuple[dict[str, Any], Line]:
-        answer, seconds = self._answer(kind, worker_for(kind), _order(kind))
+    def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
+        answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
         if answer["status"] == "timeout" and self._left_s() < LEAST_S:
             answer = {"status": "skipped", "reason": "the minutes were over before it answered"}
         return answer, judge(kind, answer, peaks, seconds)
 
-    def _profiled(self, kind: Kind, worker_for: Callable[[Kind], _Worker]) -> Line:
-        answer, seconds = self._answer(kind, worker_for(kind), {**_order(kind), "profile": True})
+    def _profiled(self, kind: Kind, workers: Workers) -> Line:
+        answer, seconds = self._answer(kind, _worker(kind, workers), {**_order(kind), "profile": True})
         what = f"profile of {kind.title}"
         metrics = answer.get("profiled", [])
         lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
@@ -152,7 +160,7 @@ class Preflight:
         seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics)
         return Line("ok", what, seen, seconds=seconds)
 
-    def _answer(self, kind: Kind, worker: _Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came; one that fails or hangs has a fresh one next."""
         answer: dict[str, Any] = {"ready": True}
         begun = time.monotonic()
@@ -205,9 +213,8 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
     gpus = {one["id"]: (one["name"], one.get("memory_bytes")) for one in described if one["kind"] != "cpu"}
-    checked = {one.name: one.maker == "NVIDIA" for one in devices if one.name in names}
     # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
-    checked = {name: by_nvidia for name, by_nvidia in checked.items() if name in gpus} or checked
+    checked = [name for name in names if name in gpus] or names
     return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, begun=begun)
 
 
@@ -266,27 +273,13 @@ def _flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
     return worst([flag for text in texts for flag in parse(text)])
 
 
-@contextmanager
-def _workers(command: Sequence[str], log: Path) -> Iterator[Callable[[Kind], _Worker]]:
-    """A function that gives the measuring process for a kind, by its environment; all are ended at the end."""
-    started: dict[tuple[tuple[str, str], ...], _Worker] = {}
-
-    def worker_for(kind: Kind) -> _Worker:
-        key = kind.point.process
-        if key not in started:
-            variables = dict(key) | (profiler.DETACH if kind.job.kind != "cpu" else {})
-            started[key] = _Worker(command, log, variables, lambda: None)
-        return started[key]
-
-    try:
-        yield worker_for
-    finally:
-        for worker in started.values():
-            worker.stop()
+def _worker(kind: Kind, workers: Workers) -> Worker:
+    """The measuring process for a point's environment, as in a round."""
+    return workers.started_with(environment.device_variables(kind.job.device) | dict(kind.point.environment))
 
 
 @contextmanager
-def _ended_after(seconds: float, worker: _Worker) -> Iterator[Callable[[], bool]]:
+def _ended_after(seconds: float, worker: Worker) -> Iterator[Callable[[], bool]]:
     """Kill the child of `worker` after so many seconds, also while it starts; the function tells if that happened."""
     over = threading.Event()
 

@@ -1,8 +1,8 @@
 """Check torch's profiler: whether steps after a profile are as quick as before, and whether it records every kernel.
 
-Kineto leaves CUPTI attached after a session, which makes launches slower (pytorch#144455), unless the environment has
-TEARDOWN_CUPTI=1; and a session after the first may lose its first kernels (pytorch#192021). Both make a GPU look idle.
-`python -m experiments.preflight.profiler DEVICE` does the check in a process of its own and writes it as JSON.
+Kineto leaves CUPTI attached after a session, which makes launches slower (pytorch#144455), unless the environment says
+otherwise (`environment.device_variables`); and a session after the first may lose its first kernels (pytorch#192021).
+Both make a GPU look idle. `python -m experiments.preflight.profiler DEVICE` does the check and writes it as JSON.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from contract.errors import StudyError
 from experiments import environment
 from experiments.devices import Device, open_device
 
-# The variable that has Kineto detach CUPTI at the end of a session.
-DETACH = {"TEARDOWN_CUPTI": "1"}
-AS_IT_COMES = "as torch comes"
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
 # Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
 TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
@@ -143,22 +140,22 @@ def observe_apart(device: str, variables: dict[str, str], limit_s: float, comman
 
 
 def check(
-    device: str, by_nvidia: bool, limit_s: Callable[[], float], command: Sequence[str] = ()
-) -> list[tuple[str, Seen | None, str]]:
-    """The check as torch comes and, on NVIDIA's GPUs, as the study runs it: (name, what was seen or None, a line).
+    device: str, limit_s: Callable[[], float], command: Sequence[str] = ()
+) -> list[tuple[dict[str, str], Seen | None, str]]:
+    """The check with torch as it comes and, where that differs, as a measuring process has it.
 
-    limit_s: the seconds that each may take.
+    limit_s: the seconds that each may take. Returns for each: its variables, what was seen or None, and a line.
     """
-    ways: list[tuple[str, dict[str, str]]] = [(AS_IT_COMES, {})]
-    if by_nvidia:
-        ways.append(("TEARDOWN_CUPTI=1", DETACH))
-    found: list[tuple[str, Seen | None, str]] = []
-    for name, variables in ways:
+    found: list[tuple[dict[str, str], Seen | None, str]] = []
+    ways: list[dict[str, str]] = [{}]
+    if variables := environment.device_variables(device):
+        ways.append(variables)
+    for way in ways:
         try:
-            seen = observe_apart(device, variables, limit_s(), command)
-            found.append((name, seen, seen.words))
+            seen = observe_apart(device, way, limit_s(), command)
+            found.append((way, seen, seen.words))
         except StudyError as failure:
-            found.append((name, None, f"not checked: {failure}"))
+            found.append((way, None, f"not checked: {failure}"))
     return found
 
 
