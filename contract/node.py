@@ -84,6 +84,8 @@ _DEVICE = fields(
     compute_capability=text(),
     architecture=text(),
     l2_bytes=_BYTES,
+    # Of the cache before its memory, where that is another than the L2 cache, or larger than the runtime tells.
+    last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
     # Why clock, power and the like are not recorded beside its samples, or not all of them.
     unwatched=text(),

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
     plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
     plan.add_argument("--node", type=path, help="what `probe` wrote (default: this machine)")
-    plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well: H100, H200, …")
+    plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well, of an H100's rates and cache")
     plan.add_argument("--cores", type=count, help="as if there were so many cores")
     plan.add_argument("--time-start", action="store_true", help="time the start of processes, and a core")
     plan.add_argument("--out", type=path, help="file to write, for `run --plan`")
@@ -244,7 +244,7 @@ def _job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
     from experiments.sweep import preset_path, read_preset, sweep
 
     part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
-    device = {"id": arguments.device, "kind": find(arguments.device).kind}
+    device = find(arguments.device)(arguments.device).describe()
     return plan.job(part, device, hardware.usable_cores()), str(arguments.preset), None
 
 
@@ -256,7 +256,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     devices = _described(arguments.node)
     if arguments.gpu:
         devices = [one for one in devices if one["kind"] == "cpu"]
-        devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu})
+        devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu, **plan.H100})
     start_s: dict[str, float] = {}
     core_flops: dict[str, float] = {}
     if arguments.time_start:

@@ -21,6 +21,8 @@ COMMON = ("backend", "dtype", "threads")
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
 # One of them, by which it is timed how long a process of theirs takes to start.
 NO_TORCH = "llvm"
+# Seconds of each job before and after its measuring process: Snakemake's next step, and a parent that loads and writes.
+JOB_S = 1.25
 # Raised when plans of earlier versions cannot be read any more.
 PLAN_SCHEMA = 3
 
@@ -86,6 +88,7 @@ class Job:
     """One experiment on one device, in every round: its limits and its points.
 
     kind: of the device. start_s: seconds until a process that measures on it is ready.
+    stage: its jobs begin once those of lower stages have been measured in all rounds.
     The other limits are those of `experiments.sweep.Sweep`.
     """
 
@@ -97,6 +100,7 @@ class Job:
     max_samples: int
     points: tuple[Point, ...]
     start_s: float = 0.0
+    stage: int = 1
 
     @property
     def needs_torch(self) -> bool:
@@ -148,7 +152,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs of a run in the order in which a round measures them, and the number of rounds.
+    """The jobs of a run in the order in which a round measures those of one stage, and the number of rounds.
 
     preset: its name or path. budget_min: minutes that it had to fit; None for as many as it takes.
     asked: the digest of the preset (`sweeps`) and the budget that was asked for, 0 for none (`budget_min`); empty in
@@ -164,10 +168,16 @@ class Plan:
     @property
     def seconds(self) -> float:
         """What the whole run should take."""
-        return sum(job.seconds(number) for job in self.jobs for number in range(1, self.rounds + 1))
+        return sum(job.seconds(number) + JOB_S for number, job in self.order)
+
+    @property
+    def order(self) -> list[tuple[int, Job]]:
+        """Every job with the number of its round, in the order in which they run."""
+        every = [(number, job) for number in range(1, self.rounds + 1) for job in self.in_round(number)]
+        return sorted(every, key=lambda one: one[1].stage)
 
     def in_round(self, number: int) -> list[Job]:
-        """The jobs that have anything to measure in round `number`, the first to run first."""
+        """The jobs that have anything to measure in round `number`."""
         return [job for job in self.jobs if number <= self.rounds and job.measures(number)]
 
     def job(self, experiment: str, device: str) -> Job:

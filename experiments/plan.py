@@ -16,7 +16,8 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import LACKS
-from experiments.jobs import NO_TORCH, Job, Plan, Point
+from experiments import hardware
+from experiments.jobs import JOB_S, NO_TORCH, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
@@ -26,6 +27,10 @@ GPU_FLOPS = {
     "float8_e4m3fn": 1979e12, "int8": 1979e12,
 }  # fmt: skip
 GPU_MULTIPROCESSORS = 132
+# An H100's facts, for the plan of a GPU that is not here. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
+H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
+# Last-level cache that a GPU counts as having where it does not tell its own.
+GPU_CACHE_BYTES = 256 << 20
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
 # What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
@@ -37,6 +42,11 @@ EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
 REFUSING = ("onednn", "llvm")
 # Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
+# Share of a GPU's FLOP/s that whole steps of models reach, operator by operator.
+STEP_SHARE = 0.3
+# Seconds in which cuDNN plans attention in 16 bits for a new shape (seen on a B200: 0.44 forward, 0.55 backward), and
+# the first letters of models with attention.
+ATTENTION_S, ATTENTION_DTYPES, ATTENTION_MODELS = 1.0, ("bfloat16", "float16"), ("gpt", "vit")
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
 POINT_S = 0.04
 # Seconds until a measuring process is ready, where nobody has timed it: by kind of device, or without torch.
@@ -59,9 +69,10 @@ def full_plan(
 ) -> Plan:
     """Everything in a preset on these devices (entries of a node record), without a budget.
 
-    GPUs come first in every round, and otherwise the preset's own order: a run that is cut off has then lost least of
-    what is hardest to come by. start_s: seconds until a measuring process is ready, by device (NO_TORCH: one that needs
-    none), where they are known. core_flops: FLOP/s of a core, by format, where they are known.
+    Stages come one after the other. In each, GPUs come first in every round, and otherwise the preset's own order: a
+    run that is cut off has then lost least of what is hardest to come by. start_s: seconds until a measuring process
+    is ready, by device (NO_TORCH: one that needs none), where they are known. core_flops: FLOP/s of a core, by format,
+    where they are known.
     """
     there, known, jobs = list(devices), START_S | dict(start_s or {}), []
     for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
@@ -95,9 +106,17 @@ def job(
         seconds = round(predicted_s(known, part, device, core_flops or {}), 3)
         return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
-    points = tuple(map(planned, part.points(device["kind"])))
+    own, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
+    points = tuple(map(planned, part.points(device["kind"], own, largest)))
     asked = part.target, part.round_s, part.max_samples
-    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points)
+    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, stage=part.stage)
+
+
+def cache_bytes(device: Mapping[str, Any]) -> int:
+    """Bytes of the last-level cache of a device, an entry of this machine's record."""
+    if device["kind"] == "cpu":
+        return hardware.last_level_cache_bytes()
+    return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
 
 
 def slowness(core_flops: Mapping[str, float]) -> float:
@@ -147,6 +166,10 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
         extra = experiment.extra_s(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
+    if not on_cpu and "model" in params:
+        one_s /= STEP_SHARE
+        if dtype in ATTENTION_DTYPES and params["model"].startswith(ATTENTION_MODELS):
+            fixed += ATTENTION_S
     # A call that takes longer than that is not made, and what comes before it is.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
@@ -182,8 +205,14 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
 
 def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """The plan without as many of the candidates (numbers of jobs, and points), in their order, as it takes to fit."""
-    excess, gone = plan.seconds - minutes * 60, []
+    trimmed = plan
+    gone: list[tuple[int, Point]] = []
+    excess = plan.seconds - minutes * 60
     for at in candidates:
+        if excess <= 0:
+            # A round that its own limit cuts saves less than its points take.
+            trimmed = _left_out(gone, plan, minutes)
+            excess = trimmed.seconds - minutes * 60
         if excess <= 0:
             break
         gone.append(at)
@@ -194,6 +223,7 @@ def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float
     started, out = [{point.process for point in job.points if not point.left_out} for job in trimmed.jobs], []
     for place, point in reversed(gone):
         start_s = 0.0 if point.process in started[place] else plan.jobs[place].start_s
+        start_s += 0.0 if started[place] else JOB_S
         cost = (start_s + point.predicted_s) * min(point.rounds, plan.rounds)
         if cost > room:
             out.append((place, point))
@@ -223,11 +253,12 @@ def told(plan: Plan) -> str:
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
     for one in plan.jobs:
         out = sum(bool(point.left_out) for point in one.points)
-        every = [one.seconds(number) for number in range(1, plan.rounds + 1)]
+        every = [job.seconds(number) for number, job in plan.order if job.name == one.name]
         lines.append(
             f"{one.experiment:14} {one.device:8} {len(one.points) - out:6} {out:8} "
-            f"{sum(every) / len(every):9.0f} {sum(every) / 60:10.1f}"
+            f"{sum(every) / max(1, len(every)):9.0f} {sum(every) / 60:10.1f}"
         )
+    lines.append(f"{'between jobs':40} {JOB_S:9.1f} {JOB_S * len(plan.order) / 60:10.1f}")
     given = f" of {plan.budget_min:g}" if plan.budget_min else ""
     measured = sum(not point.left_out for one in plan.jobs for point in one.points)
     experiments = len({one.experiment for one in plan.jobs})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,18 @@ class Sweep:
     point_s: float
     round_s: float
     max_samples: int
+    stage: int
     blocks: list[dict[str, Any]]
     place: str
 
-    def points(self, device_kind: str) -> list[Point]:
+    def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
         """The points for a kind of device, without repetition.
 
-        Raises StudyError naming the block that lacks a parameter, or has too many values.
+        cache: bytes of the device's last-level cache. largest_cache: of the largest one of the node's devices. 0: those
+        of this machine's CPU. Raises StudyError naming the block that lacks a parameter, or has too many values.
         """
+        cache = cache or hardware.last_level_cache_bytes()
+        units = {"largestLLC": largest_cache or cache, "LLC": cache}
         found: dict[Point, Point] = {}
         for number, block in enumerate(self.blocks):
             if block.get("on", device_kind) != device_kind:
@@ -57,19 +62,20 @@ class Sweep:
                     raise StudyError(f"{self.place}[{number}]: grid: more than {MOST_POINTS:,} combinations")
                 for values in itertools.product(*grid.values()):
                     params = {**case, **dict(zip(grid, values, strict=True))}
-                    for resolved in _resolved(params, device_kind):
+                    for resolved in _resolved(params, device_kind, units):
                         variables = self.experiment.environment(resolved)
                         point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
 
 
-def _resolved(params: dict[str, Any], device_kind: str) -> list[dict[str, Any]]:
-    """The parameters in numbers: 'all' threads, '1..all' for 1, 2, 4, … all; footprints as multiples ('4xLLC')."""
-    llc = hardware.last_level_cache_bytes
-    resolved: dict[str, Any] = {
-        key: int(one[:-4]) * llc() if str(one).endswith("xLLC") else one for key, one in params.items()
-    }
+def _resolved(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The parameters in numbers.
+
+    threads: 'all', and '1..all' for 1, 2, 4, … all. Footprints: '4xLLC' is four times the device's own last-level
+    cache, '4xlargestLLC' four times the largest of the node, so that a point is the same on all its devices.
+    """
+    resolved = {key: _bytes(one, units) for key, one in params.items()}
     asked = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches
@@ -78,6 +84,12 @@ def _resolved(params: dict[str, Any], device_kind: str) -> list[dict[str, Any]]:
         return [{**resolved, "threads": threads} for threads in counts]
     names = backends.expand(resolved["backend"])
     return [{**resolved, "backend": name, "threads": threads} for name in names for threads in counts]
+
+
+def _bytes(value: Any, units: Mapping[str, int]) -> Any:
+    """A footprint in bytes; every other value as it is."""
+    number, _, unit = str(value).partition("x")
+    return int(number) * units[unit] if unit in units else value
 
 
 def _threads(asked: int | str, cores: int) -> list[int]:
@@ -126,6 +138,7 @@ def sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
     return Sweep(
         experiment=get(name),
         **{limit: part.get(limit, preset[limit]) for limit in ("target", "point_s", "round_s", "max_samples")},
+        stage=part.get("stage", 1),
         blocks=part["sweep"],
         place=f"{source}: experiments.{name}.sweep",
     )
@@ -164,7 +177,13 @@ def preset_schema() -> dict[str, Any]:
             cases=several(fields("", **values)),
             grid=fields("", **{name: several(value) for name, value in values.items()}),
         )
-        return fields("sweep", **limits, sweep=several(block))
+        return fields(
+            "sweep",
+            **limits,
+            # Measured in all rounds once those of lower stages have been: a run that is cut off lacks the last first.
+            stage=count(9, least=1),
+            sweep=several(block),
+        )
 
     return fields(
         " ".join(["rounds", *limits, "experiments"]),

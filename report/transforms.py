@@ -134,6 +134,8 @@ def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
     rows: list[dict[str, Any]] = []
     settled: list[Side | None] = []
     compared = ratios(cells, options).estimates
+    if not len(compared):
+        return as_they_are(compared, "1")
     low_ends, high_ends = compared.ends(statistics.DECIDING)
     decided_by = Estimates(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
     for labels, part in _series(decided_by, along):

@@ -161,7 +161,8 @@ class Accelerator(Device):
 
     def describe(self) -> dict[str, Any]:
         try:
-            known = {key: value for key, value in self.facts().items() if value}
+            facts = {**self.facts(), "last_level_cache_bytes": self.last_level_cache_bytes}
+            known = {key: value for key, value in facts.items() if value}
         except Exception:  # a device in trouble does not tell; opening it says why
             known = {}
         known.setdefault("name", nvml.placeholder_name(self.maker))

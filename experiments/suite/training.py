@@ -38,10 +38,13 @@ def flop(model: str, batch: int, **_: Any) -> float:
 
 
 def extra_s(call_s: float, point_s: float, backend: str, threads: int, **_: Any) -> float:
-    """The check in float64, and the steps that are traced and profiled; compiling. On a GPU the host takes the time."""
+    """The check in float64, and the steps that are traced and profiled; compiling.
+
+    On a GPU the host takes the time: it reads some thousand events of the profile, for which the model is made again.
+    """
     compiling = 4.0 if backend == "inductor" else 0.0
     if not threads:
-        return 1.5 + compiling
+        return 3.0 + compiling
     # What takes much longer than the point has is not called so often.
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,8 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
     record = data.record(node)
     if device != "cpu":
-        stated = next((one.get("l2_bytes") for one in record["devices"] if one["id"] == device), None)
-        return float(stated or GPU_CACHE_BYTES)
+        about: dict[str, Any] = next((one for one in record["devices"] if one["id"] == device), {})
+        return float(about.get("last_level_cache_bytes") or about.get("l2_bytes") or GPU_CACHE_BYTES)
     cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))

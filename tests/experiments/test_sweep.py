@@ -61,6 +61,8 @@ def change(tmp_path: Path, old: str, new: str) -> str:
         ("{m: 256, n: 256, k: 256}", "{m: 256, n: 256}", ["gemm.sweep[0]", "parameter 'k' of gemm is missing"]),
         ("threads: [1, all]", "threads: [1, most]", ["threads.1", "most"]),
         ("footprint: [24576, 4xLLC]", "footprint: [24576, 4xL3]", ["footprint.1", "4xL3"]),
+        ("footprint: [24576, 4xLLC]", "footprint: [24576, xlargestLLC]", ["footprint.1", "xlargestLLC"]),
+        ("  gemm:", "  gemm:\n    stage: 0", ["experiments.gemm.stage", "0"]),
         ('"on": cpu', '"on": tpu', ["on", "'tpu'", "cpu, gpu"]),
         ("point_s: 0.05", "point_s: 0", ["point_s"]),
     ],
@@ -102,6 +104,15 @@ def test_words_relative_to_the_machine_become_numbers(monkeypatch: pytest.Monkey
     (point,) = swept([{"grid": grid}], name="bandwidth")
     assert point.columns["threads"] == 12
     assert point.columns["params"] == '{"footprint":4000,"op":"copy"}'
+
+
+@pytest.mark.parametrize(("kind", "own"), [("cpu", 1000), ("gpu", 50)])
+def test_footprints_follow_the_device_s_own_cache_or_the_largest(kind: str, own: int) -> None:
+    grid = {"footprint": ["4xLLC", "4xlargestLLC", 7], "op": ["copy"], "dtype": ["float64"], "backend": ["torch"]}
+    content = {"target": 1, "point_s": 1, "round_s": 1, "max_samples": 6, "experiments": {"bandwidth": {}}}
+    content["experiments"]["bandwidth"]["sweep"] = [{"grid": {**grid, "threads": [1]}}]
+    found = sweep(content, "bandwidth", "test").points(kind, own, 2000)
+    assert [dict(point.params)["footprint"] for point in found] == [4 * own, 8000, 7]
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])

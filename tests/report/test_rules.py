@@ -337,3 +337,9 @@ def test_series_that_never_cross_challenge_a_crossover() -> None:
     assert found.outcome == "challenged" and describe.boundary(found) == "gpu is ahead at every size measured"
     assert describe.boundary(crossing([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
     assert crossing([1, 2, 50], [50, 50, 50]).outcome == "undecided"
+
+
+def test_a_crossover_of_which_one_series_is_not_measured_yet_has_no_estimates() -> None:
+    only = log_cells([1.0, 2.0], node=["a"] * 2, device=["cuda:0"] * 2, size=[1, 10])
+    options = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
+    assert not len(decide("crossover", only, 1, options=options).estimates)

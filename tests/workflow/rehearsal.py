@@ -5,11 +5,15 @@ It is cut off at random moments by SIGINT, as `timeout -s INT` cuts; its results
 the tree, with files' times shuffled, in which another host of the same kind goes on. After every cut, and at the end,
 the node as it stands is gathered beside the published ones and judged. Prints how it stood then, what became of points
 and of the claims that wait for a GPU in the last edition, and everything that is not as it should be.
+
+`--at 5 10 15` cuts once the jobs are measured that the plan has in its first 5, 10 and 15 minutes, in place of random
+moments.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -19,13 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from contract.node import PARTIAL, RECORD, record_path
 from contract.tables import read_samples
-from experiments.jobs import Plan, read_plan
+from experiments.jobs import JOB_S, Plan, read_plan
 from experiments.outcomes import outcomes
 from report.data.gather import gather
 from report.data.gathered import read_dataset
@@ -50,12 +56,16 @@ LATE_S = 3.0
 
 @dataclass(frozen=True)
 class Row:
-    """How the study stands at an end: of a host's turn, or of all."""
+    """How the study stands at an end: of a host's turn, or of all.
+
+    pairs: points that the CPU and a GPU have measured, as `pairs` counts them.
+    """
 
     turn: str
     seconds: float
     measured: int
     planned: int
+    pairs: int
     record: str
     gathered: str
     verdicts: dict[str, str]
@@ -66,7 +76,8 @@ class Row:
         judged = sum(not one.startswith("awaiting") for one in waited)
         return (
             f"{self.turn}, {self.seconds:.0f} s: {self.measured} of {self.planned} jobs, {self.record}, gathered: "
-            f"{self.gathered}; decided: {sum(map(every.count, DECIDED))} claims of {len(every)}, and "
+            f"{self.gathered}; points on both CPU and GPU: {self.pairs}; decided: "
+            f"{sum(map(every.count, DECIDED))} claims of {len(every)}, and "
             f"{sum(map(waited.count, DECIDED))} ({judged} judged) of {len(waited)} that wait for a GPU"
         )
 
@@ -96,12 +107,21 @@ class Rehearsal:
 
     def run(self, cuts: int) -> None:
         """Measure, cut off so many times and carried on by another host each time."""
-        for number, share in enumerate(sorted(self.chance.random() for _ in range(cuts)), 1):
-            if not self._turn(f"cut {number}", share):
+        shares = enumerate(sorted(self.chance.random() for _ in range(cuts)), 1)
+        self._run({f"cut {number}": partial(self._has_share, share) for number, share in shares}, LATE_S)
+
+    def run_until(self, minutes: Sequence[float]) -> None:
+        """Measure, cut off after so many minutes of the plan and carried on by another host each time."""
+        self._run({f"{least:g} min": partial(self._has_minutes, least) for least in sorted(minutes)}, 0.0)
+
+    def _run(self, cuts: Mapping[str, Callable[[], bool]], late_s: float) -> None:
+        """Measure in turns: each is cut off at random within `late_s` seconds after its condition holds."""
+        for name, enough in cuts.items():
+            if not self._turn(name, enough, late_s):
                 break
             self._carry()
         else:
-            self._turn("end", None)
+            self._turn("end", None, late_s)
         self._check()
 
     @property
@@ -151,17 +171,17 @@ class Rehearsal:
             at = now - self.chance.uniform(0, 1e6)
             os.utime(path, (at, at))
 
-    def _turn(self, name: str, share: float | None) -> bool:
-        """A host's turn: until so much of all jobs is measured and some seconds more, or to the end. True if cut."""
+    def _turn(self, name: str, enough: Callable[[], bool] | None, late_s: float) -> bool:
+        """Let a host measure until it is enough and up to `late_s` seconds more, or to the end. True if cut."""
         preset = Path(self.preset).name if Path(self.preset).is_file() else self.preset
         begun = time.monotonic()
         head = self.clone.start(*COMMAND, "--config", f"preset={preset}", "results=results", "--", "measured")
-        while head.poll() is None and (share is None or self._share() < share):
+        while head.poll() is None and (enough is None or not enough()):
             assert time.monotonic() - begun < HANGS_S, f"{name}: hangs"
             time.sleep(0.1)
         cut = False
-        if share is not None:
-            until = time.monotonic() + self.chance.uniform(0.0, LATE_S)
+        if enough is not None:
+            until = time.monotonic() + self.chance.uniform(0.0, late_s)
             while head.poll() is None and time.monotonic() < until:
                 time.sleep(0.05)
             cut = head.poll() is None
@@ -177,16 +197,28 @@ class Rehearsal:
         print(self.rows[-1], file=sys.stderr, flush=True)
         return cut
 
-    def _share(self) -> float:
-        """Of all jobs, how many are measured."""
-        plan = self.clone.path / "results/plan.json"
-        if not plan.exists():
-            return -1.0
-        # Files that are being written begin with a dot.
-        return len(list((self.clone.path / "results").glob("nodes/*/[!.]*.parquet"))) / max(1, self._planned())
+    @property
+    def _has_plan(self) -> bool:
+        return (self.clone.path / "results/plan.json").exists()
 
-    def _planned(self) -> int:
-        return sum(len(self.plan.in_round(number)) for number in range(1, self.plan.rounds + 1))
+    def _measured(self) -> int:
+        """Number of finished jobs."""
+        # Files that are being written begin with a dot.
+        return len(list((self.clone.path / "results").glob("nodes/*/[!.]*.parquet")))
+
+    def _has_share(self, share: float) -> bool:
+        """Whether this share of all jobs is measured."""
+        return self._has_plan and self._measured() >= share * len(self._planned_s())
+
+    def _has_minutes(self, minutes: float) -> bool:
+        """Whether all jobs are measured that end within so many minutes of the plan."""
+        return self._has_plan and self._measured() >= sum(
+            end <= 60 * minutes for end in itertools.accumulate(self._planned_s())
+        )
+
+    def _planned_s(self) -> list[float]:
+        """Planned seconds of every job, in the order in which they run."""
+        return [job.seconds(number) + JOB_S for number, job in self.plan.order]
 
     def _compare(self, name: str) -> None:
         """Note the rounds that are finished, by which process on which host; those finished before stay as they are."""
@@ -199,12 +231,12 @@ class Rehearsal:
         self.finished = now
 
     def _row(self, name: str, took: float) -> Row:
-        planned = self._planned() if (self.clone.path / "results/plan.json").exists() else 0
+        planned = len(self._planned_s()) if self._has_plan else 0
         if not self.finished:
-            return Row(name, took, 0, planned, "none", "-", {})
+            return Row(name, took, 0, planned, 0, "none", "-", {})
         record = {RECORD: "sealed", PARTIAL: "partial"}[record_path(self.node).name]
         refused, verdicts = judged([PUBLISHED, self.node.parent], self.folder / name)
-        return Row(name, took, len(self.finished), planned, record, refused or "ok", verdicts)
+        return Row(name, took, len(self.finished), planned, pairs(self.node), record, refused or "ok", verdicts)
 
     def _check(self) -> None:
         """What has to be true of a node that is measured to the end."""
@@ -231,6 +263,29 @@ class Rehearsal:
         self.faults += [f"gathered at the {row.turn}: {row.gathered}" for row in badly]
 
 
+def pairs(node: Path) -> int:
+    """Number of points that both the CPU and a GPU of a node have measured.
+
+    Backend and threads may differ, and so may parameters for which the two sides of an experiment share no value
+    (`host_memory` is none on a CPU).
+    """
+    sides: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
+    for path in node.glob("*.parquet"):
+        samples, _ = read_samples(path)
+        measured = samples[samples["status"] == "ok"].drop_duplicates(["dtype", "params"])
+        for device, dtype, params in measured[["device", "dtype", "params"]].itertuples(index=False, name=None):
+            both = sides.setdefault(path.name.partition(".")[0], ([], []))
+            both[device != "cpu"].append({"dtype": dtype, **json.loads(params)})
+    return sum(_shared(*both) for both in sides.values())
+
+
+def _shared(cpu: Sequence[dict[str, Any]], gpu: Sequence[dict[str, Any]]) -> int:
+    if not cpu or not gpu:
+        return 0
+    names = [name for name in cpu[0] if {one[name] for one in cpu} & {one[name] for one in gpu}]
+    return len(set.intersection(*({tuple(one[name] for name in names) for one in side} for side in (cpu, gpu))))
+
+
 def judged(nodes: Sequence[Path], out: Path) -> tuple[str, dict[str, str]]:
     """What was refused of these nodes, in words, and every claim's verdict on them."""
     gather(nodes, out / "data", allow_synthetic=True)
@@ -249,7 +304,9 @@ def waiting() -> list[str]:
 def main() -> int:
     """Run what the command line asks for; returns 1 if anything was not as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.workflow.rehearsal", description=__doc__)
-    parser.add_argument("--cuts", type=int, default=3)
+    cutting = parser.add_mutually_exclusive_group()
+    cutting.add_argument("--cuts", type=int, default=3, help="at so many random moments")
+    cutting.add_argument("--at", type=float, nargs="+", metavar="MINUTES", help="after so many planned minutes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--preset", default="rented", help="one of the study's, or a .yaml file")
     parser.add_argument("--faster", type=float, default=30.0, help="how many times as fast time passes")
@@ -261,7 +318,10 @@ def main() -> int:
     spoilt = {how: given for how in ("crash", "hang", "nonsense") if (given := getattr(arguments, how))}
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         rehearsal = Rehearsal(Path(folder), arguments.preset, random.Random(arguments.seed), arguments.faster, spoilt)
-        rehearsal.run(arguments.cuts)
+        if arguments.at:
+            rehearsal.run_until(arguments.at)
+        else:
+            rehearsal.run(arguments.cuts)
         verdicts, faults = rehearsal.rows[-1].verdicts, rehearsal.faults
         if verdicts:
             print(outcomes([rehearsal.node]))

@@ -29,6 +29,7 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
     cut, end = rehearsal.rows
     assert 0 < cut.measured < end.measured == end.planned
     assert (cut.record, end.record) == ("partial", "sealed")
+    assert end.pairs == 1  # the triad
     assert [name for name in CLAIMS if not end.verdicts[name].startswith("awaiting")]
     told = outcomes([rehearsal.node])
     # On a busy machine others may come too late, too.

@@ -248,15 +248,17 @@ def planned(wildcards):
 
 
 def turn(wildcards):
-    """A job's priority: by rounds, and in the plan's order, by what a run that is cut off may miss soonest."""
-    plan = this_plan()
-    names = [job.name for job in plan.jobs]
-    later = (plan.rounds - int(wildcards.round) + 1) * len(names)
-    return later - names.index(f"{wildcards.experiment}.{wildcards.device}")
+    """A job's priority: the number of jobs from it to the end of the plan's order."""
+    name = f"{wildcards.experiment}.{wildcards.device}"
+    order = [(number, job.name) for number, job in this_plan().order]
+    return len(order) - order.index((int(wildcards.round), name))
 
 
-def jobs(round):
-    """The rounds to measure on this machine: every experiment on every device of which the plan asks something."""
+def jobs(round, first_stage=False):
+    """The rounds to measure on this machine: every experiment on every device of which the plan asks something.
+
+    first_stage: only those that run before all other stages.
+    """
     node = this_node()["id"]
     asked = {
         f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet": {
@@ -264,6 +266,7 @@ def jobs(round):
             "planned": job.digest(int(round)),
         }
         for job in this_plan().in_round(int(round))
+        if not first_stage or job.stage == this_plan().order[0][1].stage
     }
     try:
         make_again(*unusable_rounds(asked, node))
@@ -303,7 +306,9 @@ def first_page(wildcards):
     """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
     if MACHINES.settings:
         return []
-    if all(Path(file).exists() for number in rounds()[1:2] for file in jobs(number)):
+    if all(
+        Path(file).exists() for number in rounds()[1:2] for file in jobs(number, True)
+    ):
         return []
     return f"{RESULTS}/nodes/{this_node()['id']}/.preliminary"
 

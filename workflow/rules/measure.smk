@@ -18,7 +18,7 @@ rule measure:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
-    # Round 1 of every experiment comes before round 2 of any, which one that fails does not hold up.
+    # Follows the order of the plan; one that fails does not hold up others.
     priority: turn
     threads: CORES
     resources:

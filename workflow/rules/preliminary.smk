@@ -1,4 +1,4 @@
-# A first page after round 1, before the others are measured. Only the default target asks for it, and it costs the study
+# A first page after round 1 of the first stage, before the others are measured. Only the default target asks for it, and it costs the study
 # nothing but its time: where it fails, its log says so in one line.
 
 
@@ -7,7 +7,7 @@ rule preliminary:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         # ancient: a copy of the results may give files other times, and the page was made all the same.
-        rounds=lambda wildcards: ancient(jobs(1)),
+        rounds=lambda wildcards: ancient(jobs(1, True)),
     output:
         touch(f"{RESULTS}/nodes/{{node}}/.preliminary"),
     log:

@@ -64,8 +64,8 @@ class Played:
             return {"id": "cpu", "kind": "cpu", "name": MODEL, "memory_bytes": MEMORY}
         return {
             "id": self.name, "kind": "gpu", "name": CARD, "maker": "NVIDIA", "memory_bytes": GPU_MEMORY,
-            "multiprocessors": 132, "compute_capability": "9.0", "l2_bytes": 52_428_800, "runtime": "CUDA 13.0",
-            "driver": DRIVER,
+            "multiprocessors": 132, "compute_capability": "9.0", "l2_bytes": 52_428_800,
+            "last_level_cache_bytes": 52_428_800, "runtime": "CUDA 13.0", "driver": DRIVER,
         }  # fmt: skip
 
 
