@@ -5,6 +5,8 @@ down (out of memory, a crash in a library, a hang) costs only itself.
 Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
 measured: what it needs is loaded, so that whoever sent it can tell starting from measuring. A point with the key
 `profile` is profiled and not timed: the answer to the timed point tells, under the same key, which metrics that gives.
+An answer with the key `last` ends the process: an error of the device, or a capture that failed, would spoil the next
+points.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import gc
 import json
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -52,6 +55,15 @@ FILES = 1000
 MEMORY_SHARE = 0.6
 
 
+# Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, and Metal. After most of them every later
+# call of the process fails as well.
+_DEVICE_ERROR = re.compile(
+    r"(?i:\b(CUDA|HIP|XPU|SYCL) error\b)|\b(cuda|hip)Error|\b(CUDA|HIP|UR_RESULT|ZE_RESULT|PI)_ERROR_|"
+    r"\bAcceleratorError\b|\bCUDA(Runtime|Driver)Error\b|_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)\b|"
+    r"command buffer exited with error"
+)
+
+
 class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an error
     """The point does not fit its budget or the memory; the message says by how much."""
 
@@ -81,9 +93,13 @@ def _serve() -> None:
             answer = _prepared(order, device) if "prepare" in order else answer_to(order, device, watch)
         except StudyError as refusal:  # a GPU that others have taken may be free at the next point
             answer = _outcome("failed", str(refusal))
+        gc.collect()
+        if device is not None and _leaves_unusable(device, answer):
+            answer["last"] = True
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
-        gc.collect()
+        if "last" in answer:
+            return
         # Libraries are here to stay: looking through torch again takes a tenth of a second, after every point.
         if len(sys.modules) > loaded:
             loaded = len(sys.modules)
@@ -122,26 +138,56 @@ def _attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             return call()
         except ModuleNotFoundError as absent:
             raise not_installed(absent) from absent
-    except Unsupported as lack:
-        return _outcome("unsupported", str(lack))
-    except HarnessError as trouble:
-        return _outcome("failed", f"harness: {trouble}")
-    except Skipped as limit:
-        return _outcome("skipped", str(limit))
-    except (NoTimeError, ProfileError) as lack:
-        return _outcome("failed", str(lack))
-    except MemoryError:
-        return _outcome("oom", f"out of memory after {running_time.now() - started:.1f} s")
     except Exception as error:
-        # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
-        if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
-            return _outcome("oom", str(error).splitlines()[0])
-        if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
-            return _outcome("unsupported", f"oneDNN: {str(error).splitlines()[0]}")
-        traceback.print_exc()
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        what = (str(error).splitlines() or [""])[0]
-        return _outcome("failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})")
+        return _outcome_of(error, running_time.now() - started)
+
+
+def _outcome_of(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
+    """The outcome of a point that raised this error after so many seconds; the last one if it comes from a device."""
+    answer = _outcome(*_status_of(error, after_s))
+    return {**answer, "last": True} if _is_of_device(error) else answer
+
+
+def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
+    """Status and reason for an error; the log gets the traceback of one that nobody expects."""
+    match error:
+        case Unsupported():
+            return "unsupported", str(error)
+        case HarnessError():
+            return "failed", f"harness: {error}"
+        case Skipped():
+            return "skipped", str(error)
+        case NoTimeError() | ProfileError():
+            return "failed", str(error)
+        case MemoryError():
+            return "oom", f"out of memory after {after_s:.1f} s"
+    what = (str(error).splitlines() or [""])[0]
+    # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
+    if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
+        return "oom", what
+    if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
+        return "unsupported", f"oneDNN: {what}"
+    traceback.print_exception(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return "failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})"
+
+
+def _is_of_device(error: BaseException | None) -> bool:
+    """True if an error, or the error that it came from, is that of a device's driver."""
+    while error is not None:
+        if _DEVICE_ERROR.search(f"{type(error).__name__}: {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
+    """True if this process can measure nothing more on the device after this answer."""
+    if device.spoilt:
+        return True
+    # Drivers have many words for their errors: after any failure, ask the device itself.
+    outcomes = [answer.get("status"), *(part["status"] for part in answer.get("parts", []))]
+    return bool({"failed", "unsupported"} & set(outcomes)) and bool(device.fault())
 
 
 def _outcome(status: str, reason: str) -> dict[str, Any]:
@@ -282,6 +328,7 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
 
     begun, stood = running_time.now(), running_time.stood_s()
     lack = _attempt(take)
+    last = {"last": True} if lack.pop("last", False) else {}
     spent, stood = running_time.now() - begun, running_time.stood_s() - stood
     metrics = [
         {"metric": metric, "unit": unit}
@@ -289,7 +336,7 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
         | {"flags": str(stopped(stood)) if stood else ""}
         for metric, unit in profile.units.items()
     ]
-    return {**_outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent}
+    return {**_outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
 
 
 def _checked(work: Work) -> float | None:

@@ -126,6 +126,8 @@ class Worker:
         with contextlib.suppress(ValueError):
             answer = json.loads(line)
             if isinstance(answer, dict):
+                if answer.get("last"):
+                    self.stop()
                 return answer
         # What it says next may not be an answer either.
         self.stop()

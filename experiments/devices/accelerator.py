@@ -212,21 +212,29 @@ class Accelerator(Device):
     def synchronise(self) -> None:
         self._module.synchronize()
 
+    @cached_property
+    def _aside(self) -> Any:
+        """The stream on which calls run once before they are captured: cuBLAS keeps memory for every stream."""
+        return self._module.Stream()
+
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
         module = self._module
         if not hasattr(module, self.graphs):
             raise Unsupported(f"torch {self._torch.__version__} captures no graphs on {self.maker}'s GPUs")
-        captured, here, aside = getattr(module, self.graphs)(), module.current_stream(), module.Stream()
-        aside.wait_stream(here)
+        captured, here = getattr(module, self.graphs)(), module.current_stream()
+        self._aside.wait_stream(here)
         try:
             # Libraries set themselves up at the first call, which a graph may not hold.
-            with module.stream(aside):
+            with module.stream(self._aside):
                 for call in calls:
                     call()
-            here.wait_stream(aside)
+            here.wait_stream(self._aside)
+            # After a capture that fails, torch 2.11's allocator believes that it goes on (pytorch#180395).
+            self.spoilt = True
             with module.graph(captured):
                 for call in calls:
                     call()
+            self.spoilt = False
         except RuntimeError as refusal:
             # Torch leaves the stream of a capture that fails in place.
             module.set_stream(here)

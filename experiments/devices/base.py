@@ -9,6 +9,7 @@ from math import isfinite, nan
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
+from contract.errors import StudyError
 from experiments.work import Dtype, Unsupported, Work
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ class Device(ABC):
 
     The tensors that it makes are PyTorch's: CUDA, ROCm, MPS and XPU share that interface.
     maker: who makes all devices of this class, where one does.
+    spoilt: True once something happened after which this process cannot be trusted with another point.
     """
 
     kind: Kind
     maker = ""
+    spoilt = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,6 +61,14 @@ class Device(ABC):
 
         Raises StudyError, in one line, if it cannot be worked on.
         """
+
+    def fault(self) -> str:
+        """Why nothing can be computed on it any more; '' if it can. A device of which nothing was asked is opened."""
+        try:
+            self.open()
+        except StudyError as refusal:
+            return str(refusal)
+        return ""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

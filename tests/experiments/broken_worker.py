@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+from contract.errors import StudyError
 from experiments import worker
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.work import Observed, Profile, Threads, Unsupported, Work
-from tests.experiments.second_device import SecondCpu
 
 How = Literal[
     "right",
@@ -68,6 +69,43 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
     return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 
 
+_spoilt: list[str] = []
+
+
+def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+    """A point that raises an error named `how`, after which no point of this process is right; 'right' raises none."""
+    if _spoilt:
+        raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
+
+    def call() -> None:
+        if how.startswith("capture"):
+            device.spoilt = True
+        if how != "right":
+            _spoilt.append(how)
+            raise RuntimeError(how) if how[0] != "!" else Unsupported(how)
+
+    if how == "!capture alone":  # the point itself is timed
+        return Work(run=lambda: None, graph=True)
+    return Work(run=call)
+
+
+def _gpu(name: str) -> Device:
+    """A GPU that computes nothing after a point has spoilt its process."""
+    from tests.experiments.second_device import SecondCpu
+
+    class Spoilable(SecondCpu):
+        def open(self) -> None:
+            if _spoilt:
+                raise StudyError("cpu cannot be used")
+
+        def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+            self.spoilt = True
+            _spoilt.append("!capture alone")
+            raise Unsupported("cannot be captured in a graph")
+
+    return Spoilable()
+
+
 _built: list[str] = []
 
 
@@ -95,6 +133,7 @@ if __name__ == "__main__":
     # Only in the measuring process: the suite that the tests see is the real one.
     experiment("broken")(broken)
     experiment("profiled")(profiled)
+    experiment("spoiling")(spoiling)
     if "gpu" in sys.argv:
-        worker.open_device = lambda name: SecondCpu()  # type: ignore[assignment]
+        worker.open_device = _gpu
     worker.serve()

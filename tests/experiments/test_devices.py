@@ -418,6 +418,35 @@ def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: 
     with pytest.raises(Unsupported, match=r"^cannot be captured in a graph: operation not permitted .* capturing$"):
         device.graph([torch.synchronize])
     assert torch.here is before, "torch leaves the stream of a failed capture in place"
+    assert device.spoilt, "torch 2.11's allocator believes that the capture goes on"
+
+
+def test_a_process_is_spoilt_by_a_capture_that_fails_and_by_nothing_before_it(torch: Torch) -> None:
+    def refuse() -> None:
+        if not torch.capturing:
+            raise Unsupported("no such library")
+
+    device = CudaDevice("cuda:0")
+    with pytest.raises(Unsupported, match="no such library"):
+        device.graph([refuse])
+    assert not device.spoilt
+    device.graph([lambda: None])
+    assert (device.spoilt, device.fault()) == (False, "")
+
+
+def test_a_device_that_computes_nothing_any_more_says_why(torch: Torch) -> None:
+    device = CudaDevice("cuda:0")
+    torch.refuses = RuntimeError("CUDA error: an illegal memory access was encountered")
+    assert "cuda:0 cannot be used: CUDA error: an illegal memory access" in device.fault()
+
+
+def test_a_device_has_one_stream_for_what_it_captures(torch: Torch, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Stream] = []
+    monkeypatch.setattr(torch, "Stream", lambda: made.append(Stream()) or made[-1])
+    device = CudaDevice("cuda:0")
+    for _ in range(3):
+        device.graph([lambda: None])
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(("kind", "name", "about", "built"), [one[:4] for one in EVERY[2:]])

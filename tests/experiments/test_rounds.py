@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -164,20 +165,71 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
     assert (measured.warmup_s, measured.timed_s) == (0.1, 4.4)
 
 
-PROFILED = replace(BROKEN, name="profiled", function=broken_worker.profiled, fits=("gpu",))
-
-
-def profiled(*hows: str, **changes: Any) -> Round:
-    """A round of points with profiles on a stand-in for a GPU."""
+def on_gpu(function: Any, hows: list[str], device: str = "cuda:0", **changes: Any) -> Round:
+    """A round of such points, measured, on a stand-in for a GPU, or on the CPU."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
-    parameters = _parameters(broken_worker.profiled)
     cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
-    sweep = Sweep(replace(PROFILED, parameters=parameters), blocks=[{"cases": cases}], place="test", **settings)
-    made = Round(plan.job(sweep, {"id": "cuda:0", "kind": "gpu"}, 2), 1, 1, command=[*COMMAND, "gpu"])
+    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameters(function))
+    sweep = Sweep(experiment, blocks=[{"cases": cases}], place="test", **settings)
+    kind = "cpu" if device == "cpu" else "gpu"
+    made = Round(plan.job(sweep, {"id": device, "kind": kind}, 2), 1, 1, command=[*COMMAND, kind])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         made.run()
     return made
+
+
+OF_A_DEVICE = [
+    "CUDA error: an illegal memory access was encountered",
+    "cudaErrorLaunchFailure: unspecified launch failure",
+    "HIP error: invalid device function",
+    "Native API failed: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+    "!cannot be captured in a graph: CUDA error: unspecified",
+]
+
+
+# A GPU is asked whether it still computes, whatever the words are.
+@pytest.mark.parametrize(
+    ("device", "hows"),
+    [("cpu", OF_A_DEVICE), ("cuda:0", ["words of nobody", "!no reason", "capture", "!capture alone"])],
+)
+def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str]) -> None:
+    measured = on_gpu(broken_worker.spoiling, [*hows, *["right"] * 3], device)
+    assert len(measured.outcomes) == len(hows) + 3
+    told = by_how(measured)
+    assert told.pop("right") == ("ok", "")
+    for how, (status, reason) in told.items():
+        words = "cannot be captured" if how == "!capture alone" else how if how[0] == "!" else f"RuntimeError: {how}"
+        assert (status, reason[: len(words)]) == ("unsupported" if how[0] == "!" else "failed", words)
+    assert len(hows) <= measured.workers <= len(hows) + 1, "each of them ends its process"
+
+
+def test_a_process_ends_by_itself_after_an_answer_that_spoils_the_next() -> None:
+    hows = [
+        ("broken", "right"),
+        ("broken", "raises"),
+        ("spoiling", "CUDA error: device-side assert"),
+        ("broken", "right"),
+    ]
+    orders = [
+        {
+            "experiment": name, "device": "cpu", "policy": {"target": 0.5, "budget_s": 0.02, "max_samples": 6},
+            "params": {"how": how, "index": 0, "backend": "llvm", "threads": 1},
+        }
+        for name, how in hows
+    ]  # fmt: skip
+    done = subprocess.run(
+        COMMAND, input="\n".join(map(json.dumps, orders)), capture_output=True, text=True, check=False, timeout=60
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(one["status"], one.get("last", False)) for one in answers] == [
+        ("ok", False), ("failed", False), ("failed", True),
+    ]  # fmt: skip
+
+
+def profiled(*hows: str, **changes: Any) -> Round:
+    """A round of points with profiles on a stand-in for a GPU."""
+    return on_gpu(broken_worker.profiled, list(hows), **changes)
 
 
 def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path: Path) -> None:
