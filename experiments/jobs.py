@@ -23,6 +23,10 @@ WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
 NO_TORCH = "llvm"
 # Seconds of each job before and after its measuring process: Snakemake's next step, and a parent that loads and writes.
 JOB_S = 1.25
+# Seconds that a point may take besides, and times that it may take its own, before it counts as hanging.
+HANG_S, HANG_FACTOR = 60.0, 5.0
+# Seconds more where kernels are compiled at the first call of each shape: by `torch.compile`, and by AMD's MIOpen.
+COMPILE_S, COMPILED, COMPILING_MAKERS = 120.0, ("inductor",), ("AMD",)
 # Raised when plans of earlier versions cannot be read any more.
 PLAN_SCHEMA = 3
 
@@ -88,6 +92,8 @@ class Job:
     """One experiment on one device, in every round: its limits and its points.
 
     kind: of the device. start_s: seconds until a process that measures on it is ready.
+    hang_s: seconds that a point may take besides its own before it counts as hanging. lasting: its points take the
+    seconds that they are given, and not more.
     stage: its jobs begin once those of lower stages have been measured in all rounds.
     The other limits are those of `experiments.sweep.Sweep`.
     """
@@ -101,6 +107,8 @@ class Job:
     points: tuple[Point, ...]
     start_s: float = 0.0
     stage: int = 1
+    hang_s: float = HANG_S
+    lasting: bool = False
 
     @property
     def needs_torch(self) -> bool:
@@ -111,6 +119,13 @@ class Job:
     def name(self) -> str:
         """As in the names of its files: gemm.cuda-0."""
         return f"{self.experiment}.{self.device.replace(':', '-')}"
+
+    def limit_s(self, point: Point) -> float:
+        """Seconds after which a point that has not been answered hangs."""
+        compiling_s = COMPILE_S if dict(point.params).get("backend") in COMPILED else 0.0
+        if self.lasting:
+            return self.hang_s + compiling_s + max(point.point_s, point.predicted_s)
+        return self.hang_s + compiling_s + point.predicted_s + HANG_FACTOR * point.point_s
 
     def in_round(self, number: int) -> list[Point]:
         """The points of round `number`, those that the plan does without among them."""

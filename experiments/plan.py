@@ -17,7 +17,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node import LACKS
 from experiments import hardware
-from experiments.jobs import JOB_S, NO_TORCH, Job, Plan, Point
+from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
@@ -109,7 +109,9 @@ def job(
     own, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
     points = tuple(map(planned, part.points(device["kind"], own, largest)))
     asked = part.target, part.round_s, part.max_samples
-    return Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, stage=part.stage)
+    hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
+    made = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, stage=part.stage)
+    return replace(made, hang_s=hang_s, lasting=part.experiment.lasting)
 
 
 def cache_bytes(device: Mapping[str, Any]) -> int:

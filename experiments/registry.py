@@ -52,6 +52,7 @@ class Experiment:
     extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
         processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
     observed: nothing is timed by the core, so that point_s is what making the observation takes.
+    lasting: its points take the whole of their point_s by design, and not more.
     load_s: seconds that its first point in a process takes more: to load models, and the data they learn from.
     lacks: from the node's devices (entries of its record) and a point's parameters, why the point
         cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
@@ -67,6 +68,7 @@ class Experiment:
     environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
     extra_s: Callable[..., float] | None = None
     observed: bool = False
+    lasting: bool = False
     load_s: float = 0.0
     lacks: Lacks = lambda *_: ""
 

@@ -109,7 +109,7 @@ class Round:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
             variables = {**environment.device_variables(self.job.device), **point.environment}
-            return workers.started_with(variables).measure(order, point.point_s)
+            return workers.started_with(variables).measure(order, self.job.limit_s(point))
         except Exception as fault:
             return _unreadable(fault)
 

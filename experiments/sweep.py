@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ class Sweep:
     point_s: float
     round_s: float
     max_samples: int
-    stage: int
     blocks: list[dict[str, Any]]
     place: str
+    stage: int = 1
+    hang_s: Mapping[str, float] = field(default_factory=dict)
 
     def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
         """The points for a kind of device, without repetition.
@@ -141,6 +142,7 @@ def sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
         stage=part.get("stage", 1),
         blocks=part["sweep"],
         place=f"{source}: experiments.{name}.sweep",
+        hang_s=preset.get("hang_s", {}),
     )
 
 
@@ -191,6 +193,8 @@ def preset_schema() -> dict[str, Any]:
         rounds=count(100, least=1),
         # That a run may take, on a machine without and with a GPU.
         budget_min=fields("", cpu=minutes, gpu=minutes),
+        # That a point on a CPU or a GPU may take besides its own seconds before it counts as hanging; 60 without this.
+        hang_s=fields("", cpu=seconds, gpu=seconds),
         **limits,
         experiments={**fields("", **{name: part(one) for name, one in experiments().items()}), "minProperties": 1},
     )

@@ -17,13 +17,10 @@ import psutil
 
 from contract import running_time
 from experiments import environment
+from experiments.jobs import HANG_S
 
 # -u: a line that waits in a buffer would look like a hang.
 COMMAND = (sys.executable, "-u", "-m", "experiments.worker")
-# A point that is not back after its budget, this many times over, and a constant
-# for building its data, hangs.
-HANG_FACTOR = 5.0
-HANG_CONSTANT_S = 60.0
 # A process that is not ready by then never will be: torch alone can take a minute from a slow disk.
 START_LIMIT_S = 300.0
 
@@ -73,13 +70,13 @@ class Worker:
         self._child: subprocess.Popen[bytes] | None = None
         self._at_work = False
 
-    def measure(self, order: dict[str, Any], budget_s: float) -> dict[str, Any]:
-        """The child's answer; if it dies or hangs over this point, an outcome that says so."""
+    def measure(self, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        """The child's answer; an outcome if it dies over this point, or gives no answer within the limit."""
         if self._child is None:
             ready = self.start(order)
             if "status" in ready:
                 return ready
-        return self._answer(order, HANG_CONSTANT_S + HANG_FACTOR * budget_s)
+        return self._answer(order, limit_s)
 
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
@@ -223,7 +220,7 @@ def core_flops(worker: Worker) -> dict[str, float]:
             "params": {"m": m, "n": n, "k": n, "dtype": dtype, "backend": backend, "threads": 1},
             "policy": {"target": 0.1, "budget_s": 0.5, "max_samples": 6},
         }  # fmt: skip
-        answer = worker.measure(order, 0.5)
+        answer = worker.measure(order, HANG_S)
         if answer["status"] == "ok":
             found[name] = 2.0 * m * n * n / statistics.median(answer["parts"][0]["series"][0]["values"])
     return found

@@ -166,15 +166,14 @@ class Preflight:
         begun = time.monotonic()
         if not worker.runs:
             # It may take long from a cold disk, once.
-            with _ended_after(self._left_s(), worker) as was_ended:
+            left_s = self._left_s()
+            with _ended_after(left_s, worker) as was_ended:
                 answer = worker.start(order)
+            if was_ended():
+                answer = {"status": "timeout", "reason": f"not ready within {left_s:.0f} s"}
             begun = time.monotonic()
-        limit = max(0.0, min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S)))
         if "ready" in answer:
-            with _ended_after(limit, worker) as was_ended:
-                answer = worker.measure(order, BUDGET_S)
-        if was_ended():
-            answer = {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
+            answer = worker.measure(order, min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S)))
         if answer["status"] in ("failed", "timeout"):
             # A device in error would fail all points after it.
             worker.stop()

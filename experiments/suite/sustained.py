@@ -33,7 +33,7 @@ def extra_s(point_s: float, **_: Any) -> float:
     return 0.4 * point_s
 
 
-@experiment("sustained", memory=memory, extra_s=extra_s)
+@experiment("sustained", memory=memory, extra_s=extra_s, lasting=True)
 def sustained(
     device: Device,
     load: Load,

@@ -36,11 +36,10 @@ for number, line in enumerate(sys.stdin):
 """
 ROUND = """
 import json, sys
-from experiments import rounds, workers
+from experiments import rounds
 from experiments.jobs import Job, Point
-workers.HANG_CONSTANT_S = {hang_s}
 points = tuple(Point.of("stand-in", {{"index": index}}) for index in range(4))
-job = Job("stand-in", "cpu", "cpu", 0.1, {round_s}, 6, points)
+job = Job("stand-in", "cpu", "cpu", 0.1, {round_s}, 6, points, hang_s={hang_s})
 measured = rounds.Round(job, 1, 1, command=[sys.executable, "-c", {worker!r}])
 measured.run()
 print(json.dumps([[row["reason"] for row in measured.rows], measured.stood_s]))

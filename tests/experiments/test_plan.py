@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,9 @@ from contract.errors import StudyError
 from contract.files import write_json
 from experiments import hardware, plan
 from experiments.cli import main
-from experiments.jobs import JOB_S, Plan, read_plan
+from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, read_plan
 from experiments.plan import full_plan, within
-from experiments.sweep import PRESETS, read_preset
+from experiments.sweep import PRESETS, read_preset, sweep
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
 H200 = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H200", "multiprocessors": 132}
@@ -138,6 +139,49 @@ def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tm
     write_json(path, {"rounds": 3, "left_out": {}})
     with pytest.raises(StudyError, match="make the plan again"):
         read_plan(path)
+
+
+def limit(experiment: str, hang_s: dict[str, float], device: dict[str, Any], **params: Any) -> tuple[float, Job]:
+    """Seconds that the one point of a plan may take beside its own and those predicted, and its job, as recorded."""
+    content = read_preset("full") | {"hang_s": hang_s}
+    part = replace(sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
+    made = Job.of(json.loads(json.dumps(plan.job(part, {"id": "cpu", "kind": "cpu", **device}, 4).plain)))
+    (point,) = made.points
+    return made.limit_s(point) - point.predicted_s - HANG_FACTOR * point.point_s, made
+
+
+PRODUCT: dict[str, Any] = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "backend": "torch"}
+STEP: dict[str, Any] = {"model": "mlp", "batch": 4, "dtype": "float32"}
+CARD = {"id": "cuda:0", "kind": "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("hang_s", "device", "params", "seconds"),
+    [
+        ({}, {}, PRODUCT, 60),
+        ({"cpu": 40, "gpu": 25}, {}, PRODUCT, 40),
+        ({"cpu": 40, "gpu": 25}, CARD, PRODUCT, 25),
+        ({"cpu": 40}, CARD, PRODUCT, 60),
+        ({"gpu": 25}, {**CARD, "maker": "NVIDIA"}, STEP | {"backend": "torch"}, 25),
+        # Kernels that are compiled at the first call of a shape take tens of seconds.
+        ({"gpu": 25}, {**CARD, "maker": "AMD"}, STEP | {"backend": "torch"}, 25 + COMPILE_S),
+        ({"gpu": 25}, CARD, STEP | {"backend": "inductor"}, 25 + COMPILE_S),
+        ({}, {}, STEP | {"backend": "inductor"}, 60 + COMPILE_S),
+    ],
+)
+def test_a_point_hangs_after_the_seconds_of_its_preset_for_its_kind_of_device(
+    hang_s: dict[str, float], device: dict[str, Any], params: dict[str, Any], seconds: float
+) -> None:
+    assert limit("gemm" if "m" in params else "training", hang_s, device, **params)[0] == pytest.approx(seconds)
+
+
+def test_work_that_lasts_as_long_as_it_may_hangs_soon_after() -> None:
+    load = {"load": "products", "extent": 64, "dtype": "float32", "backend": "torch"}
+    _, made = limit("sustained", {"gpu": 25}, CARD, **load)
+    (point,) = made.points
+    assert point.point_s + 25 <= made.limit_s(point) < 1.1 * point.point_s + 26
+    earlier = {key: value for key, value in made.plain.items() if key not in ("hang_s", "lasting")}
+    assert Job.of(earlier).hang_s == 60, "plans of earlier versions have none"
 
 
 def test_a_job_without_points_is_not_in_a_round() -> None:

@@ -287,9 +287,8 @@ def test_an_answer_of_another_shape_costs_its_point_alone() -> None:
     assert [(row["status"], "KeyError" in row["reason"]) for row in measured.rows] == [("failed", True)]
 
 
-def test_a_hanging_point_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "HANG_CONSTANT_S", 0.2)
-    measured = make(["right"])
+def test_a_hanging_point_is_given_up() -> None:
+    measured = make(["right"], hang_s={"cpu": 0.2})
     measured.command = scripted("time.sleep(60)")
     measured.run()
     assert measured.rows[0]["status"] == "timeout"

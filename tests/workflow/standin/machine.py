@@ -111,6 +111,17 @@ def devices(module: Any) -> None:
     module.detect, module.usable, module.find = detect, usable, lambda name, kinds=None: Played(name)
 
 
+def jobs(module: Any) -> None:
+    """Points hang after as many seconds of the clock that runs faster, and no fewer than a busy machine needs."""
+    limit_s = module.Job.limit_s
+    module.Job.limit_s = lambda job, point: max(LEAST_HANG_S, limit_s(job, point) / faster())
+
+
+def workers(module: Any) -> None:
+    """How long a process takes to be ready is known."""
+    module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
+
+
 def rounds(module: Any) -> None:
     """Measured by `worker`, by a clock that runs faster; every row says that it was made up."""
     begin, run, table = module.Round.__init__, module.Round.run, module.table
@@ -133,9 +144,6 @@ def rounds(module: Any) -> None:
 
     module.Round.__init__, module.Round.run, module.table = played, told, made_up
     module.environment.clean = with_ours
-    module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
-    module.HANG_CONSTANT_S = max(LEAST_HANG_S, module.HANG_CONSTANT_S / faster())
-    module.HANG_FACTOR /= faster()
     module.time = Time()
 
 
