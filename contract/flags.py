@@ -16,9 +16,9 @@ FLAGS = {
     "stopped": "the measuring process stood still (stopped, frozen or asleep), and went on",
     "queued": "the measuring process, or another, waited for a core",
     "steal": "the hypervisor withheld CPU time",
-    "throttled": "heat, a power limit or a quota held the device back",
+    "throttled": "heat, a power limit (usual for a GPU at full work) or a quota held the device back",
     "memory": "work stalled on a shortage of memory",
-    "clock": "the device's clock fell below the highest seen for this point",
+    "clock": "the device's clock fell below the highest seen for this point (usual at the power limit)",
     "unreadable": "readings of the device's clock were no time (0, negative, no number), and were dropped",
 }
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")

@@ -35,16 +35,21 @@ LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 @dataclass(frozen=True)
 class Part:
-    """Packages that a bundle may have or lack, and what cannot be measured without them."""
+    """Packages that a bundle may have or lack, and what cannot be measured without them.
+
+    debian: the Debian package whose shared libraries are taken.
+    """
 
     packages: tuple[str, ...]
     costs: str
     taken: bool = False
+    debian: str = ""
 
 
 PARTS = {
     "serving": Part(("aiohttp", "httptools", "starlette", "uvicorn"), "`serving`", taken=True),
     "wgpu": Part(("wgpu",), "`without-cuda` through Vulkan", taken=True),
+    "vulkan": Part((), "`without-cuda` through Vulkan, where libvulkan.so.1 is not there already", debian="libvulkan1"),
     "polars": Part(
         ("polars",),
         "`tabular` on all cores: a GPU is then compared with one thread of pandas and NumPy, and not beyond 10^7 rows",
@@ -129,12 +134,43 @@ def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> di
     pip("download", "--no-deps", *there, "--dest", str(into), ALONE)
     sizes: dict[str, int] = {}
     for name, packages in {"needed": NEEDED, **{name: PARTS[name].packages for name in parts}}.items():
-        pip("download", *there, "--dest", str(into), *packages)
+        if packages:
+            pip("download", *there, "--dest", str(into), *packages)
+        if name in PARTS and PARTS[name].debian:
+            unpack(PARTS[name].debian, processor, into / "lib")
         for left in LEFT:
             for wheel in into.glob(f"{left}-*.whl"):
                 wheel.unlink()
-        sizes[name] = sum(wheel.stat().st_size for wheel in into.iterdir()) - sum(sizes.values())
+        sizes[name] = sum(file.stat().st_size for file in into.rglob("*") if file.is_file()) - sum(sizes.values())
     return sizes
+
+
+def unpack(package: str, processor: str, into: Path) -> None:
+    """Put the shared libraries of a Debian package into a folder, without installing it. Raises StudyError."""
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[processor]
+    with tempfile.TemporaryDirectory() as scratch:
+        run_debian("apt-get", "download", f"{package}:{architecture}", cwd=scratch)
+        for archive in Path(scratch).glob("*.deb"):
+            run_debian("dpkg-deb", "--extract", archive.name, "there", cwd=scratch)
+        into.mkdir(parents=True)
+        for library in Path(scratch).glob("there/usr/lib/*/*.so.*"):
+            # By the name that programs ask for: the first number of the version alone.
+            name, _, version = library.name.partition(".so.")
+            if not library.is_symlink():
+                shutil.copyfile(library, into / f"{name}.so.{version.partition('.')[0]}")
+
+
+def run_debian(*words: str, cwd: str) -> None:
+    """Run a program of Debian's. Raises StudyError with its complaint, or where there is no such program."""
+    by_hand = f"copy the shared library of a machine with that processor into {BUNDLE}/lib"
+    try:
+        said = subprocess.run(words, cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    except FileNotFoundError:
+        raise StudyError(f"{words[0]}: not on this machine: leave that part out, and {by_hand}") from None
+    if said.returncode:
+        lines = [line for line in said.stderr.splitlines() if not line.startswith("W: ")]
+        why = lines[-1].removeprefix("E: ") if lines else f"exit code {said.returncode}"
+        raise StudyError(f"{' '.join(words)}: {why}: leave that part out, or {by_hand}")
 
 
 def pip(command: str, *words: str) -> None:

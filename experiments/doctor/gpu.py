@@ -93,6 +93,11 @@ def throttled(card: Card) -> Finding:
     seen = f"{warmth} °C" if warmth is not None else ""
     if not reasons:
         return ok("throttling", ", ".join(filter(None, ["none", seen])))
+    if reasons == ["power limit"]:
+        why = "A card at full work runs at its power limit, which is no fault of it; one without work should not."
+        return note(
+            "throttling", ", ".join(filter(None, [*reasons, seen])), why, "see what else runs on it: nvidia-smi"
+        )
     return warning(
         "throttling",
         ", ".join(filter(None, [*reasons, seen])),

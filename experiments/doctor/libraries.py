@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
+import importlib.util
+import sys
 from collections.abc import Sequence
 
 from experiments import environment
-from experiments.devices.accelerator import loaded
+from experiments.devices.accelerator import first_line, loaded
 from experiments.doctor.finding import Finding, note, ok, warning
 
 # OpenBLAS's names of cores whose kernels use 512-bit vectors.
@@ -72,6 +76,39 @@ def bfloat16(simd: Sequence[str]) -> Finding:
     return note("bfloat16", "no instructions for it", "Points in bfloat16 go through float32.")
 
 
+def numba(refusal: str) -> Finding:
+    """Whether Numba can be loaded. refusal: why not, '' if it can: each version takes NumPy up to one."""
+    if not refusal:
+        return ok("Numba", "loads")
+    why = "`sequential` is not measured on this processor, and a GPU's has nothing to be compared with."
+    return warning("Numba", f"cannot be loaded: {refusal}", why, "pip install --upgrade numba")
+
+
+def vulkan(loads: bool, wgpu: bool) -> Finding:
+    """Whether Vulkan's loader is there for wgpu, if that is installed."""
+    if loads or not wgpu:
+        return ok("Vulkan", "its loader is there" if loads else "wgpu is not installed")
+    why = "`without-cuda` is measured through CUDA alone."
+    return note("Vulkan", "libvulkan.so.1 is missing", why, "apt install libvulkan1, or bundle.sh --with vulkan")
+
+
+def _refusal(module: str) -> str:
+    """Why a module cannot be loaded; '' if it can."""
+    try:
+        importlib.import_module(module)
+    except Exception as refusal:  # a library's own check of another may raise what it likes
+        return first_line(refusal)
+    return ""
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
 def examine(simd: Sequence[str]) -> list[Finding | None]:
     """All checks of this module, with the libraries as the measuring processes see them."""
     names = list(environment.inherited())
@@ -86,4 +123,8 @@ def examine(simd: Sequence[str]) -> list[Finding | None]:
         else:
             capability = torch.backends.cpu.get_cpu_capability()
             of_torch = [torch_capability(capability, simd), onednn(torch.backends.mkldnn.is_available())]
-        return [inherited(names), openblas(core_type(), simd), *of_torch, bfloat16(simd)]
+        found: list[Finding | None] = [inherited(names), openblas(core_type(), simd), *of_torch, bfloat16(simd)]
+        found.append(numba(_refusal("numba")))
+        if sys.platform == "linux":
+            found.append(vulkan(_loads("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
+        return found

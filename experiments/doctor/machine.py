@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _SOME_STEAL = 0.005
 # Shares of the memory: little left, and much swapped.
 _FEW_MEMORY = 0.3
 _MUCH_SWAP = 0.05
+# Seconds until a connection within the machine counts as refused.
+CONNECT_S = 2.0
 # Samples, tables and figures of a few nodes, many times over.
 _ROOM_BYTES = 2**30
 
@@ -188,6 +191,26 @@ def room(free: float, place: str) -> Finding:
     return warning("disk", seen, "A run that cannot write its results stops.", "free some space")
 
 
+def loopback(refusal: str) -> Finding:
+    """Whether programs of this machine can talk to each other. refusal: the system's, '' if they can."""
+    if not refusal:
+        return ok("loopback", "connects")
+    why = "`serving` cannot ask its server."
+    return warning("loopback", f"127.0.0.1: {refusal}", why, "sudo ip link set lo up")
+
+
+def connect_to_self() -> str:
+    """Connect to a socket of this process: the system's refusal, '' if it connects."""
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=CONNECT_S),
+        ):
+            return ""
+    except OSError as refusal:
+        return (refusal.strerror or str(refusal)).lower()
+
+
 def examine(root: Path, results: Path) -> list[Finding | None]:
     """All checks of this module on this machine."""
     cores = os.cpu_count() or 1
@@ -207,4 +230,5 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
         huge_pages(root),
         battery(supply.power_plugged if supply else None, read_text(root / "sys/firmware/acpi/platform_profile")),
         room(shutil.disk_usage(place).free, str(results)),
+        loopback(connect_to_self()),
     ]

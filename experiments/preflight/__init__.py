@@ -245,7 +245,9 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, sec
     lacking = [part for part in parts if part["status"] != "ok"]
     lacking += [metric for metric in answer.get("profiled", []) if "value" not in metric]
     said = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
-    said += "".join(f"; {flag}" + (" (usual at full work)" * (flag == USUAL)) for flag in _flags(parts))
+    flags = _flags(parts)
+    usual = {USUAL.name, "clock"} if USUAL in flags else set()
+    said += "".join(f"; {flag}" + " (usual at full work)" * (flag.name in usual) for flag in flags)
     value = ranges.speed(answer, kind.rule)
     seen = (str(value) if value else "no number") + said
     worst_part = next((part for part in lacking if _verdict(part) == "look"), None)

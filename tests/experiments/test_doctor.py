@@ -176,6 +176,8 @@ def gpu(
         ({"EccMode": [1, 0]}, "ECC", "note", "changes at the next reboot"),
         ({"ApplicationsClock": 1200, "DefaultApplicationsClock": 1980}, "clocks", "warning", "-rac"),
         ({"PowerManagementLimit": 350_000}, "power limit", "warning", "sudo nvidia-smi -i 0 -pl 700"),
+        ({"CurrentClocksThrottleReasons": pynvml.nvmlClocksThrottleReasonSwPowerCap}, "throttling", "note",
+         "no fault of it"),
         ({"CurrentClocksThrottleReasons": pynvml.nvmlClocksThrottleReasonSwThermalSlowdown}, "throttling", "warning",
          "heat, 41 °C"),
         ({"ComputeRunningProcesses": [SimpleNamespace(pid=7)]}, "others on it", "warning", "1 (other-7)"),
@@ -288,3 +290,24 @@ def test_predictions_are_held_against_what_was_measured_before(
     assert level(finding) == expected
     assert finding is not None
     assert all(f"{name} {seconds / 100:.2f}" in finding.seen for name, seconds in zip(jobs, taken, strict=True))
+
+
+def test_libraries_and_the_loopback_that_measuring_needs() -> None:
+    assert level(libraries.numba("")) == "ok"
+    refused = libraries.numba("Numba needs NumPy 2.3 or less. Got NumPy 2.5.2")
+    assert level(refused) == "warning" and "NumPy 2.5.2" in refused.seen
+    assert [level(libraries.vulkan(*there)) for there in ((True, True), (False, False), (False, True))] == [
+        "ok", "ok", "note",
+    ]  # fmt: skip
+    assert level(machine.loopback("")) == "ok"
+    assert level(machine.loopback("network is unreachable")) == "warning"
+
+
+@pytest.mark.parametrize("fails", [ImportError("needs another NumPy"), RuntimeError("no cache")])
+def test_a_numba_that_does_not_load_is_found(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise fails
+
+    monkeypatch.setattr(libraries.importlib, "import_module", refuse)
+    (found,) = [one for one in libraries.examine([]) if one and one.name == "Numba"]
+    assert found.level is Level.WARNING and str(fails) in found.seen

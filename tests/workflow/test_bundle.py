@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +117,44 @@ def test_an_install_that_was_cut_off_is_begun_again_and_only_what_measures_is_as
     clone.extra["PATH"] = f"{clone.path / 'bin'}:/usr/bin:/bin"
     order = ("bash", "workflow/measure-offline.sh", "--profile", "gpu", "--config", "budget_min=9")
     assert [clone.run(*order).returncode for _ in range(3)] == [1, 0, 0]
+    # What was brought later is installed beside what is there.
+    (clone.path / "build/bundle/two.whl").touch()
+    assert clone.run(*order).returncode == 0
     ran = (clone.path / "ran").read_text().splitlines()
-    assert ["pip install" in line for line in ran] == [True, True, False, False]
+    wheels = [re.findall(r"\w+\.whl", line) for line in ran]
+    assert wheels == [["one.whl"], ["one.whl"], [], [], ["two.whl"], []]
     measure = "-m snakemake --cores all --profile gpu --config budget_min=9 -- measured"
-    assert ran[2:] == [f"{clone.path}/build/bundle/site: {measure}"] * 2
+    assert [line for line in ran if "snakemake" in line] == [f"{clone.path}/build/bundle/site: {measure}"] * 3
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_loader_of_vulkan_is_used_where_the_system_has_none(there: bool, clone: Clone) -> None:
+    (clone.path / "build/bundle/lib").mkdir(parents=True)
+    (clone.path / "python").write_text(f"#!/bin/sh\nexit {0 if there else 1}\n")
+    (clone.path / "python").chmod(0o755)
+    clone.extra |= {"PYTHON": str(clone.path / "python"), "LD_LIBRARY_PATH": "/theirs"}
+    said = clone.run("bash", "-euo", "pipefail", "-c", ". workflow/offline.sh && echo $LD_LIBRARY_PATH")
+    assert said.stdout == ("/theirs\n" if there else f"{clone.path}/build/bundle/lib:/theirs\n"), said.stderr
+
+
+def test_a_loader_of_vulkan_is_taken_out_of_its_package(
+    bundled: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By stand-ins for Debian's programs, which fail the second time."""
+    libraries = "there/usr/lib/x86_64-linux-gnu"
+    for name, does in (
+        ("apt-get", f'[ "$2" = libvulkan1:amd64 ] || {{ echo "E: no $2" >&2; exit 100; }}; touch {tmp_path}/ran a.deb'),
+        ("dpkg-deb", f"mkdir -p {libraries}; echo new > {libraries}/libvulkan.so.1.4; "
+         f"ln -s libvulkan.so.1.4 {libraries}/libvulkan.so.1"),
+    ):  # fmt: skip
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert bundled("3.12", "--with", "vulkan") == 0
+    assert [path.read_text() for path in Path("build/bundle/lib").iterdir()] == ["new\n"]
+    assert Path("build/bundle/lib/libvulkan.so.1").is_file()
+    capsys.readouterr()
+    assert bundled("3.12", "aarch64", "--with", "vulkan") == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "no libvulkan1:arm64" in told and "leave that part out" in told

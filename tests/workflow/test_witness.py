@@ -1,0 +1,72 @@
+"""The log of a GPU's own tool is written beside a run, and nothing writes it after that. By a stand-in for the tool."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workflow import witness
+
+ROOT = Path(__file__).parents[2]
+# Knows the older name of what holds a clock back alone, as drivers before 535.
+TOOL = """#!{python}
+import sys, time
+if any("clocks_event_reasons" in word for word in sys.argv):
+    sys.exit("Field \\"clocks_event_reasons.active\\" is not a valid field to query.")
+print("timestamp, index, clocks.current.sm [MHz]", flush=True)
+while any(word.startswith("--loop-ms") for word in sys.argv):
+    print("2026/01/01 00:00:00.000, 0, 1980 MHz", flush=True)
+    time.sleep(0.05)
+"""
+RUN = """
+import pathlib, time
+from workflow import witness
+witness.start(pathlib.Path('logs/smi'))
+time.sleep({})
+"""
+
+
+def run(folder: Path, seconds: float, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
+    """A run that lasts so long, in a folder with a stand-in for nvidia-smi."""
+    (folder / "nvidia-smi").write_text(TOOL.format(python=sys.executable))
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return subprocess.Popen([sys.executable, "-c", RUN.format(seconds)], cwd=folder)
+
+
+def lines(folder: Path) -> int:
+    log = folder / "logs" / "smi"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
+@pytest.mark.parametrize("number", [None, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_log_grows_with_the_run_and_ends_with_it(
+    number: signal.Signals | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = run(tmp_path, 3.0 if number is None else 600.0, monkeypatch)
+    until = time.monotonic() + 60
+    while lines(tmp_path) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    if number is not None:
+        head.send_signal(number)
+    head.wait(60)
+    time.sleep(0.3)
+    ended = lines(tmp_path)
+    time.sleep(0.3)
+    assert lines(tmp_path) == ended
+    # Of the question that it does not understand nothing is in the log.
+    assert (tmp_path / "logs/smi").read_text().startswith("timestamp, index")
+
+
+def test_without_the_tool_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    witness.start(tmp_path / "logs" / "smi")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,47 @@
+"""Clock, power and temperature of NVIDIA's GPUs, as their driver's own tool logs them beside a run.
+
+It is a second witness of the samples' columns, and keeps the driver loaded between two measuring processes. It computes
+nothing on a GPU, so that no sample is flagged for it. As a program: `python workflow/witness.py NVIDIA-SMI`
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PERIOD_MS = 500
+# What holds the clock back has another name in drivers before 535.
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+
+
+def start(log: Path) -> None:
+    """Have nvidia-smi write to the end of `log` until this process ends, however that happens; without it, nothing."""
+    tool = shutil.which("nvidia-smi")
+    # Elsewhere the system does not end a program with the one that started it.
+    if tool is None or sys.platform != "linux":
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        subprocess.Popen([sys.executable, __file__, tool], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+
+def _query(reasons: str) -> list[str]:
+    return [f"--query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,{reasons}", "--format=csv"]
+
+
+def main(tool: str) -> None:
+    """Become `tool`, which then ends with the process that started this one."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from contract.ending import end_with_parent
+
+    end_with_parent()
+    for reasons in REASONS:
+        if not subprocess.run([tool, *_query(reasons)], capture_output=True, check=False).returncode:
+            os.execv(tool, [tool, *_query(reasons), f"--loop-ms={PERIOD_MS}"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
