@@ -150,6 +150,10 @@ class Device(ABC):
         """A copy in host memory that the device may read by itself (page-locked)."""
         return data.clone()
 
+    def staging(self, data: torch.Tensor) -> torch.Tensor:
+        """A copy in the host memory that suits transfers best: page-locked, where the device has such memory."""
+        return self.pinned(data)
+
     @property
     def float64(self) -> bool:
         """Whether it computes with float64."""

@@ -74,6 +74,9 @@ class MpsDevice(Accelerator):
     def pinned(self, data: torch.Tensor) -> torch.Tensor:
         raise Unsupported("the CPU's memory is the GPU's own: nothing is page-locked for it")
 
+    def staging(self, data: torch.Tensor) -> torch.Tensor:
+        return data.clone()
+
     def refusal(self, dtype: Dtype) -> str:
         return f"{self.name} has no {dtype}" if dtype is Dtype.FLOAT8 else super().refusal(dtype)
 

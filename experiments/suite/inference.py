@@ -70,9 +70,10 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     captured as one graph; ONNX Runtime on the CPU. dtype: of weights, data and answer; int8: dynamic
     quantisation in ONNX Runtime.
 
-    A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory,
-    and beside it `device_time` is what the device takes for each part by its own clock, launched
-    one by one: copying there, computing, copying back. bytes: weights, inputs and answer, each once.
+    A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory
+    (on Apple's, which has no such memory, in plain memory), and beside it `device_time` is what the
+    device takes for each part by its own clock, launched one by one: copying there, computing,
+    copying back. bytes: weights, inputs and answer, each once.
     """
     from experiments.models.generate import allow_tf32, weights_on
     from experiments.models.zoo import ZOO
@@ -123,7 +124,7 @@ class Service:
         self.answer: Callable[[torch.Tensor], torch.Tensor] = self.without_gradients(network)
         self.out = self.answer(self.there)
         if device.kind != "cpu":
-            self.inputs = [device.pinned(one) for one in self.inputs]
+            self.inputs = [device.staging(one) for one in self.inputs]
         self.results = [self.in_host_memory(self.out) for _ in range(SLOTS)]
 
     def in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
@@ -131,7 +132,7 @@ class Service:
         import torch
 
         place = torch.empty(data.shape, dtype=data.dtype)
-        return place if self.device.kind == "cpu" else self.device.pinned(place)
+        return place if self.device.kind == "cpu" else self.device.staging(place)
 
     def fresh(self) -> torch.Tensor:
         """Other samples, in host memory."""

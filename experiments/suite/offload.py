@@ -78,8 +78,9 @@ def offload(
     op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a
     vector (n = 1); gemm, (m, k) by (k, n), of which both travel; mlp, m rows of k numbers
     through resident layers k to n and n to k with relu between.
-    host_memory: pinned; pageable, whose copies are over when their call returns; none on
-    a CPU, where nothing travels. launch: each part by itself, or the request as one graph.
+    host_memory: pinned, or where a GPU has no such memory (Apple's) plain memory whose copies are
+    asynchronous; pageable, whose copies are over when their call returns; none on a CPU, where
+    nothing travels. launch: each part by itself, or the request as one graph.
 
     The time is the host's, from the first launch until the result is there. Launched by
     itself, each part is timed until its call returns, and then the wait. Beside it,
@@ -148,7 +149,7 @@ class Trip:
         import torch
 
         copy = torch.empty(data.shape, dtype=data.dtype).copy_(data)
-        return self.device.pinned(copy) if self.pinned else copy
+        return self.device.staging(copy) if self.pinned else copy
 
     def _next(self) -> int:
         self.turn = (self.turn + 1) % len(self.slots)

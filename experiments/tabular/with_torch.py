@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.tabular.base import ON_TEXT, Columns, Library
+from experiments.work import Unsupported
 
 
 class TorchLibrary(Library):
@@ -23,6 +24,8 @@ class TorchLibrary(Library):
     def load(self, columns: Columns) -> Any:
         import torch
 
+        if not self.device.float64 and any(column.dtype == "float64" for column in columns.values()):
+            raise Unsupported(f"the table has a column of float64: {self.device.name} does not compute with that")
         return {name: torch.from_numpy(column).to(self.device.name) for name, column in columns.items()}
 
     def columns(self, table: Any) -> Columns:

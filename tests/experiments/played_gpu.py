@@ -1,30 +1,46 @@
 """A GPU of each maker, played: NVIDIA's, Apple's, and Intel's without float64, in the places of the real ones.
 
-`played_torch` is the GPU; NVML and CuPy are the other tests' stand-ins, so that kernels in CUDA C are compiled as C++
-and run on this machine. `install` changes a process for good.
+    python -m tests.experiments.played_gpu [--json] [experiment ...]
+
+measures the points of `played_points` on each, and points with planted faults on NVIDIA's, in one process; prints a
+table, or each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the other tests' stand-ins, so
+that kernels in CUDA C are compiled as C++ and run on this machine. `install` changes a process for good.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import torch
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import ProfilerActivity
 
-from experiments import nvml
+from experiments import nvml, worker
 from experiments.devices.accelerator import Accelerator
+from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
 from experiments.devices.cuda import CudaDevice
 from experiments.devices.mps import MpsDevice
 from experiments.devices.xpu import XpuDevice
 from experiments.kernels import cuda, parallel
 from experiments.kernels.sequential.cuda import CudaChains
-from experiments.suite import bandwidth, libraries, parallelism, sustained
+from experiments.models import profiling
+from experiments.registry import experiment
+from experiments.state import Watch
+from experiments.suite import bandwidth, libraries, parallelism, sustained, time_to_train
+from experiments.work import Threads, Work
 from tests.experiments import played_torch
 from tests.experiments.cuda_standin import Cupy, find_compiler
 from tests.experiments.nvml_standin import Library
-from tests.experiments.played_torch import DEVICE, GPU, NAME
+from tests.experiments.played_points import NOT_PLAYED, POINTS
+from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 
 class PlayedCuda(CudaDevice):
@@ -46,7 +62,7 @@ class PlayedXpu(XpuDevice):
 
 class PlayedMps(MpsDevice):
     interface = NAME
-    last_level_cache_bytes = 1 << 20  # type: ignore[assignment]
+    last_level_cache_bytes = 1 << 12  # type: ignore[assignment]
 
     def facts(self) -> dict[str, Any]:
         return {"name": "Apple M9 GPU", "memory_bytes": 10**11, "unified_memory": True}
@@ -89,6 +105,12 @@ def install() -> None:
     # The answers to what is asked by torch's name of a device.
     cuda.cupy_on = _by_makers_name(cuda.cupy_on)
     libraries.switches = _by_makers_name(libraries.switches)
+    experiment("planted")(planted)
+    # A short call of a GPU's is a long one here, and still captured.
+    worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
+    profiling.profile, profiling.activity = PlayedProfile, _activity(profiling.activity)
+    profiling.GAP_S = 1e-4
+    time_to_train.SAMPLES, time_to_train.STEP_S, time_to_train.DRAW_S = 3, 0.05, 0.05
     bandwidth.CALL_BYTES = 1e5
     parallelism.STEPS, parallelism.TURNS = 200, 4
     sustained.IN_A_GRAPH = 10
@@ -102,3 +124,108 @@ def _by_makers_name(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(GPU.name if name.startswith(NAME) else name, *given, **more)
 
     return asked
+
+
+class PlayedProfile(torch.profiler.profile):
+    """Torch's profiler, to which each operator that is in no other is a kernel of the device."""
+
+    def __init__(self, activities: list[Any]) -> None:
+        super().__init__(activities=[ProfilerActivity.CPU])
+        self.on_device = activities != [ProfilerActivity.CPU]
+
+    def events(self) -> Any:
+        found, kernels = list(super().events()), []
+        for one in found if self.on_device else ():
+            one.use_device = "cuda"
+            within = one.cpu_parent.name if one.cpu_parent else ""
+            if one.name.startswith("aten::") and not within.startswith("aten::"):
+                start, end = one.time_range.start, one.time_range.end
+                one.append_kernel(one.name, 0, end - start)
+                kernels.append(FunctionEvent(one.id, one.name, 7, start, end, device_type=DeviceType.CUDA))
+        return found + kernels
+
+
+def _activity(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
+    """The question for the profiler's name of a device, asked by its maker's name."""
+    return lambda device: real(CpuDevice(GPU.name)) if device.name == DEVICE else real(device)
+
+
+Fault = Literal[
+    "none",
+    "an operand of the CPU",
+    "pageable memory",
+    "a blocking copy",
+    "item",
+    "nonzero",
+    "synchronise",
+    "an illegal access",
+]
+FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
+
+
+def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Work:
+    """A call with a fault that a GPU does not forgive, or not in a capture."""
+    here, there = torch.ones(8), torch.ones(8, device=device.name)
+    pinned = device.pinned(here)
+    calls: dict[Fault, Callable[[], object]] = {
+        "none": lambda: there.copy_(pinned, non_blocking=True),
+        "an operand of the CPU": lambda: there + here,
+        "pageable memory": lambda: there.copy_(here, non_blocking=True),
+        "a blocking copy": lambda: there.copy_(pinned),
+        "item": lambda: there.sum().item(),
+        "nonzero": lambda: torch.nonzero(there),
+        "synchronise": device.synchronise,
+        "an illegal access": lambda: setattr(GPU, "lost", True),
+    }
+    return Work(run=calls[fault], graph=True)
+
+
+def answers(only: list[str]) -> Iterator[dict[str, Any]]:
+    """The outcome of each point on each GPU: device, experiment, params, and the process's answer."""
+    faults = [("planted", {"fault": fault, "backend": "torch", "threads": 0}) for fault in FAULTS]
+    for name in KINDS:
+        device, watch = open_played(name), Watch(name)
+        for which, params in (*POINTS, *(faults if name == "cuda:0" else ())):
+            if only and which not in only:
+                continue
+            order = {"experiment": which, "params": params, "known": {"call_s": 1e-9}}
+            policy = {"target": 0.5, "budget_s": 0.02, "max_samples": 4}
+            answer = worker.answer_to({**order, "policy": policy}, device, watch)
+            if "profile" in answer:
+                answer["profiled"] = worker.answer_to({**order, "policy": policy, "profile": True}, device, watch)
+            yield {"device": name, "experiment": which, "params": params, "answer": answer}
+
+
+def is_right(answer: dict[str, Any]) -> bool:
+    """True for samples of all that was to be measured, and where the GPU cannot do it."""
+    lacking = [*answer.get("parts", ()), *answer.get("profiled", {}).get("profiled", ())]
+    return all(one.get("status", "ok") in ("ok", "unsupported") for one in (answer, *lacking))
+
+
+def main() -> None:
+    """Print the outcomes, or the table of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("experiments", nargs="*")
+    given = parser.parse_args()
+    install()
+    torch.set_num_threads(1)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    with Playing():
+        for one in answers(given.experiments):
+            if given.json:
+                print(json.dumps(one, allow_nan=False), flush=True)
+            told = one["answer"]["status"] if is_right(one["answer"]) else "not right"
+            counts[one["experiment"], one["device"], told] += 1
+    if given.json:
+        return
+    print(f"{'experiment':16}" + "".join(f"{name:>32}" for name in KINDS))
+    for which in sorted({key[0] for key in counts} - {"planted"}):
+        cells = [", ".join(f"{counts[which, name, told]} {told}" for told in ("ok", "unsupported", "not right")
+                           if counts[which, name, told]) for name in KINDS]  # fmt: skip
+        print(f"{which:16}" + "".join(f"{cell:>32}" for cell in cells))
+    print("\nNot played:", *(f"  {what}: {why}" for what, why in NOT_PLAYED.items()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -322,8 +322,8 @@ _AUTOCAST = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
 STREAMS = _Streams()
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3", total_memory=85 * 10**9, major=9, minor=0, multi_processor_count=4,
-    L2_cache_size=1 << 20, max_threads_per_multi_processor=2048, uuid="0" * 8, has_fp64=False,
-    last_level_cache_size=1 << 20, gpu_subslice_count=4,
+    L2_cache_size=1 << 12, max_threads_per_multi_processor=2048, uuid="0" * 8, has_fp64=False,
+    last_level_cache_size=1 << 12, gpu_subslice_count=4,
 )  # fmt: skip
 MODULE = SimpleNamespace(
     is_available=lambda: True,

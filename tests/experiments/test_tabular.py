@@ -22,7 +22,9 @@ from experiments.work import Unsupported, Work
 from tests.experiments.points import CPU, right, run
 
 # A device of the other kind, whose memory is the host's.
-GPU: Any = SimpleNamespace(kind="gpu", name="cpu", unsupported=lambda name: Unsupported(f"{name} does not run here"))
+GPU: Any = SimpleNamespace(
+    kind="gpu", name="cpu", float64=True, unsupported=lambda name: Unsupported(f"{name} does not run here")
+)
 ON_CPU = [name for name, library in LIBRARIES.items() if "cpu" in library.fits]
 DOES = [(name, op) for name in ON_CPU for op in (*ON_TABLES, *ON_TEXT) if op not in LIBRARIES[name].without]
 ON_TABLES_THERE = sorted({name for name, op in DOES if op in ON_TABLES})

@@ -1,0 +1,146 @@
+"""The whole path of a GPU's points on a played one of each maker: measured, or for a true reason not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from experiments.registry import experiments
+from tests.experiments import played_gpu
+from tests.experiments.played_gpu import FAULTS, KINDS
+from tests.experiments.played_points import NOT_PLAYED, POINTS
+
+PLAYED = sorted({name for name, _ in POINTS})
+# Metrics besides the times that must be there on NVIDIA's GPU, by experiment.
+TOLD = {
+    "gemm": {"graph_time"},
+    "transfer": {"request_time.enqueue", "request_time.wait", "graph_time"},
+    "offload": {"device_time.h2d", "device_time.compute", "device_time.d2h"},
+    "inference": {"device_time.to_device", "device_time.compute", "device_time.to_host"},
+    "training": {"time.forward", "time.backward", "time.update", "kernel_time", "matmul_time_share", "peak_memory"},
+    "roofline": {"operator_time", "matmul_time_share"},
+    "orchestration": {"time.load", "time.step", "loop_time"},
+}
+
+
+def run(module: str, *words: str, orders: str = "") -> list[dict[str, Any]]:
+    """The lines that a module of these tests prints, in a process of its own: torch is changed for good."""
+    command = [sys.executable, "-u", "-m", f"tests.experiments.{module}", *words]
+    ended = subprocess.run(command, input=orders, capture_output=True, text=True, check=False, timeout=500)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def outcomes(compiler: str) -> list[dict[str, Any]]:
+    """What became of each point on each GPU."""
+    return run("played_gpu", "--json")
+
+
+def of(outcomes: list[dict[str, Any]], device: str, name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Parameters and answer of each of an experiment's points on a device."""
+    found = [(one["params"], one["answer"]) for one in outcomes if (one["device"], one["experiment"]) == (device, name)]
+    assert found, "it was played"
+    yield from found
+
+
+def metrics(answer: dict[str, Any]) -> set[str]:
+    """All metrics that have a value."""
+    timed = {series["metric"] for part in answer["parts"] for series in part.get("series", ())}
+    profiled = {one["metric"] for one in answer.get("profiled", {}).get("profiled", ()) if "value" in one}
+    return timed | set(answer["observed"]) | profiled
+
+
+def why_not(device: str, name: str, params: dict[str, Any]) -> str:
+    """Words of the reason for which a GPU cannot do a point; '' if it can."""
+    dtype, layer = params.get("dtype"), params.get("layer")
+    if device == "cuda:0":
+        return ""
+    if params.get("backend") in KINDS[device].lacks:
+        return "does not run on"
+    if device == "mps" and "graph" in (params.get("launch"), params.get("backend")):
+        return "captures no graphs on Apple's GPUs"
+    if device == "mps" and params.get("load") == "one_block":
+        return "captures no graphs on Apple's GPUs"
+    if device == "mps" and name == "transfer" and params["host_memory"] == "pinned":
+        return "nothing is page-locked"
+    if device == "mps" and dtype == "float8_e4m3fn":
+        return "has no float8_e4m3fn"
+    if name == "libraries" and (layer in ("convolution", "lstm") or params["variant"] == "float32_sums"):
+        return "PyTorch cannot do without the libraries of"
+    if name == "libraries" and params["variant"] == "naive":
+        return "run on NVIDIA's and AMD's GPUs alone"
+    if dtype == "float64" or name == "tabular":
+        return "does not compute with"
+    return "only on NVIDIA's GPUs" if dtype in ("tf32", "float8_e4m3fn", "int8") else ""
+
+
+@pytest.mark.parametrize("device", KINDS)
+@pytest.mark.parametrize("name", PLAYED)
+def test_points_are_measured_or_unsupported_for_a_true_reason(
+    outcomes: list[dict[str, Any]], device: str, name: str
+) -> None:
+    for params, answer in of(outcomes, device, name):
+        reason = why_not(device, name, params)
+        assert answer["status"] == ("unsupported" if reason else "ok"), (params, answer["reason"])
+        assert reason in answer["reason"], params
+        assert played_gpu.is_right(answer), (params, answer)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_nothing_of_a_point_is_lost_on_nvidias_gpu(outcomes: list[dict[str, Any]], name: str) -> None:
+    for params, answer in of(outcomes, "cuda:0", name):
+        captured = params.get("launch") == "graph" or params.get("host_memory") == "pageable"
+        if name not in ("offload", "transfer") or not captured:
+            assert TOLD[name] <= metrics(answer), params
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu:0"])
+def test_requests_are_answered_where_there_is_no_page_locked_memory(
+    outcomes: list[dict[str, Any]], device: str
+) -> None:
+    for name, where in (("inference", {"backend": "torch"}), ("offload", {"launch": "eager", "dtype": "float32"})):
+        told = [answer["status"] for params, answer in of(outcomes, device, name) if where.items() <= params.items()]
+        assert set(told) == {"ok"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], fault: str) -> None:
+    answer = next(answer for params, answer in of(outcomes, "cuda:0", "planted") if params["fault"] == fault)
+    if fault in ("an operand of the CPU", "an illegal access"):
+        words = "on the same device" if fault == "an operand of the CPU" else "CUDA error: an illegal memory access"
+        assert answer["status"] == "failed"
+        assert words in answer["reason"]
+        return
+    timed, captured = answer["parts"]
+    assert (answer["status"], timed["status"]) == ("ok", "ok")
+    assert captured["status"] == ("ok" if fault == "none" else "unsupported")
+    assert ("cannot be captured in a graph" in captured.get("reason", "")) == (fault != "none")
+
+
+@pytest.mark.parametrize("fault", ["item", "an illegal access"])
+def test_a_spoilt_process_answers_and_ends(fault: str) -> None:
+    orders = [
+        {
+            "experiment": "planted",
+            "device": "cuda:0",
+            "params": {"fault": which, "backend": "torch", "threads": 0},
+            "known": {"call_s": 1e-9},
+            "policy": {"target": 0.5, "budget_s": 0.02, "max_samples": 4},
+        }
+        for which in ("none", fault, "none")
+    ]
+    right, spoilt = run("played_worker", orders="".join(json.dumps(order) + "\n" for order in orders))
+    assert right["status"] == "ok"
+    assert "last" not in right
+    assert spoilt["last"] is True
+
+
+def test_all_experiments_of_gpus_are_played_or_listed_with_the_reason() -> None:
+    left = {name for name, one in experiments().items() if "gpu" in one.fits} - set(PLAYED)
+    assert left <= set(NOT_PLAYED)
