@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.models import trace, usage
+from experiments.models import attention, trace, usage
 from experiments.models.compiled import compiled
 from experiments.work import Dtype, Profile
 
@@ -106,8 +106,8 @@ class Trainer:
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
         """Memory at the peak of a step, where something tells it.
 
-        operators: also how alike the steps are, and the products' share of operations, which only PyTorch's own
-        operators tell.
+        operators: also how alike the steps are, the products' share of operations and, on a GPU, the kernels of
+        attention, which only PyTorch's own operators tell.
         """
         found: dict[str, tuple[float, str]] = {}
         begun = running_time.now()
@@ -119,6 +119,7 @@ class Trainer:
             steps = 1 if slow else TRACED_STEPS[self.device.kind]
             repeats, flop_share = trace.repeat_share(self.step, steps)
             found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
+            found |= attention.observed(self.step, self.device)
         return found
 
     def profile(self, operators: bool) -> Profile | None:

@@ -62,6 +62,7 @@ def generation(
 
     Work: FLOP by formula; bytes: all weights and the cache once, which is what a token has to read.
     """
+    from experiments.models import attention
     from experiments.models.compiled import compiled
     from experiments.models.generate import Generator, weights_on
     from experiments.models.zoo import ZOO, Gpt
@@ -82,10 +83,13 @@ def generation(
             replay()
             return held[0]
 
+    eager_call = generator.call(phase)
     return Work(
         run=call,
         flop=generator.flop(phase),
         bytes=generator.bytes(phase),
         check=lambda: generator.error(phase, call),
         tolerance=TOLERANCE[dtype],
+        # A graph holds the kernels that its calls took before it was captured; compiled ones have no operators.
+        observe=None if backend == "inductor" else lambda: attention.observed(eager_call, device),
     )

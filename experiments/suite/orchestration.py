@@ -57,6 +57,7 @@ def orchestration(
     decode_time, seconds of one sample in one process. Checked: loaded batches against what
     they come from, and the gradients of a step.
     """
+    from experiments.models import attention
     from experiments.models.loading import Feed
     from experiments.models.trainer import Trainer, least_error
     from experiments.models.zoo import ZOO
@@ -81,7 +82,8 @@ def orchestration(
             trainer.step()
 
     def observe() -> dict[str, Observed]:
-        return {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
+        decoding: dict[str, Observed] = {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
+        return {**decoding, **attention.observed(trainer.step, device)}
 
     ahead = Work(run=loop, metric="loop_time", per=AHEAD)
     return Work(

@@ -90,7 +90,7 @@ def roofline(
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
-    from experiments.models import traffic
+    from experiments.models import attention, traffic
 
     step, check = _step(device, model, batch, phase, dtype)
     step()
@@ -101,7 +101,7 @@ def roofline(
         bytes=moved,
         check=check,
         tolerance=tolerance,
-        observe=lambda: counted_metrics(step, device),
+        observe=lambda: {**counted_metrics(step, device), **attention.observed(step, device)},
         profile=Profile(TIMED, lambda: timed_metrics(step, device)),
     )
 

@@ -170,7 +170,7 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     linear = share | (np.bincount(group, ~positive)[group] > 0)
     metrics = here["metric"].to_list()
     clipped = share & np.array([name.endswith("share") for name in metrics], dtype=bool)
-    is_counted = np.array([name in COUNTED for name in metrics], dtype=bool)
+    is_counted = np.array([name in COUNTED or name.startswith("attention.") for name in metrics], dtype=bool)
     inside = np.repeat(linear, n)
     table = {name: np.full(len(series), np.nan) for name in ("estimate", "low", "high", "log_se", "df")}
     exact: set[int] = set()
