@@ -26,6 +26,10 @@ _PAGE = 4096
 # The kernel's names of the sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
+# Seconds of work whose energy a counter tells to a few percent: RAPL moves every millisecond, and is read beside other
+# work; NVML's moves every 20 to 100 ms (PETSc's manual, section on energy).
+RAPL_LEAST_S, NVML_LEAST_S = 0.5, 3.0
+
 Values = dict[str, float | None]
 
 
@@ -197,12 +201,14 @@ class Counters:
     """What is asked of one device, each answer as things are when it is asked.
 
     values: its clocks, temperature, power and utilisation. flags: what disturbs it.
-    joules: energy since some moment in the past, None where nothing counts it.
+    joules: energy since some moment in the past, None where nothing counts it. least_s: seconds of work from which on
+    energy and power tell what the work used: the counter moves only now and then.
     """
 
     values: Callable[[], Values] = dict
     flags: Callable[[], Sequence[Flag]] = list
     joules: Callable[[], float | None] = lambda: None
+    least_s: float = RAPL_LEAST_S
 
 
 def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
@@ -281,4 +287,4 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
         counted = nvml.ask_number(library, question, handle, most=2.0**63) if whole else None
         return counted * 1e-3 if counted is not None else None
 
-    return Counters(values, flags, joules)
+    return Counters(values, flags, joules, NVML_LEAST_S)

@@ -155,6 +155,11 @@ class Watch:
             joules, method = now.summed - then.summed, "energy_from_power"
         return Used(joules, method) if joules > 0 else None
 
+    @property
+    def energy_least_s(self) -> float:
+        """Seconds of work from which on its energy is told."""
+        return self._device.least_s
+
     def _tell(self, reading: Reading, before: tuple[Flag, ...]) -> None:
         """Write the last window's state into a reading."""
         vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))

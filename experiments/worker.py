@@ -47,8 +47,6 @@ PROBE_SHARE, PROBE_S = 0.3, 1.0
 OVERRUN = 2.0
 # A call shorter than this is timed in a graph as well, if it can be captured, and so many calls make one.
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
-# Energy counters are brought up to date some ten times a second.
-ENERGY_AFTER_S = 0.5
 # Files that libraries and their processes may open, where the system allows it: macOS begins with 256 in all.
 FILES = 1000
 # The largest share of free memory that a point may ask for.
@@ -273,7 +271,7 @@ def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str,
     measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
     # While the process stands still the device draws power for nothing.
-    counts = measurement.timed_s >= ENERGY_AFTER_S and not measurement.stood_s
+    counts = measurement.timed_s >= watch.energy_least_s and not measurement.stood_s
     used = watch.energy_since(begun) if counts else None
     if used:
         # Of the time that was sampled: warm-up draws as much.

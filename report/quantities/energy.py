@@ -1,7 +1,7 @@
 """Quantities of energy: joules for a floating-point operation, a byte, and a training step.
 
-Every timed point of at least half a second has its energy counted. It is all that the device used
-meanwhile, with what it draws when idle: of a GPU the whole board with its memory, of a CPU its
+Every timed point of at least half a second on a CPU, or 3 s on a GPU, has its energy counted. It is all that the
+device used meanwhile, with what it draws when idle: of a GPU the whole board with its memory, of a CPU its
 packages without the memory. `detail` says whether the device counted it or power was added up.
 """
 

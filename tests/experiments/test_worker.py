@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import pytest
 
 from experiments import counters, worker
@@ -17,6 +18,7 @@ from experiments.registry import Experiment
 from experiments.state import Watch
 from experiments.timing import Policy
 from experiments.work import Work
+from tests.experiments.nvml_standin import Library
 from tests.experiments.points import CPU, GPU, answer, metrics, params
 from tests.experiments.second_device import SecondCpu
 
@@ -212,9 +214,9 @@ def test_a_refused_capture_is_told_and_costs_only_itself_and_a_long_call_needs_n
     assert list(parts(Work(run=lambda: None, graph=True), SecondCpu())) == ["time"]
 
 
-def count(monkeypatch: pytest.MonkeyPatch) -> None:
+def count(monkeypatch: pytest.MonkeyPatch, **more: float) -> None:
     """Let the device count 100 W for as long as the clock runs."""
-    told = counters.Counters(joules=lambda: 100.0 * time.perf_counter())
+    told = counters.Counters(joules=lambda: 100.0 * time.perf_counter(), **more)
     monkeypatch.setattr(counters, "cpu_counters", lambda _: told)
 
 
@@ -230,9 +232,18 @@ def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
     assert part["energy"]["value"] * made == pytest.approx(100.0 * part["timed_s"], rel=0.05)
 
 
-def test_less_than_half_a_second_tells_no_energy(monkeypatch: pytest.MonkeyPatch) -> None:
-    count(monkeypatch)
-    assert parts(Work(run=lambda: None), SecondCpu())["time"]["energy"] is None
+@pytest.mark.parametrize(("least_s", "told"), [(0.1, True), (0.6, False), (counters.NVML_LEAST_S, False)])
+def test_energy_is_told_from_as_many_seconds_on_as_its_counter_needs(
+    monkeypatch: pytest.MonkeyPatch, least_s: float, told: bool
+) -> None:
+    count(monkeypatch, least_s=least_s)
+    work = Work(run=lambda: time.sleep(0.01), lasting=True)
+    assert (parts(work, SecondCpu(), budget_s=0.4)["time"]["energy"] is not None) == told
+
+
+def test_nvmls_counter_needs_longer_than_rapls() -> None:
+    assert counters.gpu_counters("cuda:0", Library({})).least_s == 3.0
+    assert counters.cpu_counters(psutil.Process()).least_s == 0.5
 
 
 WITHOUT_TORCH = """

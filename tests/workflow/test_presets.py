@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.counters import RAPL_LEAST_S
 from experiments.sweep import PRESETS, read_preset, sweep
 from experiments.timing import LEAST_SHARE
-from experiments.worker import ENERGY_AFTER_S
 from report.data.reference import read_reference
 from report.judging.claims import read_claims
 from report.quantities import quantities
@@ -25,4 +25,4 @@ def test_no_point_whose_energy_a_claim_needs_can_end_before_it_is_counted(preset
     compared = [point for part in parts for kind in ("cpu", "gpu") for point in part.points(kind) if point.value == 1]
     assert compared
     # Samples may end at their least share of the budget.
-    assert [point for point in compared if LEAST_SHARE * point.point_s < MARGIN * ENERGY_AFTER_S] == []
+    assert [point for point in compared if LEAST_SHARE * point.point_s < MARGIN * RAPL_LEAST_S] == []

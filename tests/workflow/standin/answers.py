@@ -14,7 +14,7 @@ SAMPLES = 15
 # Of a point's seconds: warming up, and samples; and what comes before.
 WARM_UP, TIMED, SET_UP_S = 0.2, 0.6, 0.15
 # As in `experiments.worker`: what is shorter is also timed in a graph, of what takes longer the energy is counted.
-GRAPH_BELOW_S, ENERGY_AFTER_S = 50e-6, 0.5
+GRAPH_BELOW_S, ENERGY_AFTER_S = 50e-6, {"cpu": 0.5, "gpu": 3.0}
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Teller:
                 }
                 for name, seconds in phases.items()
             ],
-            "energy": self._energy(series, luck) if timed_s >= ENERGY_AFTER_S else None,
+            "energy": self._energy(series, luck) if timed_s >= ENERGY_AFTER_S[self.chip.kind] else None,
             "stop_reason": "samples" if number == most else "converged",
             "readings": readings,
             "calls": calls,
