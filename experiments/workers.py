@@ -78,7 +78,7 @@ class Worker:
                 return ready
         return self._answer(order, limit_s)
 
-    def start(self, order: dict[str, Any]) -> dict[str, Any]:
+    def start(self, order: dict[str, Any], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
         """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
 
         What there is to do besides is done now, so that nothing of it runs beside a measurement.
@@ -95,7 +95,7 @@ class Worker:
                 # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
                 process_group=0,
             )
-        return self._answer({**order, "prepare": True}, START_LIMIT_S, self._meanwhile)
+        return self._answer({**order, "prepare": True}, limit_s, self._meanwhile)
 
     def _answer(
         self, order: dict[str, Any], limit: float, meanwhile: Callable[[], object] = lambda: None
@@ -141,11 +141,6 @@ class Worker:
     def runs(self) -> bool:
         """True if there is a child that has not ended."""
         return self._child is not None and self._child.poll() is None
-
-    def kill(self) -> None:
-        """End the child from another thread than the one that waits for its answer, which is told of its death."""
-        if child := self._child:
-            child.kill()
 
     def stop(self) -> None:
         """End the child, whatever it does."""

@@ -6,10 +6,8 @@ is compared with what the GPU is rated for. What fails here would fail in the st
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,22 +159,12 @@ class Preflight:
         return Line("ok", what, seen, seconds=seconds)
 
     def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """A measuring process's answer, and the seconds until it came; one that fails or hangs has a fresh one next."""
-        answer: dict[str, Any] = {"ready": True}
+        """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
+        # Torch may take long from a cold disk, once.
+        answer = {"ready": True} if worker.runs else worker.start(order, self._left_s())
         begun = time.monotonic()
-        if not worker.runs:
-            # It may take long from a cold disk, once.
-            left_s = self._left_s()
-            with _ended_after(left_s, worker) as was_ended:
-                answer = worker.start(order)
-            if was_ended():
-                answer = {"status": "timeout", "reason": f"not ready within {left_s:.0f} s"}
-            begun = time.monotonic()
         if "ready" in answer:
             answer = worker.measure(order, min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S)))
-        if answer["status"] in ("failed", "timeout"):
-            # A device in error would fail all points after it.
-            worker.stop()
         return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
@@ -192,9 +180,8 @@ class Preflight:
 def here(preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float) -> Preflight:
     """What there is to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
 
-    begun: by time.monotonic, from when on the minutes count.
-
-    Raises StudyError for a device that is not there, or that the plan does not measure.
+    begun: by time.monotonic, from when on the minutes count. Raises StudyError for a device that is not there, or that
+    the plan does not measure.
     """
     from experiments import hardware
     from experiments.plan import full_plan
@@ -277,22 +264,3 @@ def _flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
 def _worker(kind: Kind, workers: Workers) -> Worker:
     """The measuring process for a point's environment, as in a round."""
     return workers.started_with(environment.device_variables(kind.job.device) | dict(kind.point.environment))
-
-
-@contextmanager
-def _ended_after(seconds: float, worker: Worker) -> Iterator[Callable[[], bool]]:
-    """Kill the child of `worker` after so many seconds, also while it starts; the function tells if that happened."""
-    over = threading.Event()
-
-    def end() -> None:
-        over.set()
-        worker.kill()
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield over.is_set
-    finally:
-        timer.cancel()
-        timer.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -307,3 +308,16 @@ def test_a_played_gpu_in_error_has_a_fresh_process_next(tmp_path: Path, monkeypa
 def test_a_device_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no device 'cuda:7'"):
         main(["preflight", "--device", "cuda:7", "--log", str(tmp_path / "log")])
+
+
+def test_it_needs_neither_pandas_nor_snakemake() -> None:
+    heavy = ("pandas", "pandera", "snakemake", "scipy", "sklearn", "matplotlib")
+    program = f"""
+import sys
+sys.modules |= dict.fromkeys({heavy})
+from pathlib import Path
+from experiments.preflight import here
+print(len(here("rented", None, "cpu", 1.0, Path("log"), 0.0).plan.jobs))
+"""
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(said.stdout) > 5
