@@ -19,7 +19,7 @@ from contract.tables import SAMPLES
 from report.data.nodes import Nodes
 from report.data.published import Published
 from report.data.summary import POINT, summarise
-from report.estimates import Estimates, device_kind
+from report.estimates import Estimates, concat, device_kind
 from report.formatting import apart_from_kind, host_label, machines_and_runs
 
 # Columns of the summary from which cells are made, besides the point's own and the value.
@@ -109,6 +109,16 @@ class Dataset:
             rows = rows[rows[per] > 0]
             rows = rows.assign(**{value: rows[value] / rows[per]})
         return _cells(rows, value, list(zip(rows.index)))
+
+    def without_launches(self, experiment: str, value: str = "estimate") -> Estimates:
+        """Cells as of `summary` by the time that the device alone takes: in a graph, where a call is short on a GPU.
+
+        The time of such a call by itself is the host's, which launches it.
+        """
+        called, alone = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
+        names = [name for name in called.labels if name in alone.labels]
+        short = set(alone.rows(*names)) if names else set()
+        return concat([called.at([point not in short for point in called.rows(*names)]), alone]) if short else called
 
     @cached_property
     def disturbed(self) -> frozenset[int]:

@@ -23,8 +23,8 @@ _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
 @_of_variants("libraries.rate", "FLOP/s")
 @says("On {node}, a layer ({labels}) runs at {value}")
 def rates(data: Dataset) -> Estimates:
-    """Rate of a layer. Source: the FLOP of its products over the median time."""
-    return data.summary("libraries", value="flop_per_s").without("backend")
+    """Rate of a layer. Source: the FLOP of its products over the median time, of short ones on a GPU that in a graph."""
+    return data.without_launches("libraries", "flop_per_s").without("backend")
 
 
 def gains_over(rates: Estimates, variant: str) -> Estimates:

@@ -43,8 +43,11 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 @_bandwidth("bandwidth.by_footprint", "B/s", _LABELS)
 @says("On {node}, passes over data that take up so much ({labels}) move {value}")
 def by_footprint(data: Dataset) -> Estimates:
-    """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory."""
-    return data.summary("bandwidth", value="bytes_per_s")
+    """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory.
+
+    Passes that take a GPU less than 50 microseconds are timed in a graph, without the host that launches each.
+    """
+    return data.without_launches("bandwidth", "bytes_per_s")
 
 
 @_bandwidth("bandwidth.rate", "B/s", _LABELS)
