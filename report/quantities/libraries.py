@@ -23,7 +23,10 @@ _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
 @_of_variants("libraries.rate", "FLOP/s")
 @says("On {node}, a layer ({labels}) runs at {value}")
 def rates(data: Dataset) -> Estimates:
-    """Rate of a layer. Source: the FLOP of its products over the median time, of short ones on a GPU that in a graph."""
+    """Rate of a layer. Source: the FLOP of its products over the median time.
+
+    Of layers that take a GPU less than 50 microseconds it is the time in a graph, without the host that launches them.
+    """
     return data.without_launches("libraries", "flop_per_s").without("backend")
 
 

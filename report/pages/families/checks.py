@@ -12,6 +12,7 @@ from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
 from report.data import flags
+from report.data.summary import POINT
 from report.formatting import capital, count, number, several, span_words, threshold_text, two_digits
 from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence
@@ -32,6 +33,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     yield from _derived(evidence)
     yield from _simulated(read("calibration"))
     yield from _disturbed(evidence)
+    yield from _lacking(evidence)
 
 
 def read(name: str) -> Any:
@@ -204,6 +206,39 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
         ["A result is counted if one of its samples was disturbed, or if its rounds differ."],
         Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], told, "lrrrrr",
               "What stands behind each machine's results"),
+    )  # fmt: skip
+
+
+def _lacking(evidence: Evidence) -> Iterable[Exhibit]:
+    """Points that were measured, and lack one of their numbers: a profile that saw no kernel, a graph that failed."""
+    if evidence.data is None:
+        return
+    table = evidence.data.table
+    ok = table["status"] == "ok"
+    measured = pd.MultiIndex.from_frame(table.loc[ok, POINT].astype(str))
+    lost = table[~ok & pd.MultiIndex.from_frame(table[POINT].astype(str)).isin(measured)]
+    rows: list[Record] = []
+    told = []
+    for (node, experiment, metric), points in lost.groupby(["node", "experiment", "metric"], observed=True):
+        machine = evidence.names.get(str(node), str(node))
+        what = f"{metric} of {experiment}"
+        reasons = points["status"].astype(str) + ": " + points["reason"].astype(str)
+        rows.append({"what": what, "points": len(points), "machine": machine})
+        told.append([machine, what, f"{len(points):,}", str(reasons.mode()[0])])
+    if not rows:
+        return
+    most = max(rows, key=lambda row: row["points"])
+    yield Exhibit(
+        Chart(
+            "checks-lacking",
+            f"Some points were measured without all of their numbers: most often {most['what']} is missing",
+            bars(pd.DataFrame(rows), "points", "what", "measured points that lack the number",
+                 hue="machine" if len({row["machine"] for row in rows}) > 1 else None),
+            "● counted from the samples. The points' other numbers were measured, and are used.",
+            "; ".join(f"{row['machine']}: {row['what']}: {row['points']:,}" for row in rows),
+        ),
+        ["A point without one of its numbers is left out of what needs that number, and nothing stands in its place."],
+        Table(["Machine", "Number", "Points", "Commonest reason"], told, "llrl", "Numbers that measured points lack"),
     )  # fmt: skip
 
 

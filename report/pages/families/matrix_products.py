@@ -194,7 +194,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "; ".join(f"{dtype}: {with_unit(cell['estimate'], 'FLOP/s')} with {cell['detail']}"
                       for dtype, cell in bests.items()),
         ),
-        [*_formats(view, device, bests)],
+        [*_formats(view, device, bests), *_single_shapes(shapes)],
         Table(
             ["Format", "Library", "Shape, m × n × k", "Rate"],
             [
@@ -240,6 +240,16 @@ def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> S
     )
 
 
+def _single_shapes(shapes: Estimates) -> Iterable[str]:
+    """Formats of which a single shape was measured: what is told of them is the rate at that shape."""
+    table = shapes.frame
+    for dtype in sorted(set(table["dtype"].astype(str))):
+        sizes = set(table.loc[table["dtype"] == dtype, "shape"])
+        if len(sizes) == 1:
+            shape = str(sizes.pop()).replace("x", " × ")
+            yield f"Of {dtype} one shape was measured: its rate is that at {shape}, and another shape may be faster."
+
+
 def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
     """What formats of 16 bits gain over float32."""
     if {"float32", "bfloat16"} <= set(bests):
@@ -273,7 +283,8 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
-            f"● measured on {view.name}, in float32. {BARS}.",
+            f"● measured on {view.name}, in float32, each layer called by itself (eager); those that take a GPU less "
+            f"than 50 µs are timed in a graph, without their launch. {BARS}.",
             alt_text(rows),
         ),
         claims=["G07"] if any(device_kind(cell["device"]) == "gpu" for cell in cells) else [],

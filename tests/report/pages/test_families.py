@@ -6,19 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json
+from report.estimates import Estimates
 from report.pages import charts
 from report.pages.content import families, family_charts
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, stated
 from report.pages.failures import Failures
+from report.pages.families import checks, matrix_products
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
+from tests.report.conftest import Factory
+from tests.report.evidence import data
 
 EMPTY: dict[str, list[Any]] = {
     "verdicts": [],
@@ -124,3 +130,27 @@ def test_a_number_of_a_table_has_no_interval_where_none_is_known(unknown: Any, r
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:
     with pytest.raises(StudyError, match="there is no family 'gem'"):
         family_charts(fleet, "gem", Failures())
+
+
+def test_a_number_that_measured_points_lack_is_told_with_its_reason(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    for batch in (32, 64, 128):
+        about: dict[str, Any] = {"device": "cuda:0", "params": {"model": "mlp", "batch": batch}}
+        node.point("training", 1e-3, **about)
+        reason = "kernels are no multiple of the steps" if batch > 32 else "no kernels"
+        node.point("training", 0.0, metric="kernel_time", status="failed", reason=reason, **about)
+    # A point without any number has an outcome of its own, and lacks none of several.
+    node.point("gemm", 0.0, status="oom", reason="out of memory", params={"m": 9, "n": 9, "k": 9})
+    evidence = SimpleNamespace(data=data(synthetic, node), names={node.id: "the machine"})
+    (told,) = checks._lacking(cast(Evidence, evidence))
+    assert told.table and told.table.rows == [
+        ["the machine", "kernel_time of training", "3", "failed: kernels are no multiple of the steps"]
+    ]
+
+
+def test_the_rate_of_a_format_of_one_shape_is_told_as_that_shapes() -> None:
+    about = {"estimate": 1.0, "se": 0.0, "df": 1.0, "n_rounds": 3, "n_samples": 9}
+    sizes = (("float8_e4m3fn", 4096), ("bfloat16", 4096), ("bfloat16", 8192))
+    shapes = [{"dtype": dtype, "shape": f"{n}x{n}x{n}", **about} for dtype, n in sizes]
+    (said,) = matrix_products._single_shapes(Estimates.from_estimates(pd.DataFrame(shapes)))
+    assert "float8_e4m3fn" in said and "4096 × 4096 × 4096" in said
