@@ -96,6 +96,19 @@ class Trainer:
         self.backward()
         self.update()
 
+    def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The gradients on another batch, by `flat_gradients`; the weights and the trainer's batch stay."""
+        kept = self.inputs, self.targets
+        self.take(inputs, targets)
+        self.optimiser.zero_grad(set_to_none=True)
+        self.forward()
+        self.backward()
+        found = flat_gradients(self.model)
+        self.optimiser.zero_grad(set_to_none=True)
+        del self.value
+        self.take(*kept)
+        return found
+
     def held_bytes(self) -> float:
         """Bytes that stay from step to step: weights, Adam's two moments, the batch."""
         tensors = [*self.model.state_dict().values(), self.inputs, self.targets]
@@ -173,23 +186,17 @@ def gradient_error(trainer: Trainer, inputs: Tensor, targets: Tensor, times: int
     the batch of the trainer stay as they were.
     """
     where = trainer.device.name if trainer.device.float64 else "cpu"
-    reference = copy.deepcopy(trainer.model).to(where).double()
+    reference = copy.deepcopy(trainer.model)
+    reference.zero_grad(set_to_none=True)  # a copy has the gradients of the last step
+    reference = reference.to(where).double()
     images = (inputs.double() if inputs.is_floating_point() else inputs).to(where)
     cross_entropy(reference(images), targets.to(where).flatten()).backward()
-    right = _gradients(reference)
+    right = flat_gradients(reference)
     del reference, images
-    kept = trainer.inputs, trainer.targets
-    trainer.take(torch.cat([inputs] * times), torch.cat([targets] * times))
-    trainer.optimiser.zero_grad(set_to_none=True)
-    trainer.forward()
-    trainer.backward()
-    got = _gradients(trainer.model)
-    trainer.optimiser.zero_grad(set_to_none=True)
-    del trainer.value
-    trainer.take(*kept)
+    got = trainer.gradients(torch.cat([inputs] * times), torch.cat([targets] * times))
     return float(torch.linalg.norm(got - right) / torch.linalg.norm(right))
 
 
-def _gradients(model: nn.Module) -> Tensor:
+def flat_gradients(model: nn.Module) -> Tensor:
     """All gradients in float64, one after the other, in host memory."""
     return torch.cat([p.grad.flatten().cpu().double() for p in model.parameters() if p.grad is not None])

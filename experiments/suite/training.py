@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one sample; without compiling, which takes longer than any step."""
-    backend = "torch" if params["backend"] == "inductor" else params["backend"]
+    """An eighth of the batch, down to one sample; without compiling or capturing, which take longer than any step."""
+    backend = "torch" if params["backend"] in ("inductor", "graph") else params["backend"]
     return {**params, "batch": max(1, params["batch"] // 8), "backend": backend} if params["batch"] > 1 else None
 
 
@@ -44,7 +44,7 @@ def extra_s(call_s: float, point_s: float, backend: str, threads: int, **_: Any)
     """
     compiling = 4.0 if backend == "inductor" else 0.0
     if not threads:
-        return 3.0 + compiling
+        return (1.0 if backend == "graph" else 3.0) + compiling
     # What takes much longer than the point has is not called so often.
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
@@ -55,14 +55,15 @@ def training(
     model: Model,
     batch: int,
     dtype: Dtype,
-    backend: Literal["torch", "onednn", "inductor", "python", "scalar", "simd"],
+    backend: Literal["torch", "onednn", "inductor", "graph", "python", "scalar", "simd"],
     threads: Threads,
 ) -> Work:
     """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
     backend: torch as it comes; torch tuned for a CPU (onednn: the products of linear
     layers by oneDNN, Adam fused into one pass); torch compiled (inductor: kernels made by
-    `torch.compile` for this batch, images with channels last, Adam fused); or plain loops,
+    `torch.compile` for this batch, images with channels last, Adam fused); on a GPU the whole
+    step captured as one graph (graph: Adam fused), which has no phases; or plain loops,
     interpreted or compiled without or with vectors (MLP, one thread).
 
     Work: the FLOP of its products and convolutions, by formula (checked against
@@ -78,10 +79,21 @@ def training(
     tolerance = of_gradients(model, dtype)
     import torch
 
+    from experiments.models.captured import CapturedTrainer
     from experiments.models.trainer import Trainer, least_error
 
+    if backend == "graph" and device.kind == "cpu":
+        raise device.unsupported(backend)
     with torch.device(device.name):  # random weights of a large model take a CPU seconds
         made = entry.model()
+    if backend == "graph":
+        captured = CapturedTrainer(made, *entry.batch(batch), device, dtype)
+        return Work(
+            run=captured.replay,
+            flop=entry.step_flop(batch),
+            check=lambda: least_error(captured, entry.batch, entry.step_flop(1), tolerance),
+            tolerance=tolerance,
+        )
     trainer = Trainer(
         _built(made, device, dtype, backend),
         *entry.batch(batch),

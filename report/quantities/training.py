@@ -141,6 +141,15 @@ def default_over_best(data: Dataset) -> Estimates:
     return concat(found)
 
 
+@quantity(
+    "training.capture_gain", "1", experiments=["training"], device="gpu", labels=("model", "batch", "dtype", "threads")
+)
+@says("On {node}, a training step that is one captured graph runs {value} times as fast as PyTorch comes ({labels})")
+def capture_gain(data: Dataset) -> Estimates:
+    """Median time of a GPU's training step as PyTorch comes over that of the whole step captured in one graph."""
+    return data.summary("training").only(device="gpu").ratio("backend", "torch", "graph")
+
+
 @_of_training("training.energy_per_sample", "J")
 @says("On {node}, training takes {value} for a sample ({labels})")
 def energy_per_sample(data: Dataset) -> Estimates:

@@ -59,6 +59,8 @@ def _requests() -> Iterator[Point]:
 def _models() -> Iterator[Point]:
     yield from _grid("training", {"batch": 4}, model=("mlp", "cnn"), dtype=("float32", "tf32", "bfloat16"))
     yield from _grid("training", {"batch": 2}, model=("resnet", "gpt-1m", "embedding"))
+    yield from _grid("training", {"batch": 4, "backend": "graph"}, model=("mlp", "cnn"), dtype=("float32", "bfloat16"))
+    yield from _grid("training", {"batch": 2, "backend": "graph"}, model=("gpt-1m",))
     axes: dict[str, tuple[Any, ...]] = {"phase": ("training", "forward"), "dtype": ("float32", "bfloat16")}
     yield from _grid("roofline", {"model": "mlp", "batch": 4}, **axes)
     yield from _grid("roofline", {"model": "gpt-1m", "batch": 1}, phase=("prefill", "decode"))

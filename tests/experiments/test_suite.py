@@ -82,6 +82,7 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     *(("generation", GPU, {"phase": phase, "backend": backend}) for phase in ("prefill", "decode")
       for backend in ("torch", "graph")),
     *(("generation", CPU, {"phase": phase, "dtype": "bfloat16"}) for phase in ("prefill", "decode")),
+    *(("training", GPU, {"model": model, "backend": "graph"}) for model in ("mlp", "cnn")),
     ("sustained", CPU, {"load": "triad", "extent": 100_000, "dtype": "float64", "backend": "llvm-nt"}),
     ("sustained", GPU, {"load": "one_block", "extent": 8}),
     ("roofline", GPU, {"model": "cnn", "phase": "forward"}),
@@ -507,6 +508,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("time-to-train", CPU, FIT, "works in float64"),
     ("time-to-train", GPU, {**FIT, "dtype": "float64"}, "does not run on"),
     ("time-to-train", CPU, {"dtype": "float16"}, "loss scaling"),
+    ("training", CPU, {"backend": "graph"}, "graph does not run on cpu"),
     ("training", CPU, {"dtype": "float16"}, "loss scaling"),
     ("training", GPU, {"backend": "onednn"}, "onednn"),
     ("training", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "by itself"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,25 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
     work = points.work("training", batch=3, dtype=dtype, backend="inductor")
     assert right(work)
     assert not any(name.endswith("share") for name in observed(work))
+
+
+@pytest.mark.parametrize("lost", ["all", "the update"])
+def test_a_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def graph(device: SecondCpu, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        """A graph without some of what was captured."""
+        calls[0]()
+
+        def replay() -> None:
+            with monkeypatch.context() as within:
+                if lost == "the update":
+                    within.setattr(torch.optim.Adam, "step", lambda *_: None)
+                    calls[0]()
+
+        return replay
+
+    assert right(points.work("training", GPU, backend="graph"))
+    monkeypatch.setattr(SecondCpu, "graph", graph)
+    assert not right(points.work("training", GPU, backend="graph"))
 
 
 @pytest.mark.usefixtures("torch_compile")

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from report.data.dataset import Dataset
+from report.pages.evidence import View
+from report.pages.families import training as training_pages
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import GIGA, evidence
 
@@ -128,6 +130,20 @@ def test_each_gpu_is_held_against_its_own_host_and_the_fleet_is_named(made: Made
     assert dict(alone.rows("node", "estimate")) == {"small": pytest.approx(50), "large": pytest.approx(12.5)}
     one = Factory(synthetic.root.parent / "one")
     assert "fleet" not in set(cells("training.speedup", evidence(one, with_gpu(one)))["baseline"])
+
+
+def test_a_gpu_is_compared_by_the_faster_of_eager_and_captured_steps(synthetic: Factory) -> None:
+    node = step(with_gpu(synthetic), 1800, backend="graph", **ONE_GPU)
+    found = evidence(synthetic, step(node, 1500, backend="graph", dtype="bfloat16", **ONE_GPU))
+    case("training.capture_gain", {"float32": 2.0, "bfloat16": 0.5}, by="dtype").check(found)
+    case("training.speedup", 1800 / 15, baseline="core", **_EQUAL).check(found)
+    case("training.speedup", 3000 / 20, baseline="core", **_BEST).check(found)
+    case("training.ladder", 1800, **_A, rung="GPU, float32", detail="graph, float32").check(found)
+    (shown,) = training_pages.show_captured(View("node-a", "A server", {}, found.table, found), "captured-1")
+    assert "0.50 to 2 times" in shown.chart.title
+    assert shown.table and [row[0] for row in shown.table.rows] == [
+        "mlp, batch 32, bfloat16, GPU", "mlp, batch 32, float32, GPU",
+    ]  # fmt: skip
 
 
 def test_a_default_that_is_the_best_is_exactly_one(synthetic: Factory) -> None:
