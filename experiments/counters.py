@@ -64,6 +64,8 @@ class Totals:
 
 
 _stops = 0
+# Processes that fork workers for this one. The system counts workers that ended with them, and not with this process.
+_servers: set[int] = set()
 
 
 def count_stops() -> None:
@@ -120,11 +122,20 @@ def _busy_here(everywhere: float) -> float:
 
 
 def _own(process: psutil.Process) -> float:
-    """CPU seconds of a process, of its children that ended, and of those of its workers that work still."""
+    """CPU seconds of a process, of its children that ended, of its workers, and of servers that fork these for it."""
     spent = sum(process.cpu_times()[:4])
-    for child in multiprocessing.active_children() if process.pid == os.getpid() else ():
+    if process.pid != os.getpid():
+        return float(spent)
+    for child in multiprocessing.active_children():
         with contextlib.suppress(psutil.Error):
-            spent += sum(psutil.Process(child.pid).cpu_times()[:4])
+            worker = psutil.Process(child.pid)
+            spent += sum(worker.cpu_times()[:4])
+            parent = worker.ppid()
+            if parent != process.pid and psutil.Process(parent).ppid() == process.pid:
+                _servers.add(parent)
+    for server in _servers:
+        with contextlib.suppress(psutil.Error):
+            spent += sum(psutil.Process(server).cpu_times()[:4])
     return float(spent)
 
 

@@ -51,6 +51,7 @@ class Accelerator(Device):
     """
 
     kind = "gpu"
+    page_locks = True
     interface: str
     platform: str
     graphs = ""

@@ -36,11 +36,13 @@ class Device(ABC):
 
     The tensors that it makes are PyTorch's: CUDA, ROCm, MPS and XPU share that interface.
     maker: who makes all devices of this class, where one does.
+    page_locks: whether host memory can be page-locked for it.
     spoilt: True once something happened after which this process cannot be trusted with another point.
     """
 
     kind: Kind
     maker = ""
+    page_locks = False
     spoilt = False
 
     def __init__(self, name: str) -> None:

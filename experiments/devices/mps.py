@@ -30,6 +30,7 @@ class MpsDevice(Accelerator):
     platform = "MPS"
     lacks = ("cuda", "cupy", "vulkan", "webgpu")
     float64 = False
+    page_locks = False
 
     @classmethod
     def built(cls, torch: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+import multiprocessing
 import random
 import shutil
 import unicodedata
@@ -60,6 +61,14 @@ class Samples(Dataset[Batch]):
     @abstractmethod
     def wrong(self, inputs: Tensor, targets: Tensor) -> float:
         """Share of a loaded batch that cannot be from these samples; 1 where decoding does not give the original."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As arrays: tensors would be moved into shared memory, of which containers have little.
+        return {name: one.numpy() if isinstance(one, Tensor) else one for name, one in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = {name: one for name, one in state.items() if isinstance(one, np.ndarray)}
+        vars(self).update(state | {name: torch.from_numpy(one) for name, one in arrays.items()})
 
     def seconds(self) -> list[float]:
         """Seconds of one sample in this process, several times."""
@@ -261,6 +270,18 @@ def _lacking_shared_memory() -> str:
     return f"; {place} has {free / 2**20:.1f} MiB free (containers: --shm-size=1g)" if free < LEAST_SHARED else ""
 
 
+def _context(device: Device) -> Any:
+    """How worker processes are started: beside a GPU by a server, since a fork inherits the locks of its threads.
+
+    None for Python's own way. The server loads this module, once, so that its workers start quickly.
+    """
+    if device.kind == "cpu" or "forkserver" not in multiprocessing.get_all_start_methods():
+        return None
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 class Feed:
     """Batches on the device without end, each when it is asked for; made by worker processes if there are any."""
 
@@ -279,7 +300,8 @@ class Feed:
             batch,
             sampler=RandomSampler(self.samples, replacement=True, num_samples=ENDLESS),
             num_workers=workers,
-            pin_memory=device.name.startswith("cuda"),
+            pin_memory=device.page_locks,
+            multiprocessing_context=_context(device) if workers else None,
             persistent_workers=workers > 0,
             worker_init_fn=end_with_parent,
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +20,13 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments import counters
+from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
+from experiments.devices.cuda import CudaDevice
+from experiments.devices.mps import MpsDevice
+from experiments.devices.rocm import RocmDevice
+from experiments.devices.xpu import XpuDevice
 from experiments.models import data, loading
 from experiments.models.zoo import ZOO
 from experiments.suite.orchestration import AHEAD
@@ -113,25 +123,64 @@ def test_preloaded_batches_stay_and_take_turns() -> None:
     assert observed(work("orchestration", source="preloaded")) == {}
 
 
-def test_workers_end_with_their_point() -> None:
-    before = set(psutil.Process().children())
-    made = work("orchestration", workers=2, source="memory")
+def workers() -> set[psutil.Process]:
+    return {psutil.Process(child.pid) for child in multiprocessing.active_children()}
+
+
+@pytest.mark.parametrize("device", [CPU, SecondCpu()], ids=["cpu", "gpu"])
+def test_workers_end_with_their_point_and_their_cpu_time_stays_counted(device: Device) -> None:
+    before = workers()
+    made = work("orchestration", device, workers=2, source="encoded")
     run(made)
-    started = set(psutil.Process().children()) - before
+    started = workers() - before
     assert len(started) == 2
+    # A GPU's are forked by a server that has no thread of the GPU's libraries.
+    assert {one.ppid() == os.getpid() for one in started} == {device.kind == "cpu"}
+    spent = counters.read_totals(psutil.Process()).own
     del made
     gc.collect()
     assert not psutil.wait_procs(started, 10)[1]
+    assert counters.read_totals(psutil.Process()).own >= spent - 0.1, "what they took would look like others' load"
+
+
+@pytest.mark.parametrize(("model", "source"), FED)
+def test_samples_reach_worker_processes_as_they_are_and_without_shared_memory(model: str, source: str) -> None:
+    given = samples(model, source)
+    sent = ForkingPickler.dumps(given)
+    received = pickle.loads(sent)
+    assert type(received) is type(given) and len(received) == len(given)
+    assert received.wrong(*batch(received)) == 0.0 == given.wrong(*batch(received))
+    held = [one for one in vars(given).values() if isinstance(one, torch.Tensor)]
+    assert not any(one.is_shared() for one in held)
+
+
+@pytest.mark.parametrize(("kind", "name", "locks"), [
+    (CudaDevice, "cuda:0", True), (RocmDevice, "cuda:0", True), (XpuDevice, "xpu:0", True), (MpsDevice, "mps", False),
+    (CpuDevice, "cpu", False),
+])  # fmt: skip
+def test_batches_are_page_locked_for_every_gpu_that_reads_such_memory(
+    kind: type[Device], name: str, locks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(loading, "DataLoader", lambda *_, **more: asked.append(more) or [])
+    loading.Feed(ZOO["mlp"], 4, "memory", 1, kind(name))
+    (one,) = asked
+    assert one["pin_memory"] is locks
+    started_by = one["multiprocessing_context"]
+    assert (started_by and started_by.get_start_method()) == (None if name == "cpu" else "forkserver")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux ends a process with its parent")
-def test_workers_end_with_a_process_that_is_killed() -> None:
+@pytest.mark.parametrize(
+    "device", ["experiments.devices.cpu import CpuDevice", "tests.experiments.second_device import SecondCpu"]
+)
+def test_workers_end_with_a_process_that_is_killed(device: str) -> None:
     code = (
         "import time\n"
-        "from experiments.devices.cpu import CpuDevice\n"
+        f"from {device} as Chosen\n"
         "from experiments.models.loading import Feed\n"
         "from experiments.models.zoo import ZOO\n"
-        "feed = Feed(ZOO['mlp'], 4, 'memory', 1, CpuDevice())\n"
+        "feed = Feed(ZOO['mlp'], 4, 'memory', 1, Chosen())\n"
         "feed.next()\n"
         "print('fed', flush=True)\n"
         "time.sleep(60)\n"
