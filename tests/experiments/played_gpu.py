@@ -45,6 +45,7 @@ from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 class PlayedCuda(CudaDevice):
     interface = NAME
+    page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
 
     def pinned(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -52,6 +53,7 @@ class PlayedCuda(CudaDevice):
 
 class PlayedXpu(XpuDevice):
     interface = NAME
+    page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
 
     def pinned(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
