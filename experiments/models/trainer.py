@@ -142,6 +142,8 @@ class Trainer:
             units["matmul_time_share"] = "1"
 
         def take() -> Mapping[str, float]:
+            if self.device.kind == "gpu":
+                self.step()  # the model is new: its first step makes Adam's moments
             begun = running_time.now()
             self.step()
             self.device.synchronise()
