@@ -6,6 +6,9 @@ is compared with what the GPU is rated for. What fails here would fail in the st
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +18,6 @@ from typing import Any
 from contract.errors import StudyError
 from contract.flags import Flag, parse, worst
 from experiments import environment
-from experiments.devices import detect, find
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler, ranges
 from experiments.preflight.kinds import Kind, breadth_first, left_out
@@ -23,8 +25,6 @@ from experiments.workers import COMMAND, Worker, Workers
 
 # Seconds of samples for a point, and how many at most.
 BUDGET_S, SAMPLES = 0.15, 8
-# A point that has not answered this long after it should have hangs. Libraries compile for some seconds at first calls.
-HANG_S = 25.0
 # Set-up that a plan counts for a point is believed up to here: `sustained` lasts for minutes, but not now.
 PREDICTED_S = 15.0
 # Below this many seconds no other point is begun.
@@ -86,7 +86,7 @@ class Preflight:
         rules = ranges.rules()
         kinds = {
             device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
-            for device in dict.fromkeys(job.device for job in self.plan.jobs)
+            for device in sorted({job.device for job in self.plan.jobs}, key=lambda device: device not in self.gpus)
         }
         self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
         for device in self.checked:
@@ -140,6 +140,8 @@ class Preflight:
             matters = device in self.gpus and variables == found[-1][0]
             bad = seen is None or not seen.in_order
             verdict = "look" if bad and matters else "note" if bad else "ok"
+            if words.startswith(profiler.UNSUPPORTED):
+                verdict, words = "unsupported", words.removeprefix(profiler.UNSUPPORTED)
             self._add(Line(verdict, f"profiler on {device}, {way}", words))
 
     def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
@@ -164,7 +166,8 @@ class Preflight:
         answer = {"ready": True} if worker.runs else worker.start(order, self._left_s())
         begun = time.monotonic()
         if "ready" in answer:
-            answer = worker.measure(order, min(self._left_s(), HANG_S + min(kind.point.predicted_s, PREDICTED_S)))
+            briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
+            answer = worker.measure(order, min(self._left_s(), kind.job.limit_s(briefly)))
         return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
@@ -187,14 +190,17 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     from experiments.plan import full_plan
     from experiments.sweep import preset_path, read_preset
 
-    devices = detect()[0]
-    described = [one.describe() for one in devices]
+    described, left_out = _described()
     made = (
         read_plan(plan)
         if plan
         else full_plan(read_preset(preset), str(preset_path(preset)), described, hardware.usable_cores())
     )
-    names = [find(device)(device).name] if device else [one.name for one in devices]
+    known = [str(one["id"]) for one in described]
+    if device and device not in known:
+        why = "".join(f" {reason}." for reason in left_out)
+        raise StudyError(f"no device {device!r} on this machine. Devices: {', '.join(known)}.{why}")
+    names = [device] if device else known
     jobs = tuple(job for job in made.jobs if job.device in names)
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
@@ -202,6 +208,24 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
     checked = [name for name in names if name in gpus] or names
     return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, begun=begun)
+
+
+def _described() -> tuple[list[dict[str, Any]], list[str]]:
+    """Entries of a node record for this machine's devices, and why others are left out. Raises StudyError.
+
+    Asked in a process of its own: one that has looked at a GPU through torch may count as another user of it.
+    """
+    program = (
+        "import json; from experiments.devices import detect; found, left_out = detect(); "
+        "print(json.dumps([[device.describe() for device in found], left_out]))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], env=environment.clean(), capture_output=True, check=False)
+    try:
+        devices, left_out = json.loads(said.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        complaint = said.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise StudyError(f"the devices cannot be listed: {complaint[-1] if complaint else said.returncode}") from None
+    return devices, left_out
 
 
 def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Peaks | None) -> str:

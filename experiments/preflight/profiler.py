@@ -21,7 +21,10 @@ from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments import environment
 from experiments.devices import Device, open_device
+from experiments.work import Unsupported
 
+# What the reason begins with where there is nothing to check.
+UNSUPPORTED = "unsupported: "
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
 # Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
 TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
@@ -71,7 +74,7 @@ class Seen:
 def observe(device: Device) -> Seen:
     """Time steps of a small model before and after sessions of the profiler, and count what each session records.
 
-    Raises StudyError where torch has no profiler for the device.
+    Raises Unsupported where torch has no profiler for the device.
     """
     import torch
     from torch.autograd import DeviceType
@@ -80,7 +83,7 @@ def observe(device: Device) -> Seen:
     kind = device.name.partition(":")[0].upper()
     activity = getattr(ProfilerActivity, kind, None)
     if activity is None:
-        raise StudyError(f"torch has no profiler for {device.name}: profiles give no time of kernels there")
+        raise Unsupported(f"torch has no profiler for {device.name}: kernels are not timed there")
     device.set_threads(1)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).to(device.name)
     optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(32, 64, device=device.name)
@@ -155,7 +158,8 @@ def check(
             seen = observe_apart(device, way, limit_s(), command)
             found.append((way, seen, seen.words))
         except StudyError as failure:
-            found.append((way, None, f"not checked: {failure}"))
+            reason = str(failure)
+            found.append((way, None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"))
     return found
 
 
@@ -170,6 +174,9 @@ def main() -> int:
     except StudyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
+    except Unsupported as lack:
+        print(f"{UNSUPPORTED}{lack}", file=sys.stderr)
+        return 1
     answers.write(json.dumps(vars(seen)) + "\n")
     answers.close()
     return 0

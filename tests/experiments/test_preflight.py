@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -34,9 +35,9 @@ H100 = "NVIDIA H100 80GB HBM3"
 RULES = ranges.rules()
 
 
-def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0") -> Job:
+def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0", hang_s: float = 60.0) -> Job:
     points = tuple(Point.of(experiment, {**case, "threads": 0}, predicted_s=0.1) for case in cases)
-    return Job(experiment, device, "cpu" if device == "cpu" else "gpu", 0.1, 60, 10, points)
+    return Job(experiment, device, "cpu" if device == "cpu" else "gpu", 0.1, 60, 10, points, hang_s=hang_s)
 
 
 def product(dtype: str = "bfloat16", size: int = 4096) -> dict[str, Any]:
@@ -237,6 +238,14 @@ def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
     assert words == "not checked: trouble"
 
 
+def test_a_device_without_a_profiler_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = f"import sys; sys.exit({profiler.UNSUPPORTED + 'torch has no profiler for mps'!r})"
+    tried = Preflight(Plan((), 1), {"mps": ("Apple M9", None)}, 5, Path(os.devnull), ["mps"], say=lambda _: None,
+                      profiling=[sys.executable, "-c", says])  # fmt: skip
+    assert tried.run()
+    assert [(line.verdict, line.seen) for line in tried.lines] == [("unsupported", "torch has no profiler for mps")]
+
+
 def test_a_check_that_hangs_is_ended() -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     ((_, seen, words),) = profiler.check("cpu", lambda: 0.5, command)
@@ -247,7 +256,7 @@ def test_a_check_that_hangs_is_ended() -> None:
 def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
     cases = ({"how": how, "index": 0, "backend": "llvm"} for how in hows)
     said: list[str] = []
-    plan = Plan((job("broken", *cases, device="cpu"),), 1)
+    plan = Plan((job("broken", *cases, device="cpu", hang_s=2.0),), 1)
     return Preflight(plan, {}, minutes, tmp_path / "log", say=said.append, command=BROKEN, **changes), said
 
 
@@ -256,8 +265,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def test_points_that_die_fail_or_hang_cost_themselves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "HANG_S", 2.0)
+def test_points_that_die_fail_or_hang_cost_themselves_alone(tmp_path: Path) -> None:
     tried, said = broken(tmp_path, "killed", "raises", "hangs", "unsupported", "right")
     assert not tried.run()
     verdicts = {line.what.split()[2]: line.verdict for line in tried.lines}
@@ -287,12 +295,11 @@ def test_it_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     assert tried.lines[0].verdict == "left out"
 
 
-def test_a_played_gpu_in_error_has_a_fresh_process_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "HANG_S", 8.0)
+def test_a_played_gpu_in_error_has_a_fresh_process_next(tmp_path: Path) -> None:
     copy = {"direction": "host_to_device", "size": 4, "host_memory": "pinned", "backend": "torch"}
     jobs = (
         job("gemm", product("float32", 48)),
-        job("transfer", copy),
+        job("transfer", copy, hang_s=8.0),
         job("content", {**product(size=48), "content": "ones"}),
     )
     said: list[str] = []
