@@ -119,9 +119,10 @@ class Preflight:
                 # What else may hang waits until all others have been tried.
                 todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
         # As in a round: the profiler slows what is timed after it.
-        for kind in profiles:
-            if self._left_s() >= LEAST_S:
-                self._add(self._profiled(kind, workers))
+        while profiles and self._left_s() >= LEAST_S:
+            self._add(self._profiled(profiles.pop(0), workers))
+        if profiles:
+            self.say(f"profiles of {len(profiles)} points were left out: the minutes were over")
         return measured, todo
 
     def _left_s(self) -> float:
@@ -146,8 +147,6 @@ class Preflight:
 
     def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
         answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
-        if answer["status"] == "timeout" and self._left_s() < LEAST_S:
-            answer = {"status": "skipped", "reason": "the minutes were over before it answered"}
         return answer, judge(kind, answer, peaks, seconds)
 
     def _profiled(self, kind: Kind, workers: Workers) -> Line:
@@ -156,8 +155,9 @@ class Preflight:
         metrics = answer.get("profiled", [])
         lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
         if answer["status"] != "ok" or lacking:
-            return Line("look", what, "; ".join(lacking) or answer["reason"], seconds=seconds)
-        seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics)
+            verdict = "look" if lacking else _verdict(answer)
+            return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
+        seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
         return Line("ok", what, seen, seconds=seconds)
 
     def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
@@ -168,6 +168,8 @@ class Preflight:
         if "ready" in answer:
             briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
             answer = worker.measure(order, min(self._left_s(), kind.job.limit_s(briefly)))
+        if answer.get("status") == "timeout" and self._left_s() < LEAST_S:
+            answer = {"status": "skipped", "reason": "the minutes were over before it answered"}
         return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:

@@ -300,14 +300,17 @@ def test_a_played_gpu_in_error_has_a_fresh_process_next(tmp_path: Path) -> None:
     jobs = (
         job("gemm", product("float32", 48)),
         job("transfer", copy, hang_s=8.0),
-        job("content", {**product(size=48), "content": "ones"}),
+        job("training", {"model": "mlp", "batch": 4, "dtype": "float32", "backend": "torch"}),
     )
     said: list[str] = []
     command = [*PLAYED, "--device-error", "gemm", "--hangs", "transfer"]
     tried = Preflight(Plan(jobs, 1), {"cuda:0": (H100, None)}, 10, tmp_path / "log", say=said.append, command=command)
     assert not tried.run()
-    # So small a product is slow on any GPU; this one is a CPU besides.
-    assert [line.verdict for line in tried.lines] == ["look", "look", "ok"], said
+    verdicts = [line.verdict for line in tried.lines]
+    # How quick a step is on a CPU that plays a GPU is no matter here.
+    assert verdicts[:2] == ["look", "look"] and verdicts[2] in ("ok", "slow"), said
+    # Its profile comes after all that is timed.
+    assert tried.lines[3].what.startswith("profile of training") and verdicts[3:] == ["ok"], said
     assert "CUDA error" in tried.lines[0].seen
     assert H100 in said[0]
 
