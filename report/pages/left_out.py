@@ -1,4 +1,4 @@
-"""Points without a result, counted: what was not started, failed or was refused, and why."""
+"""Points that lack a result, or one of their results, counted: not started, failed or refused, and why."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 from contract.files import read_json
 from contract.node import job_of, status_of
 from report.data.gathered import read_summary
+from report.data.summary import POINT
 
 
 def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """By node (all, if none are named), experiment, device, status and reason.
+    """By node (all, if none are named), experiment, device, status and reason: points, however many metrics they lack.
 
     Raises StudyError if the folder cannot be read.
     """
     keys = ["node", "experiment", "device", "status", "reason"]
-    table = read_summary(data, keys, nodes)
-    lost = table[table["status"] != "ok"]
+    columns = [*POINT, "status", "reason"]
+    table = read_summary(data, columns, nodes)
+    lost = table.loc[table["status"] != "ok", columns].drop_duplicates()
     found = [
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in lost.groupby(keys, sort=True, observed=True)

@@ -10,6 +10,7 @@ import polars as pl
 
 from contract.errors import StudyError
 from report.data.gathered import read_summary
+from report.data.summary import POINT
 from report.formatting import count, few, several
 from report.judging.counterfactuals import SENSITIVE
 
@@ -100,10 +101,10 @@ def _counters(data: Path) -> str:
 
 
 def _rounds(data: Path) -> str:
-    table = read_summary(data, ["status", "n_rounds"])
+    table = read_summary(data, [*POINT, "status", "n_rounds"])
     ok = table[table["status"] == "ok"]
     few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
-    lost = int((table["status"] != "ok").sum())
+    lost = len(table[POINT].drop_duplicates()) - len(ok[POINT].drop_duplicates())
     told = []
     if few:
         told.append(

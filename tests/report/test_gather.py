@@ -17,6 +17,7 @@ from experiments.rename import rename
 from report.data.gather import gather
 from report.data.nodes import Node, read_nodes
 from report.data.summary import COLUMNS, POINT, summarise
+from report.pages import limits
 from report.pages.left_out import left_out_points
 
 from .conftest import Factory
@@ -79,6 +80,22 @@ def test_a_node_that_was_cut_off_counts_and_says_what_is_missing(
     assert len(pd.read_parquet(tmp_path / "out" / "summary.parquet")) == 3
     (row,) = (row for row in left_out_points(tmp_path / "out") if row["experiment"] == "serving")
     assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
+
+
+def test_metrics_that_a_profile_could_not_give_are_told_once_for_each_point(synthetic: Factory, tmp_path: Path) -> None:
+    node = synthetic("node-a").gemm(20)
+    for batch in (1, 2):
+        node.point("training", 1e-3, device="cuda:0", params={"model": "mlp", "batch": batch})
+    lost = {"status": "failed", "reason": "the profiler lost kernels", "device": "cuda:0"}
+    for metric, unit in (("kernel_time", "s"), ("matmul_time_share", "1")):
+        for batch in (1, 2):
+            node.point("training", 0, metric=metric, unit=unit, params={"model": "mlp", "batch": batch}, **lost)
+    node.point("gemm", 0, params={"m": 1, "n": 1, "k": 1}, status="oom", reason="too large")
+    node.write()
+    gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
+    told = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
+    assert told == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
+    assert "1 point gave no result" in limits._rounds(tmp_path / "out"), "the steps themselves were timed"
 
 
 def rewrite(path: Path, **changes: object) -> None:
