@@ -29,6 +29,8 @@ BUDGET_S, SAMPLES = 0.15, 8
 PREDICTED_S = 15.0
 # Below this many seconds no other point is begun.
 LEAST_S = 1.0
+# The check of the profiler takes so many seconds at least, torch's start included.
+PROFILER_S = 10.0
 # Of the time, the check of the profiler has this share, over its two processes, and the last share is for profiles.
 PROFILER_SHARE, PROFILES_SHARE = 0.4, 0.1
 # What an outcome that is no error says where something can be done about it.
@@ -134,6 +136,9 @@ class Preflight:
 
     def _check_profiler(self, device: str) -> None:
         limit = PROFILER_SHARE * 60 * self.minutes / (2 * len(self.checked))
+        if limit < PROFILER_S:
+            self._add(Line("left out", f"profiler on {device}", f"it takes {PROFILER_S:.0f} s: give more --minutes"))
+            return
         found = profiler.check(device, lambda: max(0.0, min(limit, self._left_s())), self.profiling)
         for variables, seen, words in found:
             way = ", ".join(f"{name}={value}" for name, value in variables.items()) or "torch as it comes"

@@ -246,6 +246,12 @@ def test_a_device_without_a_profiler_is_no_fault(monkeypatch: pytest.MonkeyPatch
     assert [(line.verdict, line.seen) for line in tried.lines] == [("unsupported", "torch has no profiler for mps")]
 
 
+def test_a_check_that_there_is_no_time_for_is_left_out() -> None:
+    tried = Preflight(Plan((), 1), {"cuda:0": (H100, None)}, 0.3, Path(os.devnull), ["cuda:0"], say=lambda _: None)
+    assert tried.run()
+    assert [line.verdict for line in tried.lines] == ["left out"]
+
+
 def test_a_check_that_hangs_is_ended() -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     ((_, seen, words),) = profiler.check("cpu", lambda: 0.5, command)
