@@ -62,13 +62,18 @@ class Line:
         return f"{verdict:11}  {self.what:{width}}  {took:>6}  {self.seen}{expected}"
 
 
+def _print(line: str) -> None:
+    """Print a line at once, also into a pipe: whoever cuts this off keeps it."""
+    print(line, flush=True)
+
+
 @dataclass
 class Preflight:
     """What is tried, for how long, and what came of it.
 
     gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked.
-    command: of a measuring process; profiling: of the profiler's check. say: is given each
-    line. begun: by time.monotonic, from when on the minutes count.
+    command: of a measuring process; profiling: of the profiler's check. say: is given each line, by default to print.
+    begun: by time.monotonic, from when on the minutes count.
     """
 
     plan: Plan
@@ -76,7 +81,7 @@ class Preflight:
     minutes: float
     log: Path
     checked: Sequence[str] = ()
-    say: Callable[[str], object] = print
+    say: Callable[[str], object] = _print
     command: Sequence[str] = COMMAND
     profiling: Sequence[str] = ()
     begun: float = field(default_factory=time.monotonic)
@@ -152,7 +157,11 @@ class Preflight:
 
     def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
         answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
-        return answer, judge(kind, answer, peaks, seconds)
+        try:
+            return answer, judge(kind, answer, peaks, seconds)
+        except (LookupError, TypeError, ValueError, AttributeError) as fault:
+            reason = f"no answer that could be read ({type(fault).__name__}: {fault})"
+            return {"status": "failed"}, Line("look", kind.title, reason, seconds=seconds)
 
     def _profiled(self, kind: Kind, workers: Workers) -> Line:
         answer, seconds = self._answer(kind, _worker(kind, workers), {**_order(kind), "profile": True})
@@ -197,7 +206,7 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     from experiments.plan import full_plan
     from experiments.sweep import preset_path, read_preset
 
-    described, left_out = _described()
+    described, reasons = _described()
     made = (
         read_plan(plan)
         if plan
@@ -205,7 +214,7 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     )
     known = [str(one["id"]) for one in described]
     if device and device not in known:
-        why = "".join(f" {reason}." for reason in left_out)
+        why = "".join(f" {reason}." for reason in reasons)
         raise StudyError(f"no device {device!r} on this machine. Devices: {', '.join(known)}.{why}")
     names = [device] if device else known
     jobs = tuple(job for job in made.jobs if job.device in names)
@@ -228,11 +237,11 @@ def _described() -> tuple[list[dict[str, Any]], list[str]]:
     )
     said = subprocess.run([sys.executable, "-c", program], env=environment.clean(), capture_output=True, check=False)
     try:
-        devices, left_out = json.loads(said.stdout.splitlines()[-1])
+        devices, reasons = json.loads(said.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         complaint = said.stderr.decode("utf-8", "replace").strip().splitlines()
         raise StudyError(f"the devices cannot be listed: {complaint[-1] if complaint else said.returncode}") from None
-    return devices, left_out
+    return devices, reasons
 
 
 def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Peaks | None) -> str:

@@ -286,6 +286,15 @@ def test_points_that_die_fail_or_hang_cost_themselves_alone(tmp_path: Path) -> N
     assert said[-1].startswith("5 kinds of points tried, 0 left out; 3 to look at")
 
 
+@pytest.mark.parametrize("answer", ["{}", '{"status": "ok", "parts": 3}', '{"ready": true}', "[]", "what?"])
+def test_an_answer_that_cannot_be_read_costs_its_point_alone(answer: str, tmp_path: Path) -> None:
+    tried, said = broken(tmp_path, "right", "wrong")
+    tried.command = [sys.executable, "-u", "-c", f"import sys\nfor line in sys.stdin: print({answer!r})"]
+    assert not tried.run()
+    assert [line.verdict for line in tried.lines] == ["look", "look"]
+    assert said[-1].startswith("2 kinds of points tried")
+
+
 def test_all_in_order_is_said_so(tmp_path: Path) -> None:
     tried, said = broken(tmp_path, "right")
     assert tried.run()
