@@ -229,6 +229,21 @@ def _product_of_eight_bits(name: str, self: Any, mat2: Any, out: Any, **more: An
     return out
 
 
+def _casting(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
+    """An operator of autocast: on numbers with a point it computes in this format."""
+    outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    def cast(one: Any) -> Any:
+        wanted = isinstance(one, PlayedTensor) and one.dtype in (torch.float32, torch.bfloat16)
+        return one.to(kind) if wanted else one
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(outside):
+            return operator(*tree_map(cast, args), **tree_map(cast, kwargs))
+
+    return run
+
+
 class Stream:
     """A queue: what is launched is done at once. cuda_stream: its address."""
 
@@ -318,7 +333,21 @@ class _Streams:
         self.here = before
 
 
-_AUTOCAST = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+_AUTOCAST = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
+_OTHERS = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+# By the format that autocast computes them in. Source: torch's "Autocast Op Reference", CUDA.
+_CASTS = {
+    torch.bfloat16: ("linear", "matmul", "mm", "addmm", "bmm", "conv2d", "scaled_dot_product_attention"),
+    torch.float32: (
+        "layer_norm",
+        "softmax.int",
+        "log_softmax.int",
+        "nll_loss",
+        "cross_entropy_loss",
+        "mse_loss",
+        "sum",
+    ),
+}
 STREAMS = _Streams()
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3", total_memory=85 * 10**9, major=9, minor=0, multi_processor_count=4,
@@ -363,8 +392,11 @@ def install() -> None:
     _register(rename=NAME, backend_module=MODULE)
     # Modules that move to the device get new parameters: those of the CPU cannot become wrappers.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
-    # Torch knows no casts of such a device: within autocast its operators are those outside.
-    _AUTOCAST.fallback(torch.library.fallthrough_kernel)
+    # Torch knows no casts of such a device: these are CUDA's for the operators of this study's models.
+    _OTHERS.fallback(torch.library.fallthrough_kernel)
+    for kind, names in _CASTS.items():
+        for name in names:
+            _AUTOCAST.impl(name, _casting(getattr(torch.ops.aten, name.partition(".")[0]), kind))
     for name in ("get_device_properties", "get_device_capability", "current_stream", "is_available", "device_count"):
         setattr(torch.cuda, name, getattr(MODULE, name))
     torch.version.cuda = "13.0"

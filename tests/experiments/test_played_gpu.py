@@ -100,6 +100,11 @@ def test_nothing_of_a_point_is_lost_on_nvidias_gpu(outcomes: list[dict[str, Any]
             assert TOLD[name] <= metrics(answer), params
 
 
+def test_autocast_trains_in_bfloat16(outcomes: list[dict[str, Any]]) -> None:
+    for params, answer in of(outcomes, "cuda:0", "training"):
+        assert (answer["error"] > 1e-4) == (params["dtype"] == "bfloat16"), params
+
+
 @pytest.mark.parametrize("device", ["mps", "xpu:0"])
 def test_requests_are_answered_where_there_is_no_page_locked_memory(
     outcomes: list[dict[str, Any]], device: str
