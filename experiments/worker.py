@@ -15,13 +15,10 @@ import gc
 import json
 import math
 import os
-import re
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from contract import running_time
@@ -29,13 +26,14 @@ from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
+from experiments.errors import Skipped, attempt, outcome
 from experiments.jobs import needs_torch
-from experiments.readings import NoTimeError, Timer, call_s
+from experiments.readings import Timer, call_s
 from experiments.registry import Experiment, get, typed
 from experiments.serving.limits import make_room
 from experiments.state import Watch, stopped
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import HarnessError, Observed, Profile, ProfileError, Unsupported, Work, not_installed
+from experiments.work import Observed, Profile, Unsupported, Work
 
 # A point that is predicted to take this share of its budget is measured without another probe; without any, if the
 # plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
@@ -51,19 +49,6 @@ GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
 FILES = 1000
 # The largest share of free memory that a point may ask for.
 MEMORY_SHARE = 0.6
-
-
-# Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, and Metal. After most of them every later
-# call of the process fails as well.
-_DEVICE_ERROR = re.compile(
-    r"(?i:\b(CUDA|HIP|XPU|SYCL) error\b)|\b(cuda|hip)Error|\b(CUDA|HIP|UR_RESULT|ZE_RESULT|PI)_ERROR_|"
-    r"\bAcceleratorError\b|\bCUDA(Runtime|Driver)Error\b|_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)\b|"
-    r"command buffer exited with error"
-)
-
-
-class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an error
-    """The point does not fit its budget or the memory; the message says by how much."""
 
 
 def serve() -> None:
@@ -90,7 +75,7 @@ def _serve() -> None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
             answer = _prepared(order, device) if "prepare" in order else answer_to(order, device, watch)
         except StudyError as refusal:  # a GPU that others have taken may be free at the next point
-            answer = _outcome("failed", str(refusal))
+            answer = outcome("failed", str(refusal))
         gc.collect()
         if device is not None and _leaves_unusable(device, answer):
             answer["last"] = True
@@ -125,58 +110,7 @@ def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
 
     Never raises for what goes wrong with a point: that is an outcome.
     """
-    return _attempt(lambda: _measured(order, device, watch))
-
-
-def _attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The answer that a call returns, or the outcome of its error."""
-    started = running_time.now()
-    try:
-        try:
-            return call()
-        except ModuleNotFoundError as absent:
-            raise not_installed(absent) from absent
-    except Exception as error:
-        return _outcome_of(error, running_time.now() - started)
-
-
-def _outcome_of(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
-    """The outcome of a point that raised this error after so many seconds; the last one if it comes from a device."""
-    answer = _outcome(*_status_of(error, after_s))
-    return {**answer, "last": True} if _is_of_device(error) else answer
-
-
-def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
-    """Status and reason for an error; the log gets the traceback of one that nobody expects."""
-    match error:
-        case Unsupported():
-            return "unsupported", str(error)
-        case HarnessError():
-            return "failed", f"harness: {error}"
-        case Skipped():
-            return "skipped", str(error)
-        case NoTimeError() | ProfileError():
-            return "failed", str(error)
-        case MemoryError():
-            return "oom", f"out of memory after {after_s:.1f} s"
-    what = (str(error).splitlines() or [""])[0]
-    # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
-    if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
-        return "oom", what
-    if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
-        return "unsupported", f"oneDNN: {what}"
-    traceback.print_exception(error)
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return "failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})"
-
-
-def _is_of_device(error: BaseException | None) -> bool:
-    """True if an error, or the error that it came from, is that of a device's driver."""
-    while error is not None:
-        if _DEVICE_ERROR.search(f"{type(error).__name__}: {error}"):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    return attempt(lambda: _measured(order, device, watch))
 
 
 def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
@@ -186,10 +120,6 @@ def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
     # Drivers have many words for their errors: after any failure, ask the device itself.
     outcomes = [answer.get("status"), *(part["status"] for part in answer.get("parts", []))]
     return bool({"failed", "unsupported"} & set(outcomes)) and bool(device.fault())
-
-
-def _outcome(status: str, reason: str) -> dict[str, Any]:
-    return {"status": status, "reason": reason or status}
 
 
 def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
@@ -209,24 +139,28 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         _fits_budget(experiment, params, device, policy)
     begun = running_time.now()
     work = experiment.function(device, **params)
-    error, answer = _checked(work), _outcome("ok", "ok")
+    error, answer = _checked(work), outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
-        answer = _outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
+        answer = outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin(int(order["params"].get("threads", 0)))
     parts = _parts(work, device, policy, watch)
     timed, stood = running_time.now(), running_time.stood_s()
-    observed = _observed(work)
+    seen = attempt(lambda: {"observed": _observed(work)})
+    if "observed" not in seen:
+        if not parts:
+            return seen
+        parts.append({**seen, "metric": "observations"})
     stood = running_time.stood_s() - stood
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"last": True} if any("last" in part for part in parts) else {}
     if work.profile and device.kind == "cpu":
-        told = {"profiled": _profiled(work.profile)["profiled"]}
+        told["profiled"] = _profiled(work.profile)["profiled"]
     elif work.profile:
-        told = {"profile": dict(work.profile.units)}
+        told["profile"] = dict(work.profile.units)
     return {
         **answer,
         **told,
         "parts": parts,
-        "observed": observed,
+        "observed": seen.get("observed", {}),
         "observed_flags": str(stopped(stood)) if stood else "",
         # Where the core times nothing, all of it makes the observation.
         "observed_s": running_time.now() - (timed if parts else begun),
@@ -239,7 +173,10 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
 
 
 def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
-    """The work itself, what is to be measured beside it, and the same in a graph; they share the point's budget."""
+    """The work itself, the works beside it, and the work in a graph; they share the point's budget.
+
+    Raises the error of the work itself; of the others it is an outcome under their metric.
+    """
     lacking = ""
     works = [one for one in (work, *work.beside) if one.calls or one.phases]
     if work.graph and _is_short(work, device):
@@ -248,9 +185,12 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
         except Unsupported as reason:
             lacking = str(reason)
     share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
-    parts = [_part(one, device, share, watch) for one in works]
+    parts = [_part(one, device, share, watch) for one in works[:1]]
+    for one in works[1:]:
+        made = attempt(lambda one=one: _part(one, device, share, watch))  # type: ignore[misc]
+        parts.append(made if made["status"] == "ok" else {**made, "metric": one.metric})
     if lacking and device.kind != "cpu":
-        parts.append({**_outcome("unsupported", lacking), "metric": GRAPH_METRIC})
+        parts.append({**outcome("unsupported", lacking), "metric": GRAPH_METRIC})
     return parts
 
 
@@ -322,10 +262,10 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
 
     def take() -> dict[str, Any]:
         taken.update(profile.take())
-        return _outcome("failed", "the profile has no such number")
+        return outcome("failed", "the profile has no such number")
 
     begun, stood = running_time.now(), running_time.stood_s()
-    lack = _attempt(take)
+    lack = attempt(take)
     last = {"last": True} if lack.pop("last", False) else {}
     spent, stood = running_time.now() - begun, running_time.stood_s() - stood
     metrics = [
@@ -334,7 +274,7 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
         | {"flags": str(stopped(stood)) if stood else ""}
         for metric, unit in profile.units.items()
     ]
-    return {**_outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
+    return {**outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
 
 
 def _checked(work: Work) -> float | None:

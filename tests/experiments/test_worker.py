@@ -14,6 +14,7 @@ import pytest
 from experiments import counters, worker
 from experiments.devices.base import nothing
 from experiments.devices.cpu import CpuDevice
+from experiments.errors import Skipped
 from experiments.registry import Experiment
 from experiments.state import Watch
 from experiments.timing import Policy
@@ -52,7 +53,7 @@ POLICY = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
 def test_what_would_not_fit_is_skipped_without_being_tried(n: int) -> None:
     device = Clocked()
     policy = Policy(target=0.5, budget_s=0.1, max_samples=6)
-    with pytest.raises(worker.Skipped, match=r"budget: one call is predicted to take .* s, the point has 0\.1 s"):
+    with pytest.raises(Skipped, match=r"budget: one call is predicted to take .* s, the point has 0\.1 s"):
         worker._fits_budget(known(limit=n // 4), {"n": n}, device, policy)
     assert device.longest <= max(policy.budget_s, worker.PROBE_S)
 
@@ -90,7 +91,7 @@ def asked(**known: float) -> dict[str, Any]:
 
 def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise worker.Skipped("probed")
+        raise Skipped("probed")
 
     monkeypatch.setattr(worker, "_fits_budget", refused)
     short = worker.PLANNED_SHARE * POLICY["budget_s"]
@@ -181,12 +182,54 @@ def test_the_budget_is_shared_among_the_works_of_a_point(monkeypatch: pytest.Mon
 
     def part(work: Work, device: Any, policy: Policy, watch: Watch) -> dict[str, Any]:
         given.append(policy.budget_s)
-        return {"metric": work.metric}
+        return {"metric": work.metric, "status": "ok"}
 
     monkeypatch.setattr(worker, "_part", part)
     others = [Work(run=lambda: None, metric=name) for name in ("first", "second")]
     parts(Work(run=lambda: None, graph=True, beside=others), SecondCpu(), budget_s=8.0)
     assert given == [2.0] * 4
+
+
+def faulty(**fault: Any) -> dict[str, Any]:
+    """The answer to a good work with a fault."""
+
+    def build(device: Any, n: int) -> Work:
+        return Work(run=lambda: None, **fault)
+
+    made = Experiment("faulty", build, {"n": int})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "get", lambda _: made)
+        order = {"experiment": "faulty", "params": {"n": 1}, "policy": POLICY}
+        patch.setattr(worker, "_set_threads", lambda *_: None)
+        return worker.answer_to(order, GPU, Watch("cpu"))
+
+
+def fail(words: str) -> Any:
+    def call() -> None:
+        raise RuntimeError(words)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("fault", "metric"),
+    [
+        ({"beside": [Work(run=fail("no stream"), metric="loop_time")]}, "loop_time"),
+        ({"observe": fail("no counter")}, "observations"),
+        ({"observe": lambda: {"peak_memory": (float("nan"), "B")}}, "observations"),
+    ],
+)
+def test_a_fault_beside_the_work_costs_no_time_of_the_work(fault: dict[str, Any], metric: str) -> None:
+    reply = faulty(**fault)
+    assert (reply["status"], metrics(reply)) == ("ok", {"time"})
+    (lost,) = (part for part in reply["parts"] if part["status"] != "ok")
+    assert (lost["metric"], lost["status"]) == (metric, "failed")
+    assert lost["reason"] and "last" not in reply
+
+
+def test_an_error_of_the_device_beside_the_work_ends_the_process_all_the_same() -> None:
+    reply = faulty(observe=fail("CUDA error: an illegal memory access was encountered"))
+    assert (reply["status"], reply["last"]) == ("ok", True)
 
 
 def test_a_short_call_is_timed_in_a_graph_too_all_its_operands_in_turn() -> None:

@@ -1,0 +1,81 @@
+"""What an error means for a point: its status, its reason, and whether the process can go on after it."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contract import running_time
+from experiments.readings import NoTimeError
+from experiments.work import HarnessError, ProfileError, Unsupported, not_installed
+
+# Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, and Metal. After most of them every later
+# call of the process fails as well.
+_DEVICE_ERROR = re.compile(
+    r"(?i:\b(CUDA|HIP|XPU|SYCL) error\b)|\b(cuda|hip)Error|\b(CUDA|HIP|UR_RESULT|ZE_RESULT|PI)_ERROR_|"
+    r"\bAcceleratorError\b|\bCUDA(Runtime|Driver)Error\b|_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)\b|"
+    r"command buffer exited with error"
+)
+
+
+class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an error
+    """The point does not fit its budget or the memory; the message says by how much."""
+
+
+def outcome(status: str, reason: str) -> dict[str, Any]:
+    """An answer without samples."""
+    return {"status": status, "reason": reason or status}
+
+
+def attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer that a call returns, or the outcome of its error."""
+    started = running_time.now()
+    try:
+        try:
+            return call()
+        except ModuleNotFoundError as absent:
+            raise not_installed(absent) from absent
+    except Exception as error:
+        return _outcome_of(error, running_time.now() - started)
+
+
+def _outcome_of(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
+    """The outcome of a point that raised this error after so many seconds; the last one if it comes from a device."""
+    answer = outcome(*_status_of(error, after_s))
+    return {**answer, "last": True} if _is_of_device(error) else answer
+
+
+def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
+    """Status and reason for an error; the log gets the traceback of one that nobody expects."""
+    match error:
+        case Unsupported():
+            return "unsupported", str(error)
+        case HarnessError():
+            return "failed", f"harness: {error}"
+        case Skipped():
+            return "skipped", str(error)
+        case NoTimeError() | ProfileError():
+            return "failed", str(error)
+        case MemoryError():
+            return "oom", f"out of memory after {after_s:.1f} s"
+    what = (str(error).splitlines() or [""])[0]
+    # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
+    if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
+        return "oom", what
+    if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
+        return "unsupported", f"oneDNN: {what}"
+    traceback.print_exception(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return "failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})"
+
+
+def _is_of_device(error: BaseException | None) -> bool:
+    """True if an error, or the error that it came from, is that of a device's driver."""
+    while error is not None:
+        if _DEVICE_ERROR.search(f"{type(error).__name__}: {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
