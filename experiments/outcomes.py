@@ -32,7 +32,7 @@ def _lines(node: Path) -> Iterable[str]:
     from contract.tables import read_samples
 
     record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
-    found: Counter[tuple[str, str, str, str]] = Counter()
+    found: Counter[tuple[str, str, bool, str, str]] = Counter()
     unreadable = []
     for path in files:
         try:
@@ -41,19 +41,22 @@ def _lines(node: Path) -> Iterable[str]:
             unreadable.append(str(fault))
             continue
         point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
-        worst = table.assign(lost=table["status"].ne("ok")).sort_values("lost").drop_duplicates(point, keep="last")
-        found.update(worst[["experiment", "device", "status", "reason"]].itertuples(index=False, name=None))
+        table = table.assign(lost=table["status"].ne("ok"))
+        # A point that was timed and lacks another metric, one that takes a profile, say, is ok in part.
+        table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
+        worst = table.sort_values("lost").drop_duplicates(point, keep="last")
+        found.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
     # Reasons that differ in their numbers alone are one, told by the first.
-    lost: dict[tuple[str, ...], list[Any]] = {}
+    lost: dict[tuple[Any, ...], list[Any]] = {}
     for (*key, reason), count in found.items():
         if key[-1] != "ok":
             alike = lost.setdefault((*key, re.sub(r"[0-9][0-9.,]*", "#", reason)), [0, reason])
             alike[0] += count
-    bad = sum(count for count, _ in lost.values())
+    bad = sum(count for (_, _, partly, *_), (count, _) in lost.items() if not partly)
     yield f"{record['id']}: {len(files)} rounds of jobs, {found.total() - bad} points ok, {bad} not"
-    for (experiment, device, status, _), (count, reason) in sorted(lost.items(), key=lambda one: -one[1][0]):
+    for (experiment, device, partly, status, _), (count, reason) in sorted(lost.items(), key=lambda one: -one[1][0]):
         short = reason if len(reason) <= SHOWN else f"{reason[:SHOWN]}…"
-        yield f"  {count:4}  {experiment} on {device}: {status}: {short}"
+        yield f"  {count:4}  {experiment} on {device}: {'in part ' if partly else ''}{status}: {short}"
     yield from (f"  unreadable: {fault}" for fault in unreadable)
     if missing := missing_rounds(record, [path.name for path in files]):
         yield f"  missing: {', '.join(missing)}"

@@ -78,8 +78,6 @@ def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], thr
         raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
 
     def call() -> None:
-        if how.startswith("capture"):
-            device.spoilt = True
         if how != "right":
             _spoilt.append(how)
             raise RuntimeError(how) if how[0] != "!" else Unsupported(how)

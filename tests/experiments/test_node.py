@@ -299,7 +299,9 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
     node, lost = {"node": RECORD["id"]}, {"status": "unsupported", "value": float("nan"), "stop_reason": ""}
     for number in (1, 2):
         refused = {**lost, "dtype": "float8_e4m3fn", "reason": f"no FP8 here, {number}.5 s on"}
-        both = pd.concat([table({**node, "round": number}), table({**node, "round": number, **refused})])
+        profile = {**lost, "metric": "kernel_time", "status": "failed", "reason": "the profiler lost kernels"}
+        rows = [{}, refused, profile]
+        both = pd.concat([table({**node, "round": number, **row}) for row in rows])
         write_samples(folder / f"gemm.cpu.{number}.parquet", both.reset_index(drop=True), {})
     (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
     begin(folder, folder.parents[1] / "probe.json", plan)
@@ -307,8 +309,9 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
     said = capsys.readouterr().out.splitlines()
     assert said[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
     assert "2  gemm on cpu: unsupported: no FP8 here, 1.5 s on" in said[1]
-    assert "gemm.cpu.3.parquet" in said[2]
-    assert len(said) == 3
+    assert "2  gemm on cpu: in part failed: the profiler lost kernels" in said[2]
+    assert "gemm.cpu.3.parquet" in said[3]
+    assert len(said) == 4
     with pytest.raises(StudyError, match=r"no node in .*results/nodes"):
         main(["outcomes", str(folder.parents[1] / "elsewhere")])
 
