@@ -109,6 +109,12 @@ POINTS: list[Point] = [
     for name, params in part()
 ]
 
+
+def is_dear(name: str, params: dict[str, Any]) -> bool:
+    """True for steps of thousands of operators, which the makers' GPUs do alike: played on one of them."""
+    return name in ("training", "roofline") and params["model"] in ("resnet", "gpt-1m")
+
+
 # Work of GPUs that cannot be played, and the reasons.
 NOT_PLAYED = {
     "libraries: cuDNN's LSTM": "the CPU's operators have no such library",

@@ -121,6 +121,7 @@ def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], f
         words = "on the same device" if fault == "an operand of the CPU" else "CUDA error: an illegal memory access"
         assert answer["status"] == "failed"
         assert words in answer["reason"]
+        assert answer.get("last", False) == (fault == "an illegal access")
         return
     timed, captured = answer["parts"]
     assert (answer["status"], timed["status"]) == ("ok", "ok")
@@ -128,21 +129,21 @@ def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], f
     assert ("cannot be captured in a graph" in captured.get("reason", "")) == (fault != "none")
 
 
-@pytest.mark.parametrize("fault", ["item", "an illegal access"])
-def test_a_spoilt_process_answers_and_ends(fault: str) -> None:
+def test_a_process_in_which_a_capture_failed_answers_and_ends() -> None:
     orders = [
         {
             "experiment": "planted",
             "device": "cuda:0",
-            "params": {"fault": which, "backend": "torch", "threads": 0},
+            "params": {"fault": fault, "backend": "torch", "threads": 0},
             "known": {"call_s": 1e-9},
             "policy": {"target": 0.5, "budget_s": 0.02, "max_samples": 4},
         }
-        for which in ("none", fault, "none")
+        for fault in ("none", "item", "none")
     ]
     right, spoilt = run("played_worker", orders="".join(json.dumps(order) + "\n" for order in orders))
     assert right["status"] == "ok"
     assert "last" not in right
+    assert spoilt["status"] == "ok"
     assert spoilt["last"] is True
 
 
