@@ -13,7 +13,9 @@ from typing import Literal
 from contract.errors import StudyError
 from experiments import worker
 from experiments.devices import Device
+from experiments.devices.cpu import CpuDevice
 from experiments.registry import experiment
+from experiments.state import Watch
 from experiments.work import Observed, Profile, Threads, Unsupported, Work
 
 How = Literal[
@@ -87,21 +89,19 @@ def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], thr
     return Work(run=call)
 
 
-def _gpu(name: str) -> Device:
-    """A GPU that computes nothing after a point has spoilt its process."""
-    from tests.experiments.second_device import SecondCpu
+class Spoilable(CpuDevice):
+    """The CPU in a GPU's place, without torch; it computes nothing after a point has spoilt its process."""
 
-    class Spoilable(SecondCpu):
-        def open(self) -> None:
-            if _spoilt:
-                raise StudyError("cpu cannot be used")
+    kind = "gpu"
 
-        def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-            self.spoilt = True
-            _spoilt.append("!capture alone")
-            raise Unsupported("cannot be captured in a graph")
+    def open(self) -> None:
+        if _spoilt:
+            raise StudyError("cpu cannot be used")
 
-    return Spoilable()
+    def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        self.spoilt = True
+        _spoilt.append("!capture alone")
+        raise Unsupported("cannot be captured in a graph")
 
 
 _built: list[str] = []
@@ -133,5 +133,6 @@ if __name__ == "__main__":
     experiment("profiled")(profiled)
     experiment("spoiling")(spoiling)
     if "gpu" in sys.argv:
-        worker.open_device = _gpu
+        worker.open_device = lambda name: Spoilable()
+        worker.Watch = lambda name: Watch("cpu")  # type: ignore[assignment, misc]
     worker.serve()
