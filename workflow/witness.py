@@ -1,7 +1,7 @@
 """Clock, power and temperature of NVIDIA's GPUs, as their driver's own tool logs them beside a run.
 
 It is a second witness of the samples' columns, and keeps the driver loaded between two measuring processes. It computes
-nothing on a GPU, so that no sample is flagged for it. As a program: `python workflow/witness.py NVIDIA-SMI`
+nothing on a GPU, so that no sample is flagged for it. As a program: `python workflow/witness.py NVIDIA-SMI PARENT`
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 PERIOD_MS = 500
+# Seconds that the tool may take to answer once: a driver that is not loaded has to start first.
+ASK_S = 20.0
 # What holds the clock back has another name in drivers before 535.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
@@ -25,23 +29,34 @@ def start(log: Path) -> None:
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
-        subprocess.Popen([sys.executable, __file__, tool], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        words = [sys.executable, __file__, tool, str(os.getpid())]
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
 
 def _query(reasons: str) -> list[str]:
     return [f"--query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,{reasons}", "--format=csv"]
 
 
-def main(tool: str) -> None:
-    """Become `tool`, which then ends with the process that started this one."""
+def end_with(parent: int) -> None:
+    """End this process with the one of this number, which started it, even if that has ended already."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from contract.ending import end_with_parent
 
     end_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(tool: str, parent: int) -> None:
+    """Become `tool`, which then ends with the process that started this one."""
+    end_with(parent)
+    asks = partial(end_with, os.getpid())
     for reasons in REASONS:
-        if not subprocess.run([tool, *_query(reasons)], capture_output=True, check=False).returncode:
-            os.execv(tool, [tool, *_query(reasons), f"--loop-ms={PERIOD_MS}"])
+        order = [tool, *_query(reasons)]
+        with suppress(subprocess.SubprocessError):  # a driver in trouble may never answer
+            subprocess.run(order, capture_output=True, check=True, timeout=ASK_S, preexec_fn=asks)
+            os.execv(tool, [*order, f"--loop-ms={PERIOD_MS}"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

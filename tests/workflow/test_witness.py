@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from workflow import witness
@@ -31,9 +33,9 @@ time.sleep({})
 """
 
 
-def run(folder: Path, seconds: float, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
+def run(folder: Path, seconds: float, monkeypatch: pytest.MonkeyPatch, tool: str = TOOL) -> subprocess.Popen[bytes]:
     """A run that lasts so long, in a folder with a stand-in for nvidia-smi."""
-    (folder / "nvidia-smi").write_text(TOOL.format(python=sys.executable))
+    (folder / "nvidia-smi").write_text(tool.format(python=sys.executable))
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -64,6 +66,31 @@ def test_the_log_grows_with_the_run_and_ends_with_it(
     assert lines(tmp_path) == ended
     # Of the question that it does not understand nothing is in the log.
     assert (tmp_path / "logs/smi").read_text().startswith("timestamp, index")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
+def test_a_tool_that_never_answers_ends_with_the_run_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = run(tmp_path, 600.0, monkeypatch, tool="#!{python}\nimport time\ntime.sleep(600)\n")
+
+    def asked() -> list[psutil.Process]:
+        return [one for one in psutil.process_iter() if str(tmp_path / "nvidia-smi") in words(one)]
+
+    until = time.monotonic() + 60
+    while len(asked()) < 2:  # the one that becomes the tool, and the tool as it is asked
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    head.kill()
+    head.wait(60)
+    while asked():
+        assert time.monotonic() < until, asked()
+        time.sleep(0.02)
+
+
+def words(process: psutil.Process) -> list[str]:
+    """The command line of a process; nothing of one that has ended."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def test_without_the_tool_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
