@@ -88,7 +88,7 @@ class Preflight:
     lines: list[Line] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Try everything that there is time for; True if nothing needs a look."""
+        """Try everything that there is time for; True if something was tried, and nothing needs a look."""
         workers = Workers(self.command, self.log, lambda: None)
         rules = ranges.rules()
         kinds = {
@@ -110,7 +110,7 @@ class Preflight:
                 workers.stop()
             measured, left = measured + tried, left + left_here
         self._conclude(measured, left)
-        return not any(line.needs_a_look for line in self.lines)
+        return not any(line.needs_a_look for line in self.lines) and (measured > 0 or not left)
 
     def _try(self, todo: list[Kind], workers: Workers, peaks: ranges.Peaks | None) -> tuple[int, list[Kind]]:
         """Measure a device's kinds while there is time: how many were, and those left out."""
@@ -120,6 +120,9 @@ class Preflight:
             kind = todo.pop(0)
             answer, line = self._measured(kind, workers, peaks)
             self._add(line)
+            if answer.get("over"):
+                todo.insert(0, kind)
+                break
             measured += 1
             profiles += [kind] * ("profile" in answer)
             if answer["status"] == "timeout":
@@ -183,7 +186,7 @@ class Preflight:
             briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
             answer = worker.measure(order, min(self._left_s(), kind.job.limit_s(briefly)))
         if answer.get("status") == "timeout" and self._left_s() < LEAST_S:
-            answer = {"status": "skipped", "reason": "the minutes were over before it answered"}
+            answer = {"status": "skipped", "reason": "the minutes were over before it answered", "over": True}
         return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
@@ -193,6 +196,8 @@ class Preflight:
         bad = sum(line.needs_a_look for line in self.lines)
         tried = f"{measured} kind{'s' * (measured != 1)} of points tried"
         said = f"{bad} to look at, in capitals above; tracebacks are in {self.log}" if bad else "nothing to look at"
+        if left and not measured:
+            said = "give more --minutes"
         self.say(f"{tried}, {len(left)} left out; {said}")
 
 
