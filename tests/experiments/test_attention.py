@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments.models import attention
+from experiments.models import attention, jobs
 from experiments.models.zoo import ZOO
+from experiments.suite import time_to_train
 from tests.experiments.points import CPU, GPU, observed, work
 from tests.experiments.second_device import SecondCpu
 
@@ -76,6 +77,14 @@ def test_a_gpus_kernels_of_attention_are_observed_and_a_cpus_are_not(name: str, 
     assert on_gpu == {"attention.flash": BLOCKS}
     if changed.get("backend") != "graph":
         assert not any("attention" in metric for metric in observed(work(name, CPU, **changed)))
+
+
+def test_a_job_tells_the_kernels_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    did = {"job_time": 1.0, "accuracy": 1.0, "steps": 1, "tests": 1}
+    monkeypatch.setattr(jobs, "learn", lambda *_: did)
+    monkeypatch.setattr(time_to_train, "_alone", lambda *_: {"": 1.0, "forward": 0.5})
+    found = observed(work("time-to-train", GPU, job="bytes-gpt"))
+    assert found["attention.flash"] == BLOCKS
 
 
 def test_a_model_without_attention_has_no_such_metric() -> None:
