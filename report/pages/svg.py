@@ -7,10 +7,14 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from report.pages.charts import DARK, FONTS, MUTED, NARROW, WIDE, Chart, theme
 from report.pages.plain import harmless, visible
+
+# What matplotlib writes by itself, and is left out.
+METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 def save(chart: Chart, folder: Path) -> None:
@@ -18,7 +22,8 @@ def save(chart: Chart, folder: Path) -> None:
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
-            chart.draw(width).savefig(path, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+            # savefig would draw twice, once for the layout alone; the file is the same.
+            FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
         path.write_text(finished(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

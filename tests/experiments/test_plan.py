@@ -125,6 +125,14 @@ def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], shar
     assert {64 + n for n, value in enumerate(values) if value == 1} <= set(sizes(trimmed))
 
 
+@pytest.mark.parametrize("minutes", [2.0, 3.0, 5.0, 8.0])
+def test_a_plan_fits_its_minutes_although_a_round_ends_before_all_of_its_points(minutes: float) -> None:
+    content = preset(block(1, 64), block(3, *range(65, 95)), rounds=3) | {"round_s": 60.0}
+    trimmed = within(full_plan(content, "test", [CPU], cores=2), minutes)
+    assert trimmed.seconds <= 60 * minutes
+    assert 64 in sizes(trimmed)
+
+
 def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tmp_path: Path) -> None:
     made = planned(block(1, 64), block(3, 66))
     trimmed, path = within(made, made.seconds * 0.7 / 60), tmp_path / "plan.json"

@@ -31,7 +31,7 @@ SEEDS = range(20)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pages_and_figures_are_made_of_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
     partial.write_study(tmp_path / "nodes", seed, most=3)
-    partial.judged(tmp_path, others=seed % 10 == 0)
+    partial.judged(tmp_path, others=seed == 0)
     assert [str(one) for one in partial.failures(tmp_path, 0.25, seed).found] == []
 
 
