@@ -159,6 +159,8 @@ Fault = Literal[
     "a blocking copy",
     "item",
     "nonzero",
+    "a mask",
+    "a copy to the CPU",
     "synchronise",
     "an illegal access",
 ]
@@ -176,6 +178,8 @@ def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Th
         "a blocking copy": lambda: there.copy_(pinned),
         "item": lambda: there.sum().item(),
         "nonzero": lambda: torch.nonzero(there),
+        "a mask": lambda: there[there > 0],
+        "a copy to the CPU": lambda: there.cpu(),
         "synchronise": device.synchronise,
         "an illegal access": lambda: setattr(GPU, "lost", True),
     }

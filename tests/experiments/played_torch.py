@@ -22,7 +22,9 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "played"
 DEVICE = f"{NAME}:0"
 # Operators that read a result on the host, so that they wait for the device.
-_WAITING = ("_local_scalar_dense", "equal", "nonzero", "masked_select", "unique", "_unique")
+_WAITING = (
+    "_local_scalar_dense", "equal", "nonzero", "masked_select", "unique", "_unique", "bincount", "repeat_interleave",
+)  # fmt: skip
 # Operators that take operands of both sides.
 _CROSSING = ("copy_", "_to_copy", "_foreach", "index", "_index_put_impl_", "_fused_adam")
 _ILLEGAL = "CUDA error: an illegal memory access was encountered"
@@ -159,7 +161,8 @@ def _held(one: Any) -> Any:
 def _refuse(name: str, operator: Any, args: Any, there: list[Any], here: list[Any]) -> None:
     """Raise what a real device raises: of a lost context, of a wait in a capture, of operands of two devices."""
     GPU.fail()
-    if name.startswith(_WAITING):
+    masked = name.startswith("index") and any(one.dtype is torch.bool for one in there if one is not args[0])
+    if masked or name.startswith(_WAITING):
         GPU.wait(name)
     if there and not name.startswith(_CROSSING) and any(one.dim() for one in here):
         raise RuntimeError(
