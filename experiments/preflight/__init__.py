@@ -212,16 +212,16 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     from experiments.sweep import preset_path, read_preset
 
     described, reasons = _described()
-    made = (
-        read_plan(plan)
-        if plan
-        else full_plan(read_preset(preset), str(preset_path(preset)), described, hardware.usable_cores())
-    )
     known = [str(one["id"]) for one in described]
     if device and device not in known:
         why = "".join(f" {reason}." for reason in reasons)
         raise StudyError(f"no device {device!r} on this machine. Devices: {', '.join(known)}.{why}")
     names = [device] if device else known
+    made = (
+        read_plan(plan)
+        if plan
+        else full_plan(read_preset(preset), str(preset_path(preset)), described, hardware.usable_cores())
+    )
     jobs = tuple(job for job in made.jobs if job.device in names)
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
