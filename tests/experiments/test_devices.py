@@ -247,6 +247,7 @@ def test_a_gpu_is_found_and_described_by_what_is_known_of_it(
     check(entry, NODE_SCHEMA["properties"]["devices"]["items"], name)
     assert entry | facts == entry
     assert (entry["id"], entry["kind"]) == (name, "gpu")
+    assert (entry["unwatched"] == "not NVIDIA's") == (kind is not CudaDevice), "its clock and power are not recorded"
     assert not {None, "", 0} & {value for value in entry.values() if not isinstance(value, bool)}
     assert 0 < device.free_bytes() <= entry["memory_bytes"]
     assert entry["last_level_cache_bytes"] == device.last_level_cache_bytes >= entry.get("l2_bytes", 1)
