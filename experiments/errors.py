@@ -62,14 +62,20 @@ def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
         case MemoryError():
             return "oom", f"out of memory after {after_s:.1f} s"
     what = (str(error).splitlines() or [""])[0]
-    # torch names its own: OutOfMemoryError on devices, RuntimeError for refused allocations.
-    if "outofmemory" in type(error).__name__.lower() or "not enough memory" in str(error).lower():
+    if is_out_of_memory(error):
         return "oom", what
     if "could not create a primitive" in str(error):  # oneDNN's words for what this processor lacks
         return "unsupported", f"oneDNN: {what}"
     traceback.print_exception(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     return "failed", f"{type(error).__name__}: {what} ({Path(place.filename).name}:{place.lineno})"
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """True if a device or the system refused memory: torch has types for some of these errors, and words for others."""
+    text = str(error).lower()
+    named = isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower()
+    return named or "not enough memory" in text or "out of memory" in text
 
 
 def _is_of_device(error: BaseException | None) -> bool:

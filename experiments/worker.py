@@ -118,8 +118,9 @@ def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
     if device.spoilt:
         return True
     # Drivers have many words for their errors: after any failure, ask the device itself.
-    outcomes = [answer.get("status"), *(part["status"] for part in answer.get("parts", []))]
-    return bool({"failed", "unsupported"} & set(outcomes)) and bool(device.fault())
+    metrics = [*answer.get("parts", []), *answer.get("profiled", [])]
+    outcomes = {answer.get("status"), *(one.get("status", "ok") for one in metrics)}
+    return bool({"failed", "unsupported"} & outcomes) and bool(device.fault())
 
 
 def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
@@ -177,20 +178,21 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
 
     Raises the error of the work itself; of the others it is an outcome under their metric.
     """
-    lacking = ""
+    lacking: dict[str, Any] = {}
     works = [one for one in (work, *work.beside) if one.calls or one.phases]
     if work.graph and _is_short(work, device):
-        try:
-            works.append(_captured(work, device))
-        except Unsupported as reason:
-            lacking = str(reason)
+        made = attempt(lambda: {"work": _captured(work, device)})
+        if "work" in made:
+            works.append(made["work"])
+        else:
+            lacking = made
     share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
     parts = [_part(one, device, share, watch) for one in works[:1]]
     for one in works[1:]:
         made = attempt(lambda one=one: _part(one, device, share, watch))  # type: ignore[misc]
         parts.append(made if made["status"] == "ok" else {**made, "metric": one.metric})
     if lacking and device.kind != "cpu":
-        parts.append({**outcome("unsupported", lacking), "metric": GRAPH_METRIC})
+        parts.append({**lacking, "metric": GRAPH_METRIC})
     return parts
 
 

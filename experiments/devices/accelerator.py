@@ -237,9 +237,12 @@ class Accelerator(Device):
                     call()
             self.spoilt = False
         except RuntimeError as refusal:
-            # Torch leaves the stream of a capture that fails in place.
+            # Torch leaves the stream of a capture that fails in place, and covers the error that says why.
             module.set_stream(here)
-            raise Unsupported(f"cannot be captured in a graph: {first_line(refusal)}") from None
+            cause = refusal.__context__ or refusal
+            if isinstance(cause, getattr(self._torch, "OutOfMemoryError", ())):
+                raise cause from None
+            raise Unsupported(f"cannot be captured in a graph: {first_line(cause)}") from None
         replay: Callable[[], object] = captured.replay
         return replay
 

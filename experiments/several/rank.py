@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contract.errors import StudyError
+from experiments.errors import is_out_of_memory
 from experiments.work import Unsupported
 
 
@@ -50,8 +51,7 @@ def _end_with_launcher(folder: str) -> None:
 def _kind(error: Exception) -> str:
     if isinstance(error, Unsupported | StudyError):
         return "unsupported"
-    memory = isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower()
-    return "oom" if memory or "not enough memory" in str(error).lower() else "failed"
+    return "oom" if is_out_of_memory(error) else "failed"
 
 
 def _measured(order: Mapping[str, Any]) -> dict[str, Any]:

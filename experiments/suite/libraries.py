@@ -164,10 +164,11 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
 
 def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
     """What the call returns. Raises Unsupported if PyTorch does not call a library where it should, or the reverse."""
-    import torch
+    # Kineto, in newer profilers, attaches CUPTI even to look at the CPU alone, and slows what is timed after it.
+    from torch.autograd import profiler_legacy
 
     try:
-        with torch.autograd.profiler.profile() as seen:
+        with profiler_legacy.profile() as seen:
             out = call()
     except NotImplementedError as lack:
         raise Unsupported(f"PyTorch: {str(lack).splitlines()[0]}") from None

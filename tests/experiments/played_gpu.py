@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 from torch.autograd import DeviceType
@@ -162,6 +163,7 @@ Fault = Literal[
     "a mask",
     "a copy to the CPU",
     "synchronise",
+    "memory",
     "an illegal access",
 ]
 FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
@@ -181,9 +183,16 @@ def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Th
         "a mask": lambda: there[there > 0],
         "a copy to the CPU": lambda: there.cpu(),
         "synchronise": device.synchronise,
+        "memory": lambda: GPU.refuse_memory_in_a_capture(),
         "an illegal access": lambda: setattr(GPU, "lost", True),
     }
     return Work(run=calls[fault], graph=True)
+
+
+# A real GPU's profiler slows what is timed after it, even in a session that looks at the CPU alone.
+WITHOUT_PROFILES = patch(
+    "torch.autograd.profiler._prepare_profiler", side_effect=AssertionError("a profile in a point")
+)
 
 
 def answers(only: list[str]) -> Iterator[dict[str, Any]]:
@@ -196,7 +205,8 @@ def answers(only: list[str]) -> Iterator[dict[str, Any]]:
                 continue
             order = {"experiment": which, "params": params, "known": {"call_s": 1e-9}}
             policy = {"target": 0.5, "budget_s": 0.02, "max_samples": 4}
-            answer = worker.answer_to({**order, "policy": policy}, device, watch)
+            with WITHOUT_PROFILES:
+                answer = worker.answer_to({**order, "policy": policy}, device, watch)
             if "profile" in answer:
                 answer["profiled"] = worker.answer_to({**order, "policy": policy, "profile": True}, device, watch)
             yield {"device": name, "experiment": which, "params": params, "answer": answer}

@@ -55,6 +55,12 @@ class Played:
             raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({why})")
         self.fail()
 
+    def refuse_memory_in_a_capture(self) -> None:
+        """Have no memory left for what is captured, which spoils the capture."""
+        if self.capture is not None:
+            self.spoilt = True
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
     def fail(self) -> None:
         """Raise the error after which every call fails."""
         if self.lost:

@@ -173,6 +173,8 @@ def failing(error: Exception) -> Any:
         (ProfileError("lost"), "failed", "lost"),
         (Unsupported("not seen"), "unsupported", "not seen"),
         (MemoryError(), "oom", "out of memory"),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 18 GB)"), "oom", "MPS backend out of memory"),
+        (RuntimeError("CUDA error: out of memory"), "oom", "CUDA error: out of memory"),
         (ZeroDivisionError("odd"), "failed", "ZeroDivisionError: odd"),
     ],
 )
