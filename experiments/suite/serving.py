@@ -67,6 +67,8 @@ class Kept:
             raise HarnessError(f"the server does not answer: {limits.refusal(silence)}") from None
         finally:
             line.close()
+        if response.status >= 500:
+            self.child.stop()  # an error of its device would fail the next points as well
         if response.status != 200:
             raise RuntimeError(f"the server said {response.status}: {told[:200].decode(errors='replace')}")
         found: dict[str, Any] = json.loads(told)

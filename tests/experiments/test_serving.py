@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -477,6 +478,18 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     assert third.child.alive
     with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
+    assert serving.server({**ORDERS, "workers": 2}) is third
+    serving.close()
+
+
+def test_a_server_that_failed_at_a_request_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = serving.server(ORDERS)
+    failed = SimpleNamespace(status=500, read=lambda: b"Internal Server Error")
+    with monkeypatch.context() as patch:
+        patch.setattr(http.client.HTTPConnection, "getresponse", lambda _: failed)
+        with pytest.raises(RuntimeError, match="the server said 500: Internal Server Error"):
+            kept.ask("GET", "/usage")
+    assert serving.server(ORDERS) is not kept, "an error of its device would stay"
     serving.close()
 
 
