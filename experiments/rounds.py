@@ -97,9 +97,12 @@ class Round:
     def _profiled(self, point: Point, units: dict[str, str], workers: Workers, spent_s: float) -> list[dict[str, Any]]:
         """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
         answer = self._answer(point, {**self._order(point), "profile": True}, workers, spent_s)
-        if "profiled" in answer:
-            self.timed_s += answer["profiled_s"]
-            return list(answer["profiled"])
+        try:
+            if "profiled" in answer:
+                self.timed_s += answer["profiled_s"]
+                return [dict(one) for one in answer["profiled"]]
+        except (LookupError, TypeError, ValueError) as fault:
+            answer = _unreadable(fault)
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 

@@ -287,6 +287,21 @@ def test_an_answer_of_another_shape_costs_its_point_alone() -> None:
     assert [(row["status"], "KeyError" in row["reason"]) for row in measured.rows] == [("failed", True)]
 
 
+@pytest.mark.parametrize(
+    "said", ['{"profiled": []}', '{"profiled": 5, "profiled_s": 1}', '{"profiled_s": 1, "profiled": [1]}']
+)
+def test_a_profile_of_another_shape_costs_no_timed_row(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    answer = workers.Worker.measure
+
+    def measure(self: workers.Worker, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        return dict(json.loads(said)) if "profile" in order else answer(self, order, limit_s)
+
+    monkeypatch.setattr(workers.Worker, "measure", measure)
+    told = {row["metric"]: (row["status"], row["reason"]) for row in profiled("right").rows}
+    assert told["time"] == ("ok", "")
+    assert {status for status, _ in (told["built_before"], told["cupti_share"])} == {"failed"}
+
+
 def test_a_hanging_point_is_given_up() -> None:
     measured = make(["right"], hang_s={"cpu": 0.2})
     measured.command = scripted("time.sleep(60)")
