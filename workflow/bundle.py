@@ -1,7 +1,7 @@
 """Collects the wheels that measuring needs on a machine without a network.
 
 That machine has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy, for a GPU) already, so that the bundle
-is small; what it takes, and the project's own files with it, is printed. There: workflow/measure-offline.sh
+is small; what it takes, and the project's own files with it (compressed), is printed. There: workflow/measure-offline.sh
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")
     for option, says in (("with", "take a part that is not taken by itself"), ("without", "leave out one that is")):
         top.add_argument(f"--{option}", action="append", default=[], choices=PARTS, help=says, metavar="PART")
-    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help="of the bundle and the project's files together")
+    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help="of the bundle and the project's files together, compressed")
     return top
 
 
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if more & less:
         raise StudyError(f"both --with and --without {min(more & less)}: leave out one of the two")
     parts = [name for name, part in PARTS.items() if (part.taken or name in more) and name not in less]
-    tree = tracked()
+    tree = packed_bytes()
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.parent.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=BUNDLE.parent, prefix="bundle."))
@@ -120,10 +121,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def tracked() -> int:
-    """Bytes of the files here that git knows, which travel with the bundle. Raises StudyError where there is no git."""
+def packed_bytes() -> int:
+    """Bytes of the files here that git knows, compressed as they travel. Raises StudyError where there is no git."""
     files = [Path(name) for name in git(Path.cwd(), "ls-files", "-z").split("\0") if name]
-    return sum(path.lstat().st_size for path in files if path.exists())
+    with tempfile.TemporaryFile() as out:
+        with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
+            for path in files:
+                if path.exists():
+                    archive.add(path, recursive=False)
+        return out.tell()
 
 
 def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> dict[str, int]:

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,15 +21,21 @@ REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
 
 def start(log: Path) -> None:
-    """Have nvidia-smi write to the end of `log` until this process ends, however that happens; without it, nothing."""
+    """Have nvidia-smi write to the end of `log` until this process ends, however that happens; without it, nothing.
+
+    Where the log cannot be written, a note on standard error says so: a run does not need it.
+    """
     tool = shutil.which("nvidia-smi")
     # Elsewhere the system does not end a program with the one that started it.
     if tool is None or sys.platform != "linux":
         return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        words = [sys.executable, __file__, tool, str(os.getpid())]
-        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as out:
+            words = [sys.executable, __file__, tool, str(os.getpid())]
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    except OSError as refusal:
+        print(f"note: {log}: {refusal.strerror}: the run goes on without nvidia-smi's log", file=sys.stderr)
 
 
 def _query(reasons: str) -> list[str]:
@@ -48,14 +53,22 @@ def end_with(parent: int) -> None:
 
 
 def main(tool: str, parent: int) -> None:
-    """Become `tool`, which then ends with the process that started this one."""
+    """Become `tool`, which then ends with the process that started this one; else say what it answered."""
     end_with(parent)
     asks = partial(end_with, os.getpid())
+    complaint = ""
     for reasons in REASONS:
         order = [tool, *_query(reasons)]
-        with suppress(subprocess.SubprocessError):  # a driver in trouble may never answer
+        try:
+            # A driver in trouble may never answer.
             subprocess.run(order, capture_output=True, check=True, timeout=ASK_S, preexec_fn=asks)
             os.execv(tool, [*order, f"--loop-ms={PERIOD_MS}"])
+        except subprocess.CalledProcessError as failure:
+            said = (failure.stdout + failure.stderr).decode("utf-8", "replace").split("\n")[0]
+            complaint = said or str(failure)
+        except (OSError, subprocess.SubprocessError) as failure:
+            complaint = str(failure)
+    print(f"error: {tool}: {complaint}")
 
 
 if __name__ == "__main__":
