@@ -1,7 +1,8 @@
 """Collects the wheels that measuring needs on a machine without a network.
 
 That machine has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy, for a GPU) already, so that the bundle
-is small; what it takes, and the project's own files with it (compressed), is printed. There: workflow/measure-offline.sh
+is small; what it takes, and the project's own files with it (compressed), is printed.
+There: workflow/measure-offline.sh
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")
     for option, says in (("with", "take a part that is not taken by itself"), ("without", "leave out one that is")):
         top.add_argument(f"--{option}", action="append", default=[], choices=PARTS, help=says, metavar="PART")
-    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help="of the bundle and the project's files together, compressed")
+    limit = "of the bundle and the project's files together, compressed"
+    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help=limit)
     return top
 
 

@@ -24,7 +24,7 @@ WHEELS = {
 
 @pytest.fixture
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Makes bundles of a project of 10 MiB and as much that compresses to nothing, from a stand-in for pip; gives the exit code."""
+    """Makes bundles by a stand-in for pip, of a project that takes 10 MiB once compressed; gives the exit code."""
 
     def pip(command: str, *words: str) -> None:
         into = Path(words[words.index("--dest" if command == "download" else "--wheel-dir") + 1])
