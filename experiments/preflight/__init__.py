@@ -73,6 +73,7 @@ class Preflight:
 
     gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked.
     command: of a measuring process; profiling: of the profiler's check. say: is given each line, by default to print.
+    absent: a line for each device that should be here, and is not.
     begun: by time.monotonic, from when on the minutes count.
     """
 
@@ -84,6 +85,7 @@ class Preflight:
     say: Callable[[str], object] = _print
     command: Sequence[str] = COMMAND
     profiling: Sequence[str] = ()
+    absent: Sequence[Line] = ()
     begun: float = field(default_factory=time.monotonic)
     lines: list[Line] = field(default_factory=list)
 
@@ -96,6 +98,8 @@ class Preflight:
             for device in sorted({job.device for job in self.plan.jobs}, key=lambda device: device not in self.gpus)
         }
         self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
+        for line in self.absent:
+            self._add(line)
         for device in self.checked:
             self._check_profiler(device)
         left: list[Kind] = []
@@ -228,7 +232,18 @@ def here(preset: str, plan: Path | None, device: str | None, minutes: float, log
     gpus = {one["id"]: (one["name"], one.get("memory_bytes")) for one in described if one["kind"] != "cpu"}
     # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
     checked = [name for name in names if name in gpus] or names
-    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, begun=begun)
+    absent = () if device else _absent(made, known, reasons)
+    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
+
+
+def _absent(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
+    """A line for each device that a plan measures and this machine lacks, and one where it shows no GPU at all."""
+    lacking = sorted({job.device for job in plan.jobs} - set(known))
+    lines = [Line("look", device, "the plan measures it, and it is not on this machine") for device in lacking]
+    if any(name != "cpu" for name in known):
+        return lines
+    why = "; ".join(reasons)
+    return [*lines, Line("look", "no GPU found", f"{why} (`doctor` says more; --device cpu tries the CPU alone)")]
 
 
 def _described() -> tuple[list[dict[str, Any]], list[str]]:

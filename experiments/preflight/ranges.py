@@ -103,7 +103,7 @@ def peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
             {dtype: rate * 1e12 for dtype, rate in flops.items()},
             gpu["memory_rate"] * 1e9,
             table["link"][gpu["link"]],
-            source["title"] + ("" if source["verified"] else ", not verified"),
+            source["title"] + ("" if source["verified"] else "; figures not yet compared with it"),
         )
     return None
 
