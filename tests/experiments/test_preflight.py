@@ -349,7 +349,8 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
         (None, None, ["no GPU found: CUDA: the driver is too old"]),
         (plan, "cpu", []),
     ):
-        tried = preflight.here("tests/workflow/tiny.yaml", asked, device, 0.001, tmp_path / "log", time.monotonic() - 60)
+        begun = time.monotonic() - 60
+        tried = preflight.here("tests/workflow/tiny.yaml", asked, device, 0.001, tmp_path / "log", begun)
         tried.say = lambda _: None
         assert not tried.run()
         bad = [f"{line.what}: {line.seen}" for line in tried.lines if line.needs_a_look]

@@ -86,6 +86,41 @@ def test_a_tool_that_never_answers_ends_with_the_run_too(tmp_path: Path, monkeyp
         time.sleep(0.02)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
+@pytest.mark.parametrize(
+    ("tool", "says"),
+    [
+        ("#!{python}\nprint('NVIDIA-SMI has failed: no driver')\nexit(9)\n", "NVIDIA-SMI has failed: no driver"),
+        ("#!/no/such/interpreter\n", "No such file or directory"),
+        ("no program\n", "Exec format error"),
+    ],
+)
+def test_a_tool_that_fails_is_told_in_one_line_of_the_log(
+    tool: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = run(tmp_path, 600.0, monkeypatch, tool)
+    until = time.monotonic() + 60
+    while not lines(tmp_path):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    head.kill()
+    head.wait(60)
+    (told,) = (tmp_path / "logs/smi").read_text().splitlines()
+    assert told.startswith(f"error: {tmp_path / 'nvidia-smi'}: ") and says in told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
+def test_a_log_that_cannot_be_written_costs_the_run_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(TOOL.format(python=sys.executable))
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for log in (tmp_path, tmp_path / "nvidia-smi" / "log"):
+        witness.start(log)
+        assert capsys.readouterr().err.startswith(f"note: {log}: ")
+
+
 def words(process: psutil.Process) -> list[str]:
     """The command line of a process; nothing of one that has ended."""
     with suppress(psutil.Error):
