@@ -172,9 +172,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _preflight(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     from experiments.lock import node_lock
-    from experiments.preflight import here
+    from experiments.preflight import make_preflight
 
-    tried = here(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
+    tried = make_preflight(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
     with node_lock(PATIENCE_S):
         return int(not tried.run())
 

@@ -212,8 +212,8 @@ class Counters:
     """What is asked of one device, each answer as things are when it is asked.
 
     values: its clocks, temperature, power and utilisation. flags: what disturbs it.
-    joules: energy since some moment in the past, None where nothing counts it. least_s: seconds of work from which on
-    energy and power tell what the work used: the counter moves only now and then.
+    joules: energy since some moment in the past, None where nothing counts it. least_s: seconds of work below
+    which its energy is too uncertain to tell: the counter moves only now and then.
     """
 
     values: Callable[[], Values] = dict

@@ -68,7 +68,7 @@ class Round:
                     for point in points:
                         answers.append(self._timed(point, workers, clock.now() - begun))
                         bar.update()
-                    # A GPU's profiler slows whatever is timed after it in its process: profiles are a second pass.
+                    # A GPU's profiler slows later timings of its process: profiles are a second pass.
                     waiting = [(point, one) for point, one in zip(points, answers, strict=True) if "profile" in one]
                     bar.total = len(points) + len(waiting)
                     for point, answer in waiting:

@@ -96,7 +96,7 @@ def _refusal(module: str) -> str:
     """Why a module cannot be loaded; '' if it can."""
     try:
         importlib.import_module(module)
-    except Exception as refusal:  # a library's own check of another may raise what it likes
+    except Exception as refusal:  # a library's check of another may raise anything
         return first_line(refusal)
     return ""
 

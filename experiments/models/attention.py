@@ -58,7 +58,7 @@ def kernels(call: Callable[[], object]) -> dict[str, int]:
     return counts
 
 
-def observed(call: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
+def metrics(call: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
     """Metrics of one call of PyTorch's own operators on a GPU: attention.flash, attention.math and others."""
     if device.kind == "cpu":
         return {}

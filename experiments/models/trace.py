@@ -33,7 +33,7 @@ def repeat_share(step: Callable[[], object], steps: int) -> tuple[float, float]:
     return equal / steps, seen[-1][1]
 
 
-def profiled(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
+def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
     """Metrics of a profile of `steps` equal steps, 2 or more on an accelerator, which are warm.
 
     kernel_time: seconds of a step in which an accelerator computes or copies, the durations of its kernels, copies and

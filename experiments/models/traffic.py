@@ -97,7 +97,7 @@ def traffic(call: Callable[[], object]) -> tuple[float, float]:
     return sum(one.flop for one in found), sum(one.bytes for one in found)
 
 
-def timed(call: Callable[[], object], device: Device, calls: int) -> list[Operator]:
+def time_operators(call: Callable[[], object], device: Device, calls: int) -> list[Operator]:
     """The operators of so many calls in a row with their times, by torch's profiler, on the device where they run.
 
     On a GPU an operator's time is that of the kernels which it launches; on a CPU it ends when the operator returns,

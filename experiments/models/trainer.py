@@ -132,7 +132,7 @@ class Trainer:
             steps = 1 if slow else TRACED_STEPS[self.device.kind]
             repeats, flop_share = trace.repeat_share(self.step, steps)
             found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
-            found |= attention.observed(self.step, self.device)
+            found |= attention.metrics(self.step, self.device)
         return found
 
     def profile(self, operators: bool) -> Profile | None:
@@ -148,7 +148,9 @@ class Trainer:
             self.step()
             self.device.synchronise()
             slow = running_time.now() - begun > SLOW_S
-            return trace.profiled(self.step, self.device, FEWEST_STEPS[self.device.kind] if slow else PROFILED_STEPS)
+            return trace.profile_metrics(
+                self.step, self.device, FEWEST_STEPS[self.device.kind] if slow else PROFILED_STEPS
+            )
 
         return Profile(units, take) if units else None
 

@@ -20,7 +20,7 @@ from contract.flags import Flag, parse, worst
 from experiments import environment
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler, ranges
-from experiments.preflight.kinds import Kind, breadth_first, left_out
+from experiments.preflight.kinds import Kind, breadth_first, count_by_job
 from experiments.workers import COMMAND, Worker, Workers
 
 # Seconds of samples for a point, and how many at most.
@@ -63,13 +63,13 @@ class Line:
 
 
 def _print(line: str) -> None:
-    """Print a line at once, also into a pipe: whoever cuts this off keeps it."""
+    """Print a line at once, also into a pipe, so that a cut run has printed it."""
     print(line, flush=True)
 
 
 @dataclass
 class Preflight:
-    """What is tried, for how long, and what came of it.
+    """The points to try, the minutes for them, and the lines so far.
 
     gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked.
     command: of a measuring process; profiling: of the profiler's check. say: is given each line, by default to print.
@@ -195,7 +195,7 @@ class Preflight:
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
         if left:
-            counts = ", ".join(f"{name} {count}" for name, count in left_out(left).items())
+            counts = ", ".join(f"{name} {count}" for name, count in count_by_job(left).items())
             self.say(f"left out, for {self.minutes:g} minutes were over: {counts}")
         bad = sum(line.needs_a_look for line in self.lines)
         tried = f"{measured} kind{'s' * (measured != 1)} of points tried"
@@ -205,7 +205,9 @@ class Preflight:
         self.say(f"{tried}, {len(left)} left out; {said}")
 
 
-def here(preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float) -> Preflight:
+def make_preflight(
+    preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float
+) -> Preflight:
     """What there is to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
 
     begun: by time.monotonic, from when on the minutes count. Raises StudyError for a device that is not there, or that
@@ -309,7 +311,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, sec
 
 
 def _verdict(outcome: Mapping[str, Any]) -> str:
-    """The verdict for an outcome that is not ok: what cannot be done is no fault, unless something can be installed."""
+    """The verdict for an outcome that is not ok: an unsupported point is no fault, unless a package can mend it."""
     if outcome["status"] == "unsupported":
         return "look" if any(words in outcome["reason"] for words in MENDABLE) else "unsupported"
     return "left out" if outcome["status"] == "skipped" else "look"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -50,10 +51,6 @@ def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
     return [one for row in zip_longest(*(kinds(job, rules) for job in jobs)) for one in row if one is not None]
 
 
-def left_out(kinds_left: Iterable[Kind]) -> Mapping[str, int]:
-    """How many kinds of each experiment were not measured."""
-    counts: dict[str, int] = {}
-    for one in kinds_left:
-        name = f"{one.job.experiment} on {one.job.device}"
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+def count_by_job(every: Iterable[Kind]) -> Counter[str]:
+    """Number of kinds of each experiment on each device, in their order."""
+    return Counter(f"{one.job.experiment} on {one.job.device}" for one in every)

@@ -17,7 +17,7 @@ _SAME_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Rule:
-    """Points whose rate can be judged, by what (`of`: flops, memory, link, seconds), and the share or range of it."""
+    """Points with a rate to judge, and its range: a share of the peak `of` (flops, memory, link), or seconds."""
 
     experiment: str
     of: str
@@ -109,7 +109,7 @@ def peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
 
 
 def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
-    """The rate of a point by what its rule judges, else what was measured first; None where nothing was.
+    """The rate that a point's rule judges, else the first value that was measured; None without one.
 
     Short calls are judged by their time in a graph: without it, the time is that of launching them.
     """

@@ -91,5 +91,5 @@ def generation(
         check=lambda: generator.error(phase, call),
         tolerance=TOLERANCE[dtype],
         # A graph holds the kernels that its calls took before it was captured; compiled ones have no operators.
-        observe=None if backend == "inductor" else lambda: attention.observed(eager_call, device),
+        observe=None if backend == "inductor" else lambda: attention.metrics(eager_call, device),
     )

@@ -188,7 +188,7 @@ class Service:
         """The kernels of attention, on a GPU; a graph holds those that its calls took before it was captured."""
         from experiments.models import attention
 
-        return attention.observed(lambda: self.without_gradients(self.network)(self.there), self.device)
+        return attention.metrics(lambda: self.without_gradients(self.network)(self.there), self.device)
 
     def on_device(self) -> list[Work]:
         """The parts of a request by a GPU's own clock; on a CPU nothing travels."""

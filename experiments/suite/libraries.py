@@ -164,7 +164,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
 
 def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
     """What the call returns. Raises Unsupported if PyTorch does not call a library where it should, or the reverse."""
-    # Kineto, in newer profilers, attaches CUPTI even to look at the CPU alone, and slows what is timed after it.
+    # Newer profilers attach CUPTI even to record the CPU alone (Kineto's CUDA_RUNTIME), and slow later timings.
     from torch.autograd import profiler_legacy
 
     try:

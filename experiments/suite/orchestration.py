@@ -84,7 +84,7 @@ def orchestration(
 
     def observe() -> dict[str, Observed]:
         decoding: dict[str, Observed] = {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
-        return {**decoding, **attention.observed(trainer.step, device)}
+        return {**decoding, **attention.metrics(trainer.step, device)}
 
     ahead = Work(run=loop, metric="loop_time", per=AHEAD)
     return Work(

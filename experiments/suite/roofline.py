@@ -101,7 +101,7 @@ def roofline(
         bytes=moved,
         check=check,
         tolerance=tolerance,
-        observe=lambda: {**counted_metrics(step, device), **attention.observed(step, device)},
+        observe=lambda: {**counted_metrics(step, device), **attention.metrics(step, device)},
         profile=Profile(TIMED, lambda: timed_metrics(step, device)),
     )
 
@@ -175,7 +175,7 @@ def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, fl
     from experiments.models import traffic
 
     calls = _calls(step, device)
-    metrics = summary(traffic.timed(step, device, calls), calls)
+    metrics = summary(traffic.time_operators(step, device, calls), calls)
     return {name: metrics[name][0] for name in TIMED}
 
 

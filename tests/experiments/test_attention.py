@@ -89,4 +89,4 @@ def test_a_job_tells_the_kernels_of_a_step(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_model_without_attention_has_no_such_metric() -> None:
     weights: Tensor = torch.randn(8, 8)
-    assert attention.observed(lambda: weights @ weights, SecondCpu()) == {}
+    assert attention.metrics(lambda: weights @ weights, SecondCpu()) == {}

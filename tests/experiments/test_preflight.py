@@ -368,7 +368,7 @@ sys.modules |= dict.fromkeys(("pandas", "pandera", "snakemake", "scipy", "sklear
 from pathlib import Path
 from experiments import preflight
 preflight._described = lambda: ([{{"id": "cpu", "kind": "cpu", "name": "a CPU"}}], [])
-print(len(preflight.here({str(tmp_path / "mine.yaml")!r}, None, "cpu", 1.0, Path("log"), 0.0).plan.jobs))
+print(len(preflight.make_preflight({str(tmp_path / "mine.yaml")!r}, None, "cpu", 1.0, Path("log"), 0.0).plan.jobs))
 """
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout == "1\n"

@@ -28,7 +28,7 @@ X, Y = torch.randn(8, 8), torch.randn(8, 8)
 
 def profiled(monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], count: int = 4) -> dict[str, float]:
     install(monkeypatch, lambda: events)
-    return trace.profiled(lambda: None, DEVICE, count)
+    return trace.profile_metrics(lambda: None, DEVICE, count)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 15, profiling.HEAD_KERNELS - 1])
@@ -94,7 +94,7 @@ def test_an_operators_time_is_that_of_its_kernels_and_the_first_call_is_left_out
 ) -> None:
     # The first call has lost its kernel.
     install(monkeypatch, lambda: [*head(1), *operators([[], ["add"], ["add"]])])
-    found = traffic.timed(lambda: X + Y, DEVICE, 2)
+    found = traffic.time_operators(lambda: X + Y, DEVICE, 2)
     assert [one.seconds for one in found] == [pytest.approx(3e-6)] * 2
 
 
@@ -113,12 +113,15 @@ def test_operators_without_an_event_or_without_their_kernels_are_told(
 ) -> None:
     install(monkeypatch, lambda: events)
     with pytest.raises(ProfileError, match=re.escape(words)):
-        traffic.timed(lambda: X + Y, DEVICE, 2)
+        traffic.time_operators(lambda: X + Y, DEVICE, 2)
 
 
 def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_metrics_stay() -> None:
     apple = SecondCpu("mps")
-    for take in (lambda: trace.profiled(lambda: None, apple, 4), lambda: roofline.timed_metrics(lambda: X + Y, apple)):
+    for take in (
+        lambda: trace.profile_metrics(lambda: None, apple, 4),
+        lambda: roofline.timed_metrics(lambda: X + Y, apple),
+    ):
         with pytest.raises(Unsupported, match="does not see mps"):
             take()
     told = roofline.counted_metrics(lambda: X + Y, apple)
@@ -133,7 +136,7 @@ def test_a_slow_step_of_a_gpu_is_profiled_twice_so_that_a_loss_shows(
 ) -> None:
     given: list[int] = []
     monkeypatch.setattr("experiments.models.trainer.SLOW_S", -1.0 if seconds else 1e9)
-    monkeypatch.setattr(trace, "profiled", lambda step, device, steps: given.append(steps) or {})
+    monkeypatch.setattr(trace, "profile_metrics", lambda step, device, steps: given.append(steps) or {})
     one = Trainer(ZOO["mlp"].model(), *ZOO["mlp"].batch(2), GPU, Dtype.FLOAT32)
     profile = one.profile(operators=True)
     assert profile is not None

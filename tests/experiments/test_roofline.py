@@ -86,7 +86,7 @@ def test_a_recurrent_layer_counts_its_gates_and_three_times_as_much_in_training(
 
 def test_every_operator_that_moves_something_is_timed() -> None:
     a, b = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
-    found = traffic.timed(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
+    found = traffic.time_operators(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
     assert len(found) % 2 == 0
     assert all(one.seconds > 0 for one in found if one.bytes)
     assert [one.name for one in found[: len(found) // 2]] == [one.name for one in found[len(found) // 2 :]]

@@ -172,7 +172,7 @@ def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(mo
 
 def test_a_cpu_has_no_kernels_that_a_host_launches() -> None:
     calls: list[int] = []
-    assert set(trace.profiled(lambda: calls.append(1), CpuDevice(), 3)) == {"matmul_time_share"}
+    assert set(trace.profile_metrics(lambda: calls.append(1), CpuDevice(), 3)) == {"matmul_time_share"}
     assert len(calls) == 3, "one profile tells all"
     profile = trained("mlp", 4).profile(operators=True)
     assert profile is not None
