@@ -20,6 +20,9 @@ _DEVICE_ERROR = re.compile(
     r"command buffer exited with error"
 )
 
+# Refused memory, in the words of torch and of the libraries that it calls.
+_OUT_OF_MEMORY = re.compile(r"(?i:not enough memory|out[ _]of[ _](host_|device_)?memory|alloc(ation)?_failed)")
+
 
 class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an error
     """The point does not fit its budget or the memory; the message says by how much."""
@@ -73,9 +76,8 @@ def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
 
 def is_out_of_memory(error: Exception) -> bool:
     """True if a device or the system refused memory: torch has types for some of these errors, and words for others."""
-    text = str(error).lower()
     named = isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower()
-    return named or "not enough memory" in text or "out of memory" in text
+    return named or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def _is_of_device(error: BaseException | None) -> bool:

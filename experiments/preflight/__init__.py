@@ -95,7 +95,9 @@ class Preflight:
         rules = ranges.rules()
         kinds = {
             device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
-            for device in sorted({job.device for job in self.plan.jobs}, key=lambda device: device not in self.gpus)
+            for device in sorted(
+                dict.fromkeys(job.device for job in self.plan.jobs), key=lambda device: device not in self.gpus
+            )
         }
         self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
         for line in self.absent:

@@ -350,7 +350,7 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
         (plan, "cpu", []),
     ):
         begun = time.monotonic() - 60
-        tried = preflight.here("tests/workflow/tiny.yaml", asked, device, 0.001, tmp_path / "log", begun)
+        tried = preflight.make_preflight("tests/workflow/tiny.yaml", asked, device, 0.001, tmp_path / "log", begun)
         tried.say = lambda _: None
         assert not tried.run()
         bad = [f"{line.what}: {line.seen}" for line in tried.lines if line.needs_a_look]

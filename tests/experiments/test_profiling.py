@@ -178,6 +178,8 @@ def failing(error: Exception) -> Any:
         (MemoryError(), "oom", "out of memory"),
         (RuntimeError("MPS backend out of memory (MPS allocated: 18 GB)"), "oom", "MPS backend out of memory"),
         (RuntimeError("CUDA error: out of memory"), "oom", "CUDA error: out of memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "oom", "CUBLAS_STATUS_ALLOC_FAILED"),
+        (RuntimeError("failed: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"), "oom", "UR_RESULT_ERROR_OUT_OF"),
         (ZeroDivisionError("odd"), "failed", "ZeroDivisionError: odd"),
     ],
 )
