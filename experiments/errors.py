@@ -12,12 +12,12 @@ from contract import running_time
 from experiments.readings import NoTimeError
 from experiments.work import HarnessError, ProfileError, Unsupported, not_installed
 
-# Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, and Metal. After most of them every later
-# call of the process fails as well.
+# Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, Metal, and Vulkan. After most of them
+# every later call of the process fails as well.
 _DEVICE_ERROR = re.compile(
     r"(?i:\b(CUDA|HIP|XPU|SYCL) error\b)|\b(cuda|hip)Error|\b(CUDA|HIP|UR_RESULT|ZE_RESULT|PI)_ERROR_|"
     r"\bAcceleratorError\b|\bCUDA(Runtime|Driver)Error\b|_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)\b|"
-    r"command buffer exited with error"
+    r"command buffer exited with error|(?i:\bdevice[ _](is |was )?lost\b)"
 )
 
 # Refused memory, in the words of torch and of the libraries that it calls.

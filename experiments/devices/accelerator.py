@@ -239,7 +239,7 @@ class Accelerator(Device):
         except RuntimeError as refusal:
             # Torch leaves the stream of a capture that fails in place, and covers the error that says why.
             module.set_stream(here)
-            cause = refusal.__context__ or refusal
+            cause = refusal.__context__ if isinstance(refusal.__context__, RuntimeError) else refusal
             if isinstance(cause, getattr(self._torch, "OutOfMemoryError", ())):
                 raise cause from None
             raise Unsupported(f"cannot be captured in a graph: {first_line(cause)}") from None

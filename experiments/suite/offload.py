@@ -186,7 +186,7 @@ class Trip:
         }
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
-        except Unsupported:
+        except (Unsupported, RuntimeError):  # a lack of memory, say, costs these times alone
             return ()
         return [Work(phases=phases, metric="device_time", per=float(repeats))]
 

@@ -184,6 +184,7 @@ OF_A_DEVICE = [
     "cudaErrorLaunchFailure: unspecified launch failure",
     "HIP error: invalid device function",
     "Native API failed: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+    "Validation Error: Parent device is lost",
     "!cannot be captured in a graph: CUDA error: unspecified",
 ]
 
