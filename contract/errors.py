@@ -64,6 +64,13 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
     except StudyError as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return mistake.exit_code
+    except ModuleNotFoundError as lack:
+        # What may be missing is refused where it is used; a module of ours that is missing is a defect.
+        if (lack.name or "").partition(".")[0] in ("", *_PACKAGES):
+            raise
+        mend = "pip install -e . in the project's folder; without a network, . workflow/offline.sh in this shell"
+        print(f"error: {lack.name} is not installed for {sys.executable}: {mend}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("interrupted: finished rounds are kept; the same command goes on from there", file=sys.stderr)
         return 130

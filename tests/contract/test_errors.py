@@ -54,6 +54,7 @@ def failing(error: BaseException) -> int:
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 74, "['/tmp']: set TMPDIR"),
         (OSError(errno.ENOENT, "no", str(OURS)), 74, f"{OURS}: belongs to the study, and is missing"),
         (MemoryError(), 74, "error: no memory is left"),
+        (ModuleNotFoundError("no", name="ruamel.yaml"), 2, "error: ruamel.yaml is not installed for "),
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
     ],
 )
@@ -103,7 +104,8 @@ def test_a_program_that_is_missing_and_a_full_disk_are_named(
     assert disk.startswith(f"error: {tmp_path / 'table.csv'}: the disk is full")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), nameless(errno.EBADF), nameless(errno.ENOENT), OSError("no")])
+@pytest.mark.parametrize("error", [ZeroDivisionError(), nameless(errno.EBADF), nameless(errno.ENOENT), OSError("no"),
+                                   ModuleNotFoundError("no", name="experiments.no")])  # fmt: skip
 def test_what_is_not_the_users_mistake_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         failing(error)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import Estimates, device_kind
-from report.formatting import count, two_digits, with_unit
+from report.formatting import count, several, two_digits, with_unit
 from report.pages.charts import Chart, estimates, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
@@ -241,13 +241,13 @@ def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> S
 
 
 def _single_shapes(shapes: Estimates) -> Iterable[str]:
-    """Formats of which a single shape was measured: what is told of them is the rate at that shape."""
-    table = shapes.frame
-    for dtype in sorted(set(table["dtype"].astype(str))):
-        sizes = set(table.loc[table["dtype"] == dtype, "shape"])
-        if len(sizes) == 1:
-            shape = str(sizes.pop()).replace("x", " × ")
-            yield f"Of {dtype} one shape was measured: its rate is that at {shape}, and another shape may be faster."
+    """A sentence for each shape that is the only one measured of some formats."""
+    single: dict[str, list[str]] = {}
+    for dtype, sizes in shapes.frame.groupby(shapes.frame["dtype"].astype(str))["shape"]:
+        if sizes.nunique() == 1:
+            single.setdefault(str(sizes.iloc[0]).replace("x", " × "), []).append(str(dtype))
+    for shape, dtypes in single.items():
+        yield f"In {several(dtypes)} one shape was measured, {shape}: another may be faster."
 
 
 def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
@@ -278,16 +278,17 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
         "What a library for neural networks gains over PyTorch's own code cannot be told from this run",
         gain=ratios(cells, "as fast"),
     )
+    on_gpu = any(device_kind(cell["device"]) == "gpu" for cell in cells)
+    short = "; those that take a GPU less than 50 µs are timed in a graph, without their launch" if on_gpu else ""
     yield Exhibit(
         Chart(
             name,
             str(title),
             estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
-            f"● measured on {view.name}, in float32, each layer called by itself (eager); those that take a GPU less "
-            f"than 50 µs are timed in a graph, without their launch. {BARS}.",
+            f"● measured on {view.name}, in float32, each layer called by itself (eager){short}. {BARS}.",
             alt_text(rows),
         ),
-        claims=["G07"] if any(device_kind(cell["device"]) == "gpu" for cell in cells) else [],
+        claims=["G07"] if on_gpu else [],
         heading=title,
     )
 

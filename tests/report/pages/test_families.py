@@ -150,7 +150,10 @@ def test_a_number_that_measured_points_lack_is_told_with_its_reason(synthetic: F
 
 def test_the_rate_of_a_format_of_one_shape_is_told_as_that_shapes() -> None:
     about = {"estimate": 1.0, "se": 0.0, "df": 1.0, "n_rounds": 3, "n_samples": 9}
-    sizes = (("float8_e4m3fn", 4096), ("bfloat16", 4096), ("bfloat16", 8192))
+    sizes = (("float8_e4m3fn", 4096), ("bfloat16", 4096), ("bfloat16", 8192), ("int8", 4096), ("float64", 2048))
     shapes = [{"dtype": dtype, "shape": f"{n}x{n}x{n}", **about} for dtype, n in sizes]
-    (said,) = matrix_products._single_shapes(Estimates.from_estimates(pd.DataFrame(shapes)))
-    assert "float8_e4m3fn" in said and "4096 × 4096 × 4096" in said
+    said = list(matrix_products._single_shapes(Estimates.from_estimates(pd.DataFrame(shapes))))
+    assert said == [
+        "In float8_e4m3fn and int8 one shape was measured, 4096 × 4096 × 4096: another may be faster.",
+        "In float64 one shape was measured, 2048 × 2048 × 2048: another may be faster.",
+    ]
