@@ -154,6 +154,6 @@ def test_the_rate_of_a_format_of_one_shape_is_told_as_that_shapes() -> None:
     shapes = [{"dtype": dtype, "shape": f"{n}x{n}x{n}", **about} for dtype, n in sizes]
     said = list(matrix_products._single_shapes(Estimates.from_estimates(pd.DataFrame(shapes))))
     assert said == [
-        "In float8_e4m3fn and int8 one shape was measured, 4096 × 4096 × 4096: another may be faster.",
         "In float64 one shape was measured, 2048 × 2048 × 2048: another may be faster.",
+        "In float8_e4m3fn and int8 one shape was measured, 4096 × 4096 × 4096: another may be faster.",
     ]
