@@ -176,7 +176,11 @@ def _preflight(arguments: argparse.Namespace) -> int:
 
     tried = make_preflight(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
     with node_lock(PATIENCE_S):
-        return int(not tried.run())
+        try:
+            return int(not tried.run())
+        except KeyboardInterrupt:
+            print("interrupted: the lines above hold; the same command begins again", file=sys.stderr)
+            return 130
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -358,6 +358,18 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
         assert all(seen.startswith(words) for seen, words in zip(bad, expected, strict=True)), bad
 
 
+def test_an_interrupt_does_not_promise_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: Preflight) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Preflight, "run", interrupted)
+    monkeypatch.setattr(preflight, "here", lambda *_: Preflight(Plan((), 1), {}, 1, tmp_path / "log"))
+    assert main(["preflight"]) == 130
+    assert capsys.readouterr().err == "interrupted: the lines above hold; the same command begins again\n"
+
+
 def test_it_needs_neither_pandas_nor_snakemake(tmp_path: Path) -> None:
     sweep = "sweep: [{cases: [{m: 8, n: 8, k: 8}], grid: {dtype: [float32], backend: [torch], threads: [1]}}]"
     limits = "rounds: 1\ntarget: 0.1\npoint_s: 1\nround_s: 9\nmax_samples: 9\n"
