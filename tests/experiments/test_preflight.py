@@ -365,7 +365,7 @@ def test_an_interrupt_does_not_promise_that_it_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Preflight, "run", interrupted)
-    monkeypatch.setattr(preflight, "here", lambda *_: Preflight(Plan((), 1), {}, 1, tmp_path / "log"))
+    monkeypatch.setattr(preflight, "make_preflight", lambda *_: Preflight(Plan((), 1), {}, 1, tmp_path / "log"))
     assert main(["preflight"]) == 130
     assert capsys.readouterr().err == "interrupted: the lines above hold; the same command begins again\n"
 
