@@ -35,6 +35,8 @@ PROFILER_S = 10.0
 PROFILER_SHARE, PROFILES_SHARE = 0.4, 0.1
 # What an outcome that is no error says where something can be done about it.
 MENDABLE = ("is not installed", "cannot be captured")
+# What reading an answer may raise that is not as a measuring process writes it.
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 # A GPU at full work is held by its own power limit: no fault of the machine.
 USUAL = Flag("throttled", "power limit")
 
@@ -168,20 +170,16 @@ class Preflight:
         answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
         try:
             return answer, judge(kind, answer, peaks, seconds)
-        except (LookupError, TypeError, ValueError, AttributeError) as fault:
-            reason = f"no answer that could be read ({type(fault).__name__}: {fault})"
-            return {"status": "failed"}, Line("look", kind.title, reason, seconds=seconds)
+        except UNREADABLE as fault:
+            return {"status": "failed"}, _unreadable(kind.title, fault, seconds)
 
     def _profiled(self, kind: Kind, workers: Workers) -> Line:
         answer, seconds = self._answer(kind, _worker(kind, workers), {**_order(kind), "profile": True})
         what = f"profile of {kind.title}"
-        metrics = answer.get("profiled", [])
-        lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
-        if answer["status"] != "ok" or lacking:
-            verdict = "look" if lacking else _verdict(answer)
-            return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
-        seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
-        return Line("ok", what, seen, seconds=seconds)
+        try:
+            return _profile_line(what, answer, seconds)
+        except UNREADABLE as fault:
+            return _unreadable(what, fault, seconds)
 
     def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
@@ -310,6 +308,21 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, sec
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
     return Line("look" if worst_part and verdict == "ok" else verdict, what, seen, expected, seconds)
+
+
+def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
+    """The line for a point's profile: its first numbers, else which it lacks."""
+    metrics = answer.get("profiled", [])
+    lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
+    if answer["status"] != "ok" or lacking:
+        verdict = "look" if lacking else _verdict(answer)
+        return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
+    seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
+    return Line("ok", what, seen, seconds=seconds)
+
+
+def _unreadable(what: str, fault: Exception, seconds: float) -> Line:
+    return Line("look", what, f"no answer that could be read ({type(fault).__name__}: {fault})", seconds=seconds)
 
 
 def _verdict(outcome: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from experiments.jobs import Job, Point
@@ -47,8 +47,10 @@ def kinds(job: Job, rules: list[Rule]) -> list[Kind]:
 
 
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
-    """The kinds of all jobs, the first of each job before the second of any."""
-    return [one for row in zip_longest(*(kinds(job, rules) for job in jobs)) for one in row if one is not None]
+    """The kinds of all jobs: the first of each job, then those that a rule judges, then the others, in turns."""
+    rows = zip_longest(*(kinds(job, rules) for job in jobs))
+    first, *others = [[one for one in row if one is not None] for row in rows] or [[]]
+    return first + sorted(chain.from_iterable(others), key=lambda one: one.rule is None)
 
 
 def count_by_job(every: Iterable[Kind]) -> Counter[str]:

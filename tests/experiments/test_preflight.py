@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +17,11 @@ from contract.errors import StudyError
 from contract.files import read_yaml, write_json
 from experiments import preflight
 from experiments.cli import main
-from experiments.devices.cpu import CpuDevice
 from experiments.jobs import Job, Plan, Point
-from experiments.preflight import Preflight, profiler, ranges
+from experiments.preflight import Preflight, ranges
 from experiments.preflight.kinds import Kind, breadth_first, kinds
-from experiments.preflight.profiler import Seen
 from experiments.registry import get
+from experiments.workers import Workers
 from tests.experiments import broken_worker
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +128,14 @@ def test_points_are_of_one_kind_unless_their_words_or_their_rules_differ() -> No
     assert kinds(left_out, RULES) == []
 
 
+def test_kinds_that_are_judged_come_before_those_that_are_not() -> None:
+    gemm = job("gemm", product(size=64), product("float16", 64), product("float64", 4096))
+    serving = job("broken", *({"how": how, "index": 0, "backend": "llvm"} for how in ("right", "wrong")))
+    order = [one.rule is not None for one in breadth_first([gemm, serving], RULES)]
+    assert order == [False, False, True, False, False]
+    assert breadth_first([], RULES) == []
+
+
 def test_every_rule_names_parameters_that_its_experiment_has() -> None:
     for rule in RULES:
         named = {*rule.where, *rule.least, *rule.most}
@@ -182,83 +186,6 @@ def test_numbers_keep_three_digits_in_any_unit(value: float, unit: str) -> None:
     assert float(said[0]) * sizes[prefix] == pytest.approx(value, rel=0.006)
 
 
-LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 5}
-
-
-@pytest.mark.parametrize(
-    ("changed", "in_order", "words"),
-    [
-        ({}, True, "480 records a session, all sessions whole"),
-        ({"after_s": [1.3] * 5}, False, "18% slower"),
-        ({"after_s": [0.9] * 4 + [9.0]}, True, "all sessions whole"),
-        ({"records": [480, 479, 478, 480, 480]}, False, "2 of 5 sessions lost some"),
-        ({"records": [480, 476, 476, 476, 476]}, False, "4 of 5 sessions lost some"),
-        ({"records": [479] * 5}, False, "5 of 5 sessions lost some"),
-        ({"records": [0] * 5}, False, "no session recorded a kernel"),
-    ],
-)
-def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any], in_order: bool, words: str) -> None:
-    seen = Seen(**{**LEVEL, **changed})
-    assert seen.in_order == in_order
-    assert words in seen.words
-
-
-def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
-        monkeypatch.setattr(profiler, name, value)
-    seen = profiler.observe(CpuDevice())
-    assert seen.lost == 0
-    assert seen.records[0] > 20 * profiler.STEPS
-    assert min(*seen.before_s, *seen.after_s) > 0
-
-
-def stand_in(says: Any, code: int = 0) -> list[str]:
-    """The command of a check that says this whatever it is asked."""
-    text = says if isinstance(says, str) else json.dumps(says)
-    return [
-        sys.executable,
-        "-c",
-        f"import sys; print({text!r}); print('error: trouble', file=sys.stderr); exit({code})",
-    ]
-
-
-def test_the_check_runs_as_torch_comes_and_as_the_study_has_it() -> None:
-    told = [sys.executable, "-c", "import os, json; print(json.dumps({'before_s': [1], 'after_s': [1],"
-            "'records': [4 if 'TEARDOWN_CUPTI' in os.environ else 0]}))"]  # fmt: skip
-    plain, detached = profiler.check("cuda:0", lambda: 60, told)
-    assert plain[1] and plain[1].records == [0]
-    assert detached[1] and detached[1].records == [4]
-    assert len(profiler.check("xpu:0", lambda: 60, told)) == 1
-
-
-@pytest.mark.parametrize("command", [stand_in("no answer"), stand_in({"before_s": []}), stand_in("", 1)])
-def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
-    ((_, seen, words),) = profiler.check("mps", lambda: 60, command)
-    assert seen is None
-    assert words == "not checked: trouble"
-
-
-def test_a_device_without_a_profiler_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    says = f"import sys; sys.exit({profiler.UNSUPPORTED + 'torch has no profiler for mps'!r})"
-    tried = Preflight(Plan((), 1), {"mps": ("Apple M9", None)}, 5, Path(os.devnull), ["mps"], say=lambda _: None,
-                      profiling=[sys.executable, "-c", says])  # fmt: skip
-    assert tried.run()
-    assert [(line.verdict, line.seen) for line in tried.lines] == [("unsupported", "torch has no profiler for mps")]
-
-
-def test_a_check_that_there_is_no_time_for_is_left_out() -> None:
-    tried = Preflight(Plan((), 1), {"cuda:0": (H100, None)}, 0.3, Path(os.devnull), ["cuda:0"], say=lambda _: None)
-    assert tried.run()
-    assert [line.verdict for line in tried.lines] == ["left out"]
-
-
-def test_a_check_that_hangs_is_ended() -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    ((_, seen, words),) = profiler.check("cpu", lambda: 0.5, command)
-    assert seen is None
-    assert "no answer" in words
-
-
 def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
     cases = ({"how": how, "index": 0, "backend": "llvm"} for how in hows)
     said: list[str] = []
@@ -293,6 +220,14 @@ def test_an_answer_that_cannot_be_read_costs_its_point_alone(answer: str, tmp_pa
     assert not tried.run()
     assert [line.verdict for line in tried.lines] == ["look", "look"]
     assert said[-1].startswith("2 kinds of points tried")
+
+
+def test_a_profile_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
+    (tried, _), point = broken(tmp_path, "right"), kind("gemm", product())
+    for profiled in ([3], [{"metric": "kernel_time"}], [{"metric": "kernel_time", "value": "?", "unit": "s"}], 3):
+        tried._answer = lambda *_, profiled=profiled: ({"status": "ok", "profiled": profiled}, 0.1)  # type: ignore[method-assign]
+        line = tried._profiled(point, Workers(BROKEN, tmp_path / "log", lambda: None))
+        assert (line.verdict, line.seen[:30]) == ("look", "no answer that could be read (")
 
 
 def test_all_in_order_is_said_so(tmp_path: Path) -> None:
