@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from experiments import hardware
 from experiments.devices import Device
@@ -173,7 +173,10 @@ class Trip:
         return self.phases
 
     def on_device(self) -> Sequence[Work]:
-        """The parts of the request by the device's own clock; nothing where it cannot be had without the host."""
+        """The parts of the request by the device's own clock, which takes graphs of page-locked copies.
+
+        Where graphs are refused, a work that raises the refusal: its metric is recorded with the reason.
+        """
         if not self.pinned:
             return ()
         short = self.request.elements * self.request.dtype.itemsize < SHORT_BYTES
@@ -186,8 +189,8 @@ class Trip:
         }
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
-        except (Unsupported, RuntimeError):  # a lack of memory, say, costs these times alone
-            return ()
+        except (Unsupported, RuntimeError) as refusal:  # a lack of memory, say, costs these times alone
+            return [Work(run=partial(_raise, refusal), metric="device_time")]
         return [Work(phases=phases, metric="device_time", per=float(repeats))]
 
     def error(self) -> float:
@@ -202,3 +205,7 @@ class Trip:
         for _, phase in self.phases:
             phase()
         return self.request.error(inputs, result)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

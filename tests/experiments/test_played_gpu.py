@@ -154,3 +154,13 @@ def test_a_process_in_which_a_capture_failed_answers_and_ends() -> None:
 def test_all_experiments_of_gpus_are_played_or_listed_with_the_reason() -> None:
     left = {name for name, one in experiments().items() if "gpu" in one.fits} - set(PLAYED)
     assert left <= set(NOT_PLAYED)
+
+
+def test_requests_on_a_gpu_without_graphs_tell_why_its_own_times_lack(outcomes: list[dict[str, Any]]) -> None:
+    answers = [one for asked, one in of(outcomes, "mps", "offload") if asked["host_memory"] == "pinned"]
+    lacking = [
+        part for one in answers for part in one.get("parts", ()) if part.get("metric") == "device_time"
+    ]  # fmt: skip
+    assert lacking
+    for part in lacking:
+        assert (part["status"], "captures no graphs" in part["reason"]) == ("unsupported", True)
