@@ -75,10 +75,12 @@ def test_the_host_times_every_part_until_the_device_is_done() -> None:
     assert device.waits == before + 3 + 1  # for each request, and before the first
 
 
-def test_what_the_device_takes_is_shown_without_the_host_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_device_takes_is_shown_without_the_host_or_the_refusal_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert work("offload", GPU, host_memory="pageable").beside == ()
     monkeypatch.setattr(SecondCpu, "graph", CpuDevice.graph)
-    assert work("offload", GPU, host_memory="pinned").beside == ()
+    (lack,) = work("offload", GPU, host_memory="pinned").beside
+    with pytest.raises(Unsupported, match="no graphs"):
+        lack.calls[0]()
     with pytest.raises(Unsupported):
         work("offload", GPU, host_memory="pinned", launch="graph")
 
