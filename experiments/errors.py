@@ -1,4 +1,4 @@
-"""What an error means for a point: its status, its reason, and whether the process can go on after it."""
+"""The outcome of a point that raised an error: status, reason, and the end of a process that cannot go on."""
 
 from __future__ import annotations
 

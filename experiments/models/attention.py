@@ -1,4 +1,4 @@
-"""Which of PyTorch's kernels compute attention: cuDNN's, flash, memory-efficient, or single operators (math).
+"""The kernels by which PyTorch computes attention: cuDNN's, flash, memory-efficient, or single operators (math).
 
 PyTorch chooses by GPU, format and shape. On an H100 it takes cuDNN's in bfloat16, on an A100 flash.
 """

@@ -23,9 +23,9 @@ class CapturedTrainer(Trainer):
         super().__init__(model, inputs, targets, device, dtype, tuned=True)
         for group in self.optimiser.param_groups:
             group["capturable"] = True
-        self.replay: Callable[[], object] = self.device.graph([self._whole])
+        self.replay: Callable[[], object] = self.device.graph([self._run_step])
 
-    def _whole(self) -> None:
+    def _run_step(self) -> None:
         # Gradients of the capture lie in the graph's own memory. The loss is kept nowhere: its nodes would be
         # bound to the stream on which the step ran before the capture.
         self.optimiser.zero_grad(set_to_none=True)

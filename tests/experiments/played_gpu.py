@@ -123,10 +123,10 @@ def install() -> None:
 
 
 def _by_makers_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    def asked(name: str, *given: Any, **more: Any) -> Any:
+    def ask(name: str, *given: Any, **more: Any) -> Any:
         return function(GPU.name if name.startswith(NAME) else name, *given, **more)
 
-    return asked
+    return ask
 
 
 class PlayedProfile(torch.profiler.profile):

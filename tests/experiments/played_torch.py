@@ -145,7 +145,7 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name in ("_scaled_mm", "_int_mm"):
         given = zip((one.name for one in operator._schema.arguments), args, strict=False)
         return _product_of_eight_bits(name, **dict(given), **kwargs)
-    operator, args, kwargs = _of_cpu(name, operator, tree_map(_held, args), tree_map(_held, kwargs))
+    operator, args, kwargs = _of_cpu(name, operator, tree_map(_unwrap, args), tree_map(_unwrap, kwargs))
     out = operator(*args, **kwargs)
     GPU.record(operator, args, kwargs, out)
     if name == "_to_copy" and not onto:
@@ -160,7 +160,7 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return tree_map(placed, out)
 
 
-def _held(one: Any) -> Any:
+def _unwrap(one: Any) -> Any:
     return one.held if isinstance(one, PlayedTensor) else one
 
 
@@ -321,7 +321,7 @@ class _Streams:
         self.here = stream
 
     @contextmanager
-    def on(self, stream: Stream) -> Any:
+    def use(self, stream: Stream) -> Any:
         before, self.here = self.here, stream
         try:
             yield
@@ -382,7 +382,7 @@ MODULE = SimpleNamespace(
     CUDAGraph=Graph,
     XPUGraph=Graph,
     graph=STREAMS.capture,
-    stream=STREAMS.on,
+    stream=STREAMS.use,
     set_stream=STREAMS.set,
     current_stream=lambda *_: STREAMS.here,
     default_stream=lambda *_: STREAMS.default,

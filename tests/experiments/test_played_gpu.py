@@ -42,7 +42,7 @@ def outcomes(compiler: str) -> list[dict[str, Any]]:
     return run("played_gpu", "--json")
 
 
-def of(outcomes: list[dict[str, Any]], device: str, name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def points(outcomes: list[dict[str, Any]], device: str, name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Parameters and answer of each of an experiment's points on a device."""
     found = [(one["params"], one["answer"]) for one in outcomes if (one["device"], one["experiment"]) == (device, name)]
     assert found, "it was played"
@@ -85,7 +85,7 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
 def test_points_are_measured_or_unsupported_for_a_true_reason(
     outcomes: list[dict[str, Any]], device: str, name: str
 ) -> None:
-    for params, answer in of(outcomes, device, name):
+    for params, answer in points(outcomes, device, name):
         reason = why_not(device, name, params)
         assert answer["status"] == ("unsupported" if reason else "ok"), (params, answer["reason"])
         assert reason in answer["reason"], params
@@ -94,14 +94,14 @@ def test_points_are_measured_or_unsupported_for_a_true_reason(
 
 @pytest.mark.parametrize("name", TOLD)
 def test_nothing_of_a_point_is_lost_on_nvidias_gpu(outcomes: list[dict[str, Any]], name: str) -> None:
-    for params, answer in of(outcomes, "cuda:0", name):
+    for params, answer in points(outcomes, "cuda:0", name):
         whole = "graph" in (params.get("launch"), params.get("backend")) or params.get("host_memory") == "pageable"
         if not whole:  # a request or step in one piece has no parts to time
             assert TOLD[name] <= metrics(answer), params
 
 
 def test_autocast_trains_in_bfloat16(outcomes: list[dict[str, Any]]) -> None:
-    for params, answer in of(outcomes, "cuda:0", "training"):
+    for params, answer in points(outcomes, "cuda:0", "training"):
         assert (answer["error"] > 1e-4) == (params["dtype"] == "bfloat16"), params
 
 
@@ -110,13 +110,15 @@ def test_requests_are_answered_where_there_is_no_page_locked_memory(
     outcomes: list[dict[str, Any]], device: str
 ) -> None:
     for name, where in (("inference", {"backend": "torch"}), ("offload", {"launch": "eager", "dtype": "float32"})):
-        told = [answer["status"] for params, answer in of(outcomes, device, name) if where.items() <= params.items()]
+        told = [
+            answer["status"] for params, answer in points(outcomes, device, name) if where.items() <= params.items()
+        ]
         assert set(told) == {"ok"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], fault: str) -> None:
-    answer = next(answer for params, answer in of(outcomes, "cuda:0", "planted") if params["fault"] == fault)
+    answer = next(answer for params, answer in points(outcomes, "cuda:0", "planted") if params["fault"] == fault)
     if fault in ("an operand of the CPU", "an illegal access"):
         words = "on the same device" if fault == "an operand of the CPU" else "CUDA error: an illegal memory access"
         assert answer["status"] == "failed"
@@ -157,7 +159,7 @@ def test_all_experiments_of_gpus_are_played_or_listed_with_the_reason() -> None:
 
 
 def test_requests_on_a_gpu_without_graphs_tell_why_its_own_times_lack(outcomes: list[dict[str, Any]]) -> None:
-    answers = [one for asked, one in of(outcomes, "mps", "offload") if asked["host_memory"] == "pinned"]
+    answers = [one for asked, one in points(outcomes, "mps", "offload") if asked["host_memory"] == "pinned"]
     lacking = [
         part for one in answers for part in one.get("parts", ()) if part.get("metric") == "device_time"
     ]  # fmt: skip

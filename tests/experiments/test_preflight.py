@@ -194,7 +194,7 @@ def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) ->
 
 
 @pytest.fixture(autouse=True)
-def _found(monkeypatch: pytest.MonkeyPatch) -> None:
+def _find_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
