@@ -192,7 +192,7 @@ def room(free: float, place: str) -> Finding:
 
 
 def loopback(refusal: str) -> Finding:
-    """Whether programs of this machine can talk to each other. refusal: the system's, '' if they can."""
+    """A connection between programs of this machine. refusal: the system's, '' if they can."""
     if not refusal:
         return ok("loopback", "connects")
     why = "`serving` cannot ask its server."

@@ -33,9 +33,9 @@ LEAST_S = 1.0
 PROFILER_S = 10.0
 # Of the time, the check of the profiler has this share, over its two processes, and the last share is for profiles.
 PROFILER_SHARE, PROFILES_SHARE = 0.4, 0.1
-# What an outcome that is no error says where something can be done about it.
+# Words of an outcome without an error that somebody can mend.
 MENDABLE = ("is not installed", "cannot be captured")
-# What reading an answer may raise that is not as a measuring process writes it.
+# Errors of reading an answer of another shape than a measuring process writes.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 # A GPU at full work is held by its own power limit: no fault of the machine.
 USUAL = Flag("throttled", "power limit")

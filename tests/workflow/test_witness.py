@@ -72,17 +72,17 @@ def test_the_log_grows_with_the_run_and_ends_with_it(
 def test_a_tool_that_never_answers_ends_with_the_run_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head = run(tmp_path, 600.0, monkeypatch, tool="#!{python}\nimport time\ntime.sleep(600)\n")
 
-    def asked() -> list[psutil.Process]:
+    def find_queries() -> list[psutil.Process]:
         return [one for one in psutil.process_iter() if str(tmp_path / "nvidia-smi") in words(one)]
 
     until = time.monotonic() + 60
-    while len(asked()) < 2:  # the one that becomes the tool, and the tool as it is asked
+    while len(find_queries()) < 2:  # the one that becomes the tool, and the tool as it is find_queries
         assert time.monotonic() < until
         time.sleep(0.02)
     head.kill()
     head.wait(60)
-    while asked():
-        assert time.monotonic() < until, asked()
+    while find_queries():
+        assert time.monotonic() < until, find_queries()
         time.sleep(0.02)
 
 
