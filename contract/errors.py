@@ -65,7 +65,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         print(f"error: {mistake}", file=sys.stderr)
         return mistake.exit_code
     except ModuleNotFoundError as lack:
-        # What may be missing is refused where it is used; a module of ours that is missing is a defect.
+        # Optional packages are refused where they are used; a module of ours that is missing is a defect.
         if (lack.name or "").partition(".")[0] in ("", *_PACKAGES):
             raise
         mend = "pip install -e . in the project's folder; without a network, . workflow/offline.sh in this shell"

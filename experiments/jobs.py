@@ -120,6 +120,17 @@ class Job:
         """As in the names of its files: gemm.cuda-0."""
         return f"{self.experiment}.{self.device.replace(':', '-')}"
 
+    def order(self, point: Point) -> dict[str, Any]:
+        """The order by which a measuring process measures one of the points."""
+        return {
+            "experiment": self.experiment,
+            "device": self.device,
+            "params": dict(point.params),
+            # What the plan knows already, the measuring process need not find out.
+            "known": {"call_s": point.call_s, "memory": point.memory},
+            "policy": {"target": self.target, "budget_s": point.point_s, "max_samples": self.max_samples},
+        }
+
     def limit_s(self, point: Point) -> float:
         """Seconds after which a point that has not been answered hangs."""
         compiling_s = COMPILE_S if dict(point.params).get("backend") in COMPILED else 0.0

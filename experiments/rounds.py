@@ -16,11 +16,10 @@ from tqdm import tqdm
 from contract import running_time
 from contract.errors import StudyError
 from contract.node import status_of
-from experiments import environment
 from experiments.jobs import Job, Point
 from experiments.outcomes import count_statuses, highest_rate
 from experiments.state import Reading
-from experiments.workers import COMMAND, Workers
+from experiments.workers import COMMAND, Workers, unreadable
 
 
 @dataclass
@@ -92,17 +91,17 @@ class Round:
         """The answer to a point, or its outcome, `spent_s` seconds after the round began."""
         if point.left_out:
             return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
-        return self._answer(point, self._order(point), workers, spent_s)
+        return self._answer(point, self.job.order(point), workers, spent_s)
 
     def _profiled(self, point: Point, units: dict[str, str], workers: Workers, spent_s: float) -> list[dict[str, Any]]:
         """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
-        answer = self._answer(point, {**self._order(point), "profile": True}, workers, spent_s)
+        answer = self._answer(point, {**self.job.order(point), "profile": True}, workers, spent_s)
         try:
             if "profiled" in answer:
                 self.timed_s += answer["profiled_s"]
                 return [dict(one) for one in answer["profiled"]]
         except (LookupError, TypeError, ValueError) as fault:
-            answer = _unreadable(fault)
+            answer = unreadable(fault)
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
@@ -111,26 +110,14 @@ class Round:
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
-            variables = {**environment.device_variables(self.job.device), **point.environment}
-            return workers.started_with(variables).measure(order, self.job.limit_s(point))
+            return workers.started_with(self.job.device, point.environment).measure(order, self.job.limit_s(point))
         except Exception as fault:
-            return _unreadable(fault)
+            return unreadable(fault)
 
     def by_point(self) -> list[list[dict[str, Any]]]:
         """The rows so far, in lists of one point's each."""
         keys = ("backend", "dtype", "threads", "params")
         return [list(rows) for _, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys])]
-
-    def _order(self, point: Point) -> dict[str, Any]:
-        job = self.job
-        return {
-            "experiment": job.experiment,
-            "device": job.device,
-            "params": dict(point.params),
-            # What the plan knows already, the measuring process need not find out.
-            "known": {"call_s": point.call_s, "memory": point.memory},
-            "policy": {"target": job.target, "budget_s": point.point_s, "max_samples": job.max_samples},
-        }
 
     def _note_readable(self, point: Point, answer: dict[str, Any]) -> None:
         """Note an answer; an answer of another shape costs its point alone."""
@@ -139,7 +126,7 @@ class Round:
             self._note(point, answer)
         except Exception as fault:
             del self.rows[rows:], self.outcomes[outcomes:]
-            self._note(point, _unreadable(fault))
+            self._note(point, unreadable(fault))
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
@@ -190,11 +177,6 @@ class Round:
                 )
         if part["energy"]:
             self.rows.append(base | part["energy"])
-
-
-def _unreadable(fault: Exception) -> dict[str, Any]:
-    """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
-    return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
 
 
 def table(measured: Round, node: str, run: str) -> Any:

@@ -35,8 +35,9 @@ class Workers:
         self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], Worker] = {}
 
-    def started_with(self, variables: Mapping[str, str]) -> Worker:
-        """The child whose environment has these variables."""
+    def started_with(self, device: str, asked: Mapping[str, str]) -> Worker:
+        """The child whose environment has the variables that a device needs, and those that a point asks for."""
+        variables = environment.device_variables(device) | dict(asked)
         key = tuple(sorted(variables.items()))
         if key not in self._all:
             self._all[key] = Worker(self._command, self._log, variables, self._meanwhile)
@@ -168,6 +169,11 @@ def _death(code: int) -> str:
         name = signal.Signals(-code).name
         return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
     return f"the measuring process ended with exit code {code}"
+
+
+def unreadable(fault: Exception) -> dict[str, Any]:
+    """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
+    return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
 
 
 def start_s(

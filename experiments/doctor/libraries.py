@@ -77,7 +77,7 @@ def bfloat16(simd: Sequence[str]) -> Finding:
 
 
 def numba(refusal: str) -> Finding:
-    """Whether Numba can be loaded. refusal: why not, '' if it can: each version takes NumPy up to one."""
+    """Numba, which loads or refuses: each version takes NumPy up to one. refusal: why not, '' if it loads."""
     if not refusal:
         return ok("Numba", "loads")
     why = "`sequential` is not measured on this processor, and a GPU's has nothing to be compared with."
@@ -85,7 +85,7 @@ def numba(refusal: str) -> Finding:
 
 
 def vulkan(loads: bool, wgpu: bool) -> Finding:
-    """Whether Vulkan's loader is there for wgpu, if that is installed."""
+    """Vulkan's loader, for wgpu where that is installed."""
     if loads or not wgpu:
         return ok("Vulkan", "its loader is there" if loads else "wgpu is not installed")
     why = "`without-cuda` is measured through CUDA alone."

@@ -6,8 +6,6 @@ is compared with what the GPU is rated for. What fails here would fail in the st
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +15,10 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.flags import Flag, parse, worst
-from experiments import environment
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler, ranges
 from experiments.preflight.kinds import Kind, breadth_first, count_by_job
-from experiments.workers import COMMAND, Worker, Workers
+from experiments.workers import COMMAND, Worker, Workers, unreadable
 
 # Seconds of samples for a point, and how many at most.
 BUDGET_S, SAMPLES = 0.15, 8
@@ -134,7 +131,7 @@ class Preflight:
             measured += 1
             profiles += [kind] * ("profile" in answer)
             if answer["status"] == "timeout":
-                # What else may hang waits until all others have been tried.
+                # Other points that may hang wait until all others have been tried.
                 todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
         # As in a round: the profiler slows what is timed after it.
         while profiles and self._left_s() >= LEAST_S:
@@ -171,7 +168,8 @@ class Preflight:
         try:
             return answer, judge(kind, answer, peaks, seconds)
         except UNREADABLE as fault:
-            return {"status": "failed"}, _unreadable(kind.title, fault, seconds)
+            answer = unreadable(fault)
+            return answer, judge(kind, answer, peaks, seconds)
 
     def _profiled(self, kind: Kind, workers: Workers) -> Line:
         answer, seconds = self._answer(kind, _worker(kind, workers), {**_order(kind), "profile": True})
@@ -179,7 +177,7 @@ class Preflight:
         try:
             return _profile_line(what, answer, seconds)
         except UNREADABLE as fault:
-            return _unreadable(what, fault, seconds)
+            return _profile_line(what, unreadable(fault), seconds)
 
     def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
@@ -208,7 +206,7 @@ class Preflight:
 def make_preflight(
     preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float
 ) -> Preflight:
-    """What there is to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
+    """The points to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
 
     begun: by time.monotonic, from when on the minutes count. Raises StudyError for a device that is not there, or that
     the plan does not measure.
@@ -257,12 +255,10 @@ def _described() -> tuple[list[dict[str, Any]], list[str]]:
         "import json; from experiments.devices import detect; found, left_out = detect(); "
         "print(json.dumps([[device.describe() for device in found], left_out]))"
     )
-    said = subprocess.run([sys.executable, "-c", program], env=environment.clean(), capture_output=True, check=False)
     try:
-        devices, reasons = json.loads(said.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        complaint = said.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise StudyError(f"the devices cannot be listed: {complaint[-1] if complaint else said.returncode}") from None
+        devices, reasons = profiler.ask_apart([sys.executable, "-c", program], lambda answer: answer, {})
+    except StudyError as refusal:
+        raise StudyError(f"the devices cannot be listed: {refusal}") from None
     return devices, reasons
 
 
@@ -276,13 +272,8 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Pe
 
 def _order(kind: Kind) -> dict[str, Any]:
     """The order for a measuring process. A call is told to be short, so that no point is skipped for its budget."""
-    return {
-        "experiment": kind.job.experiment,
-        "device": kind.job.device,
-        "params": dict(kind.point.params),
-        "known": {"call_s": 1e-5, "memory": kind.point.memory},
-        "policy": {"target": 0.5, "budget_s": BUDGET_S, "max_samples": SAMPLES},
-    }
+    job = replace(kind.job, target=0.5, max_samples=SAMPLES)
+    return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
 
 
 def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, seconds: float) -> Line:
@@ -321,10 +312,6 @@ def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
     return Line("ok", what, seen, seconds=seconds)
 
 
-def _unreadable(what: str, fault: Exception, seconds: float) -> Line:
-    return Line("look", what, f"no answer that could be read ({type(fault).__name__}: {fault})", seconds=seconds)
-
-
 def _verdict(outcome: Mapping[str, Any]) -> str:
     """The verdict for an outcome that is not ok: an unsupported point is no fault, unless a package can mend it."""
     if outcome["status"] == "unsupported":
@@ -333,11 +320,11 @@ def _verdict(outcome: Mapping[str, Any]) -> str:
 
 
 def _flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
-    """What may have disturbed a point, the worst of each kind."""
+    """Disturbances of a point, the worst of each kind."""
     texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
     return worst([flag for text in texts for flag in parse(text)])
 
 
 def _worker(kind: Kind, workers: Workers) -> Worker:
     """The measuring process for a point's environment, as in a round."""
-    return workers.started_with(environment.device_variables(kind.job.device) | dict(kind.point.environment))
+    return workers.started_with(kind.job.device, kind.point.environment)

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,11 @@ def observe(device: Device) -> Seen:
     Raises Unsupported where torch has no profiler for the device.
     """
     import torch
-    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
-    kind = device.name.partition(":")[0].upper()
-    activity = getattr(ProfilerActivity, kind, None)
-    if activity is None:
-        raise Unsupported(f"torch has no profiler for {device.name}: kernels are not timed there")
+    from experiments.models import profiling
+
+    activity = profiling.activity(device)
     device.set_threads(1)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).to(device.name)
     optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(32, 64, device=device.name)
@@ -110,36 +108,44 @@ def observe(device: Device) -> Seen:
             for _ in range(STEPS):
                 step()
             device.synchronise()
-        on_device = [
-            event for event in seen.key_averages()
-            if (event.device_type == DeviceType.CPU) == (activity is ProfilerActivity.CPU)
-            and not event.is_user_annotation
-        ]  # fmt: skip
-        records.append(sum(int(event.count) for event in on_device))
+        apart = activity is not ProfilerActivity.CPU
+        counted = (
+            event
+            for event in seen.key_averages()
+            if profiling.is_kernel(event) == apart and not event.is_user_annotation
+        )
+        records.append(sum(int(event.count) for event in counted))
         after.append(step_s())
         time.sleep(PAUSE_S)
     return Seen(before, after, records)
 
 
+def ask_apart(
+    words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
+) -> Any:
+    """The JSON in the last line that a process prints, through `read`. Raises StudyError with the process's complaint.
+
+    words: its command line. variables: of its environment, besides those that pass.
+    """
+    try:
+        ended = subprocess.run(
+            words, env={**environment.clean(), **variables}, capture_output=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise StudyError(f"no answer within {limit_s:.0f} s") from None
+    try:
+        return read(json.loads(ended.stdout.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = said[-1].removeprefix("error: ") if said else f"exit code {ended.returncode}"
+        raise StudyError(reason) from None
+
+
 def observe_apart(device: str, variables: dict[str, str], limit_s: float, command: Sequence[str] = ()) -> Seen:
     """`observe` in a process of its own with these variables, `limit_s` seconds at most. Raises StudyError."""
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler")), device]
-    child = subprocess.Popen(
-        words, env={**environment.clean(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        answer, complaint = child.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        raise StudyError(f"no answer within {limit_s:.0f} s") from None
-    finally:
-        child.kill()
-        child.wait()
-    try:
-        return Seen(**json.loads(answer.splitlines()[-1]))
-    except (ValueError, TypeError, IndexError):
-        said = complaint.decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1].removeprefix("error: ") if said else f"exit code {child.returncode}"
-        raise StudyError(reason) from None
+    seen: Seen = ask_apart(words, lambda answer: Seen(**answer), variables, limit_s)
+    return seen
 
 
 def check(

@@ -38,16 +38,21 @@ How = Literal[
 Profiled = Literal["right", "slow to build", "killed", "raises", "no number", "hangs"]
 
 
+def _break(how: str) -> None:
+    """Die, hang or raise, where `how` says so."""
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hangs":
+        time.sleep(3600)
+    if how == "raises":
+        raise ZeroDivisionError("index out of luck")
+
+
 def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
     """A point that goes wrong in the way that `how` says."""
 
     def call() -> None:
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "hangs":
-            time.sleep(3600)
-        if how == "raises":
-            raise ZeroDivisionError("index out of luck")
+        _break(how)
         if how == "no memory":
             raise MemoryError
         if how == "prints":
@@ -115,12 +120,7 @@ def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"]
         time.sleep(0.5)
 
     def take() -> dict[str, float]:
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "hangs":
-            time.sleep(3600)
-        if how == "raises":
-            raise ZeroDivisionError("index out of luck")
+        _break(how)
         cupti = float(os.environ.get("TEARDOWN_CUPTI", 0))
         return {"built_before": math.nan if how == "no number" else before, "cupti_share": cupti}
 

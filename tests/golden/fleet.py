@@ -58,7 +58,7 @@ def _round(job: Any, number: int, counted: dict[str, Any], node: str) -> Any:
     os.environ["STANDIN_ROUND"] = str(number)
     measured, now = Round(job, number, 0, None), 1.0
     for point in job.points:
-        answer, took = answered(measured._order(point), counted, now)
+        answer, took = answered(measured.job.order(point), counted, now)
         now += took
         measured._note(point, json.loads(json.dumps(answer)))
     for row in measured.rows:
