@@ -122,10 +122,20 @@ def workers(module: Any) -> None:
     module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
 
 
+def environment(module: Any) -> None:
+    """Measuring processes also get the stand-in's own variables."""
+    clean = module.clean
+
+    def with_own() -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if name.startswith("STANDIN_")}
+        return {**clean(), **own}
+
+    module.clean = with_own
+
+
 def rounds(module: Any) -> None:
     """Measured by `worker`, by a clock that runs faster; every row says that it was made up."""
     begin, run, table = module.Round.__init__, module.Round.run, module.table
-    clean = module.environment.clean
 
     def played(self: Any, *words: Any, **named: Any) -> None:
         begin(self, *words, **{"command": COMMAND, **named})
@@ -139,11 +149,7 @@ def rounds(module: Any) -> None:
             row["origin"] = "synthetic"
         return table(measured, node, run)
 
-    def with_ours() -> dict[str, str]:
-        return {**clean(), **{name: value for name, value in os.environ.items() if name.startswith("STANDIN_")}}
-
     module.Round.__init__, module.Round.run, module.table = played, told, made_up
-    module.environment.clean = with_ours
     module.time = Time()
 
 

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-PLAYED = ("hardware", "nvml", "devices", "jobs", "workers", "rounds", "probe", "cli", "lock")
+PLAYED = ("hardware", "nvml", "devices", "environment", "jobs", "workers", "rounds", "probe", "cli", "lock")
 
 
 class Played(MetaPathFinder):
