@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -59,8 +60,9 @@ class Page:
         return "../" * self.path.count("/")
 
 
+@cache
 def templates() -> jinja2.Environment:
-    """The environment of the pages' templates."""
+    """The environment of the pages' templates, each compiled once; not to be changed."""
     made = environment(TEMPLATES)
     made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(one)) for one in parts))
     made.filters |= {"badge": badge, "sign": sign}
