@@ -126,7 +126,7 @@ class Job:
             "experiment": self.experiment,
             "device": self.device,
             "params": dict(point.params),
-            # What the plan knows already, the measuring process need not find out.
+            # The measuring process need not find out again values that the plan knows.
             "known": {"call_s": point.call_s, "memory": point.memory},
             "policy": {"target": self.target, "budget_s": point.point_s, "max_samples": self.max_samples},
         }

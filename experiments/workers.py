@@ -127,7 +127,7 @@ class Worker:
                 if answer.get("last"):
                     self.stop()
                 return answer
-        # What it says next may not be an answer either.
+        # Its next line may not be an answer either.
         self.stop()
         return {"status": "failed", "reason": "the measuring process said what is no answer"}
 
@@ -164,7 +164,7 @@ def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None
 
 
 def _death(code: int) -> str:
-    """What an exit code says about how a measuring process ended."""
+    """The end of a measuring process in words, by its exit code."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")

@@ -23,7 +23,7 @@ from experiments import environment
 from experiments.devices import Device, open_device
 from experiments.work import Unsupported
 
-# What the reason begins with where there is nothing to check.
+# The beginning of a reason where there is nothing to check.
 UNSUPPORTED = "unsupported: "
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
 # Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
@@ -34,7 +34,7 @@ SLOWER = 0.05
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process saw: seconds of a step before profiles and after each, and records of a session of STEPS steps.
+    """Times of one process: seconds of a step before profiles and after each, and records of a session of STEPS steps.
 
     records: kernels, copies and fills on an accelerator; operators on a CPU.
     """
@@ -172,7 +172,7 @@ def check(
 def main() -> int:
     """Check the device that the command line names."""
     end_with_parent()
-    # What libraries print on standard output stays out of the answer.
+    # The answer alone goes to standard output: libraries print there, too.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
