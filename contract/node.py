@@ -73,6 +73,8 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = named({"anyOf": [text(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = count(2**53)
 _MAYBE = {"anyOf": [text(), {"type": "null"}]}
+# Last-level cache of a GPU that does not tell its own: above every one that ships at the time of writing.
+GPU_CACHE_BYTES = 256 << 20
 _DEVICE = fields(
     "id kind name",
     id={"type": "string", "pattern": "^[a-z]{1,20}(:[0-9]{1,4})?$"},
@@ -194,6 +196,11 @@ def machine_of_node(node: str) -> str:
 def number_of_machines(nodes: Iterable[str]) -> int:
     """How many machines nodes are of: one that was measured more than once counts once."""
     return len({machine_of_node(node) for node in nodes})
+
+
+def gpu_cache_bytes(device: Mapping[str, Any]) -> int:
+    """Bytes of a GPU's last-level cache, by its entry of a record; GPU_CACHE_BYTES where that does not tell it."""
+    return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
 
 
 def record_path(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from contract.errors import StudyError
-from contract.node import LACKS
+from contract.node import LACKS, gpu_cache_bytes
 from experiments import hardware
 from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
 from experiments.sweep import Sweep, sweep
@@ -29,8 +29,6 @@ GPU_FLOPS = {
 GPU_MULTIPROCESSORS = 132
 # An H100's facts, for the plan of a GPU that is not here. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
-# Last-level cache that a GPU counts as having where it does not tell its own.
-GPU_CACHE_BYTES = 256 << 20
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
 # What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
@@ -116,9 +114,7 @@ def job(
 
 def cache_bytes(device: Mapping[str, Any]) -> int:
     """Bytes of the last-level cache of a device, an entry of this machine's record."""
-    if device["kind"] == "cpu":
-        return hardware.last_level_cache_bytes()
-    return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
+    return hardware.last_level_cache_bytes() if device["kind"] == "cpu" else gpu_cache_bytes(device)
 
 
 def slowness(core_flops: Mapping[str, float]) -> float:

@@ -186,7 +186,7 @@ def start_s(
 
     then: what to ask of it besides.
     """
-    # Whoever starts it loads meanwhile what rows are written with, and that may take longer.
+    # Its parent loads meanwhile the library that writes rows, and that may take longer.
     words = [sys.executable, "-c", "import contract.tables"]
     variables = environment.device_variables(device)
     worker = Worker(command, None, variables, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))

@@ -15,6 +15,7 @@ from typing import Any
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from contract import running_time
 from experiments.devices import Device
 from experiments.work import Dtype, ProfileError, Unsupported
 
@@ -23,6 +24,8 @@ HEAD_KERNELS = 100
 # Seconds between these kernels and the mark, and between the mark and the call: the clocks of host and device differ.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
+# Equal calls that a profile holds at the least: those of an accelerator are compared.
+FEWEST_CALLS = {"cpu": 1, "gpu": 2}
 
 
 def activity(device: Device) -> Any:
@@ -36,6 +39,14 @@ def activity(device: Device) -> Any:
 def is_kernel(event: Any) -> bool:
     """True for a kernel, copy or fill on an accelerator; operators and ranges with a name hold kernels' times again."""
     return event.device_type != DeviceType.CPU and not event.is_user_annotation
+
+
+def number_of_calls(call: Callable[[], object], device: Device, usual: int, slow_s: float) -> int:
+    """Calls to look at: the usual number, or the fewest where one call, which is made, takes more than `slow_s`."""
+    begun = running_time.now()
+    call()
+    device.synchronise()
+    return FEWEST_CALLS[device.kind] if running_time.now() - begun > slow_s else usual
 
 
 def record(call: Callable[[], object], device: Device) -> list[Any]:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.models import attention, trace, usage
+from experiments.models import attention, profiling, trace, usage
 from experiments.models.compiled import compiled
 from experiments.work import Dtype, Profile
 
@@ -21,8 +21,8 @@ from experiments.work import Dtype, Profile
 # host that takes the time, and a few tell as much.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
 PROFILED_STEPS = 4
-# Where a step takes this many seconds, fewer must do; of a GPU's two at the least are compared.
-SLOW_S, FEWEST_STEPS = 0.05, {"cpu": 1, "gpu": 2}
+# Where a step takes this many seconds, fewer must do.
+SLOW_S = 0.05
 # FLOP of the float64 reference of a check: of a larger batch so many samples are different as that allows.
 CHECKED_FLOP = 1e10
 
@@ -144,13 +144,8 @@ class Trainer:
         def take() -> Mapping[str, float]:
             if self.device.kind == "gpu":
                 self.step()  # the model is new: its first step makes Adam's moments
-            begun = running_time.now()
-            self.step()
-            self.device.synchronise()
-            slow = running_time.now() - begun > SLOW_S
-            return trace.profile_metrics(
-                self.step, self.device, FEWEST_STEPS[self.device.kind] if slow else PROFILED_STEPS
-            )
+            steps = profiling.number_of_calls(self.step, self.device, PROFILED_STEPS, SLOW_S)
+            return trace.profile_metrics(self.step, self.device, steps)
 
         return Profile(units, take) if units else None
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from contract import running_time
 from experiments.devices import Device
 from experiments.models.names import Model
 from experiments.models.tolerance import of_gradients
@@ -27,8 +26,8 @@ Phase = Literal["training", "forward", "prefill", "decode"]
 
 # Intensities up to which the distributions are told, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
-# Calls that are counted and those that are profiled; of slow ones fewer, of a GPU's two at the least are compared.
-CALLS, FEWEST, SLOW_S = 3, {"cpu": 1, "gpu": 2}, 0.25
+# Calls that are counted and those that are profiled; of those that take so many seconds fewer.
+CALLS, SLOW_S = 3, 0.25
 # Metrics that take the profiler, with their units; the others are counted without it.
 TIMED = {"operator_time": "s", "matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
 
@@ -161,9 +160,9 @@ def _forward(
 
 def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
     """Metrics of a step's operators that are counted: operations, bytes, their shares by intensity."""
-    from experiments.models import traffic
+    from experiments.models import profiling, traffic
 
-    calls = _calls(step, device)
+    calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
     found = [one for _ in range(calls) for one in traffic.record(step)]
     metrics = summary(found, calls)
     metrics["cached_bytes_share"] = traffic.cached_share(found, device.last_level_cache_bytes), "1"
@@ -172,19 +171,11 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
     """Metrics of a step's operators that are timed, by the profiler. Raises ProfileError and Unsupported."""
-    from experiments.models import traffic
+    from experiments.models import profiling, traffic
 
-    calls = _calls(step, device)
+    calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
     metrics = summary(traffic.time_operators(step, device, calls), calls)
     return {name: metrics[name][0] for name in TIMED}
-
-
-def _calls(step: Callable[[], object], device: Device) -> int:
-    """Calls of a step to look at: fewer of a slow one."""
-    begun = running_time.now()
-    step()
-    device.synchronise()
-    return FEWEST[device.kind] if running_time.now() - begun > SLOW_S else CALLS
 
 
 def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from report.pages.charts import DARK, FONTS, MUTED, NARROW, WIDE, Chart, theme
 from report.pages.plain import harmless, visible
 
-# What matplotlib writes by itself, and is left out.
+# Metadata that matplotlib writes by itself, and that is left out.
 METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 

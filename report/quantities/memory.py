@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from contract.node import gpu_cache_bytes
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.estimates import Estimates, concat, exact
@@ -16,8 +16,6 @@ from report.quantities import quantity, says
 from report.quantities.comparing import most_threads, over
 
 CACHE_MULTIPLE = 4
-# Where a GPU does not tell its cache: 256 MiB is above every one that ships at the time of writing.
-GPU_CACHE_BYTES = 256 * 2**20
 CPU_CACHE_BYTES = 32 * 2**20
 TO_AND_FROM = ("host_to_device", "device_to_host")
 _POINT = ["node", "device", "op", "dtype", "threads"]
@@ -33,8 +31,7 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
     """Bytes of the largest cache level of a device, all instances together."""
     record = data.record(node)
     if device != "cpu":
-        about: dict[str, Any] = next((one for one in record["devices"] if one["id"] == device), {})
-        return float(about.get("last_level_cache_bytes") or about.get("l2_bytes") or GPU_CACHE_BYTES)
+        return float(gpu_cache_bytes(next((one for one in record["devices"] if one["id"] == device), {})))
     cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))

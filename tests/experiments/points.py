@@ -95,7 +95,7 @@ def observed(made: Work) -> dict[str, Any]:
 def answer(
     name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, Any]:
-    """What a measuring process answers to such a point. order: more of what it is told."""
+    """The answer of a measuring process to such a point. order: further keys of its order."""
     whole = {
         **(order or {}),
         "experiment": name,

@@ -35,7 +35,7 @@ def on_host(name: str, start_us: float, microseconds: float = 1.0) -> FunctionEv
 
 
 def kernel(name: str, start_us: float, microseconds: float = 2.0, **more: Any) -> FunctionEvent:
-    """What the device did."""
+    """An event of the device: a kernel, copy or fill."""
     end = start_us + microseconds
     return FunctionEvent(2, name, 7, start_us, end, device_type=DeviceType.CUDA, use_device="cuda", **more)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from contract.files import write_json
+from contract.node import GPU_CACHE_BYTES
 from experiments import hardware, plan
 from experiments.cli import main
 from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, read_plan
@@ -265,7 +266,7 @@ LARGE = {**H200, "l2_bytes": 300}
         (LARGE, 300, 300),
         ({**LARGE, "last_level_cache_bytes": 400}, 400, 400),
         ({**H200, "l2_bytes": 100}, 100, 200),
-        (H200, plan.GPU_CACHE_BYTES, plan.GPU_CACHE_BYTES),
+        (H200, GPU_CACHE_BYTES, GPU_CACHE_BYTES),
     ],
 )
 def test_multiples_of_the_cache_are_each_device_s_own(

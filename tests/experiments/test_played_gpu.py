@@ -38,7 +38,7 @@ def run(module: str, *words: str, orders: str = "") -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def outcomes(compiler: str) -> list[dict[str, Any]]:
-    """What became of each point on each GPU."""
+    """The outcome of each point on each GPU."""
     return run("played_gpu", "--json")
 
 

@@ -207,7 +207,7 @@ class Rehearsal:
         return len(list((self.clone.path / "results").glob("nodes/*/[!.]*.parquet")))
 
     def _has_share(self, share: float) -> bool:
-        """Whether this share of all jobs is measured."""
+        """True if this share of all jobs is measured."""
         return self._has_plan and self._measured() >= share * len(self._planned_s())
 
     def _has_minutes(self, minutes: float) -> bool:

@@ -1,5 +1,5 @@
-# A first page after round 1 of the first stage, before the others are measured. Only the default target asks for it, and it costs the study
-# nothing but its time: where it fails, its log says so in one line.
+# A first page after round 1 of the first stage, before the others are measured. Only the default target asks for it,
+# and it costs the study nothing but its time: where it fails, its log says so in one line.
 
 
 # Made and tried is the same here: the marker says that it need not be tried again.
