@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from contract.errors import StudyError
 from contract.schema import did_you_mean
 from experiments import backends
+from experiments.models import names
 from experiments.work import Dtype, Footprint, Threads, Work
 
 Params = Mapping[str, Any]
@@ -159,6 +160,8 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
+    if hint == names.Model:
+        return {"enum": list(names.NAMES)}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}x(largest)?LLC$"}
     if get_origin(hint) is Literal:

@@ -43,8 +43,7 @@ class Round:
 
     def run(self) -> None:
         """Measure all points. Budgets count running time: a round that stands still loses no point."""
-        points, answers = self.job.in_round(self.number), []
-        random.Random(self.seed).shuffle(points)
+        points, answers = shuffled(self.job.in_round(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
@@ -177,6 +176,20 @@ class Round:
                 )
         if part["energy"]:
             self.rows.append(base | part["energy"])
+
+
+def shuffled(points: Sequence[Point], seed: int) -> list[Point]:
+    """The points in random order, those of one network after each other: it is exported once for all of them.
+
+    Slow changes of the machine, too, then weigh least where runtimes of one network are compared.
+    """
+    drawn = random.Random(seed)
+    by_network: dict[Any, list[Point]] = {}
+    for point in points:
+        by_network.setdefault(dict(point.params).get("model"), []).append(point)
+    blocks = [drawn.sample(block, len(block)) for block in by_network.values()]
+    drawn.shuffle(blocks)
+    return [point for block in blocks for point in block]
 
 
 def table(measured: Round, node: str, run: str) -> Any:

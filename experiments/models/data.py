@@ -13,21 +13,28 @@ if TYPE_CHECKING:
 
 # Enough text for any batch here, read in a fraction of a second.
 TEXT_BYTES = 4_000_000
+# Enough for some ten thousand words.
+WORDS_BYTES = 400_000
 
 
 def _shipped(package: str, path: str) -> torch.Tensor:
     """A table of numbers that lies beside the modules of an installed package: rows, the last column a label.
 
     The package is not imported: with what scikit-learn brings, SciPy and pandas, that takes seconds of every process
-    that trains. Raises ModuleNotFoundError if it is not installed.
+    that trains. Raises ModuleNotFoundError.
     """
     import numpy as np
     import torch
 
+    return torch.from_numpy(np.loadtxt(_installed(package) / path, dtype=np.uint8, delimiter=","))
+
+
+def _installed(package: str) -> Path:
+    """The folder of an installed package, which is not imported. Raises ModuleNotFoundError."""
     found = find_spec(package)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-    return torch.from_numpy(np.loadtxt(Path(found.origin).parent / path, dtype=np.uint8, delimiter=","))
+    return Path(found.origin).parent
 
 
 @cache
@@ -107,6 +114,60 @@ def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.T
 
     chosen = torch.randint(len(labels), (size,))
     return rows[chosen], labels[chosen]
+
+
+@cache
+def photographs() -> list[torch.Tensor]:
+    """Photographs (3, height, width) as float32, scaled as for networks of ImageNet.
+
+    Source: the two of scikit-learn's `load_sample_images` (CC BY).
+    """
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    found = []
+    for name in ("china.jpg", "flower.jpg"):
+        with Image.open(_installed("sklearn") / "datasets/images" / name) as image:
+            pixels = torch.from_numpy(np.array(image)).float() / 255
+        found.append(((pixels - mean) / deviation).permute(2, 0, 1).contiguous())
+    return found
+
+
+def photograph_batch(size: int, side: int) -> torch.Tensor:
+    """`size` random parts (size, 3, side, side) of the photographs, which are enlarged where they are too small."""
+    import torch
+    from torch.nn.functional import interpolate
+
+    parts = []
+    for number in torch.randint(2, (size,)).tolist():
+        whole = photographs()[number]
+        if (least := min(whole.shape[1:])) < side:
+            whole = interpolate(whole[None], scale_factor=side / least, mode="bilinear")[0]
+        top, left = (int(torch.randint(room - side + 1, ())) for room in whole.shape[1:])
+        parts.append(whole[:, top : top + side, left : left + side])
+    return torch.stack(parts)
+
+
+@cache
+def words(vocabulary: int) -> torch.Tensor:
+    """The words and signs of some text, each with a number below `vocabulary` (int64), as often as they occur."""
+    import re
+    import zlib
+
+    import torch
+
+    found = re.findall(rb"\w+|[^\w\s]", text_bytes()[:WORDS_BYTES])
+    return torch.tensor([zlib.crc32(word) % vocabulary for word in found])
+
+
+def word_batch(size: int, length: int, vocabulary: int) -> torch.Tensor:
+    """`size` random passages (size, length) of words."""
+    import torch
+
+    every = words(vocabulary)
+    return every[torch.randint(len(every) - length + 1, (size, 1)) + torch.arange(length)]
 
 
 def digits_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from experiments.models import data
+from experiments.models import catalogue, data
 from experiments.models.networks import VOCABULARY, Bag, Cnn, Gpt, Lstm, Mlp, ResNet, Table, Vit, WideResNet
 
 __all__ = ["ZOO", "Entry", "Gpt", "Mlp"]
@@ -31,6 +31,7 @@ class Entry:
     family: dense, convolutional, recurrent, transformer, embedding or tabular.
     length: tokens or steps in a sample; 1 for images and rows.
     classes: width of the answer.
+    weights: their number, where it is known without making the model.
     images: inputs are (n, channels, height, width), so that they may lie with channels last.
     """
 
@@ -43,10 +44,11 @@ class Entry:
     length: int = 1
     classes: int = 10
     images: bool = False
+    weights: int | None = None
 
     def parameters(self) -> int:
         """Number of weights, without making them."""
-        return _parameters(self.model)
+        return _parameters(self.model) if self.weights is None else self.weights
 
     def forward_flop(self, batch: int) -> float:
         """FLOP of the products and convolutions of one forward pass: 2 per multiply-add."""
@@ -130,6 +132,39 @@ def _lstm(length: int) -> Entry:
     )
 
 
+def _catalogued(network: catalogue.Network) -> Entry:
+    """A network of the catalogue. Transformers is loaded when it is made."""
+
+    def model() -> nn.Module:
+        from experiments.models.from_transformers import Catalogued
+
+        return Catalogued(network)
+
+    def batch(size: int) -> tuple[Tensor, Tensor]:
+        from experiments.models import from_transformers
+
+        return from_transformers.batch(network, size)
+
+    def sizes() -> catalogue.Counts:
+        from experiments.models import from_transformers
+
+        return from_transformers.count(network)
+
+    counts = network.counts or sizes()
+    return Entry(
+        model,
+        batch,
+        lambda: [counts.first_macs, counts.macs - counts.first_macs],
+        first_input_has_gradient=network.kind == "tokens",
+        sample=network.shape,
+        family=network.family,
+        length=counts.output[0],
+        classes=counts.output[1],
+        images=network.kind == "image",
+        weights=counts.parameters,
+    )
+
+
 DIGIT, IMAGE = (1, 8, 8), (1, ResNet.SIZE, ResNet.SIZE)
 # GPT-2 small (Radford et al. 2019, table 2) on bytes and 256 of them: what is left of its 124 million
 # weights without the large vocabulary and the long context.
@@ -163,4 +198,5 @@ ZOO: dict[str, Entry] = {
         True, (254,), "embedding", classes=Bag.CLASSES,
     ),
     "tabular": Entry(Table, data.table_batch, Table.macs, False, (Table.COLUMNS,), "tabular", classes=Table.CLASSES),
+    **{name: _catalogued(network) for name, network in catalogue.NETWORKS.items()},
 }  # fmt: skip

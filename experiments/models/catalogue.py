@@ -1,0 +1,115 @@
+"""Networks that people run: Transformers' classes with their published configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sizes of a network: its weights, the multiply-adds of a sample and of its first product, and its output.
+
+    output: rows and columns of one sample's output.
+    """
+
+    parameters: int
+    macs: int
+    first_macs: int
+    output: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A class of Transformers, its configuration where it differs from the class's own, and its input.
+
+    kind, shape: an image (channels, height, width), tokens (their number) or a spectrum (bands, frames).
+    decoder: tokens that a decoder is given besides.
+    output: the field of the answer that counts.
+    counts: None where they have to be counted first.
+    """
+
+    model: str
+    family: Literal["convolutional", "transformer"]
+    kind: Literal["image", "tokens", "spectrum"]
+    shape: tuple[int, ...]
+    output: str
+    source: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    decoder: int = 0
+    counts: Counts | None = None
+
+
+HUB = "https://huggingface.co/"
+NETWORKS = {
+    "resnet-50": Network(  # He et al. 2016, "Deep residual learning for image recognition"
+        "ResNetForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
+        HUB + "microsoft/resnet-50", {"num_labels": 1000},
+        counts=Counts(25_557_032, 4_089_184_256, 118_013_952, (1, 1_000)),
+    ),
+    "mobilenet-v2": Network(  # Sandler et al. 2018
+        "MobileNetV2ForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
+        HUB + "google/mobilenet_v2_1.0_224", {"num_labels": 1000},
+        counts=Counts(3_504_872, 300_774_272, 10_838_016, (1, 1_000)),
+    ),
+    "efficientnet-b0": Network(  # Tan and Le 2019
+        "EfficientNetForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
+        HUB + "google/efficientnet-b0",
+        {"num_labels": 1000, "image_size": 224, "width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280},
+        counts=Counts(5_288_548, 385_814_752, 10_838_016, (1, 1_000)),
+    ),
+    "convnext-t": Network(  # Liu et al. 2022
+        "ConvNextForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
+        HUB + "facebook/convnext-tiny-224", {"num_labels": 1000},
+        counts=Counts(28_589_128, 4_455_531_264, 14_450_688, (1, 1_000)),
+    ),
+    "vit-b-16": Network(  # Dosovitskiy et al. 2021
+        "ViTForImageClassification", "transformer", "image", (3, 224, 224), "logits",
+        HUB + "google/vit-base-patch16-224", {"num_labels": 1000},
+        counts=Counts(86_567_656, 17_563_828_224, 115_605_504, (1, 1_000)),
+    ),
+    "clip-vit-b-32": Network(  # Radford et al. 2021; the tower of images
+        "CLIPVisionModelWithProjection", "transformer", "image", (3, 224, 224), "image_embeds",
+        HUB + "openai/clip-vit-base-patch32",
+        counts=Counts(87_849_216, 4_408_811_520, 115_605_504, (1, 512)),
+    ),
+    "segformer-b0": Network(  # Xie et al. 2021
+        "SegformerForSemanticSegmentation", "transformer", "image", (3, 512, 512), "logits",
+        HUB + "nvidia/segformer-b0-finetuned-ade-512-512", {"num_labels": 150},
+        counts=Counts(3_752_694, 8_387_821_568, 77_070_336, (1, 2_457_600)),
+    ),
+    "bert-base": Network(  # Devlin et al. 2019
+        "BertModel", "transformer", "tokens", (128,), "last_hidden_state", HUB + "google-bert/bert-base-uncased",
+        counts=Counts(109_482_240, 11_174_215_680, 75_497_472, (128, 768)),
+    ),
+    "distilbert": Network(  # Sanh et al. 2019
+        "DistilBertModel", "transformer", "tokens", (128,), "last_hidden_state",
+        HUB + "distilbert/distilbert-base-uncased",
+        counts=Counts(66_362_880, 5_586_812_928, 75_497_472, (128, 768)),
+    ),
+    "minilm-l6": Network(  # Wang et al. 2020
+        "BertModel", "transformer", "tokens", (128,), "last_hidden_state",
+        HUB + "sentence-transformers/all-MiniLM-L6-v2",
+        {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+        counts=Counts(22_713_216, 1_434_599_424, 18_874_368, (128, 384)),
+    ),
+    "t5-small": Network(  # Raffel et al. 2020
+        "T5ForConditionalGeneration", "transformer", "tokens", (128,), "logits", HUB + "google-t5/t5-small",
+        decoder=16,
+        counts=Counts(60_506_624, 3_548_905_472, 33_554_432, (16, 32_128)),
+    ),
+    "gpt2-124m": Network(  # Radford et al. 2019
+        "GPT2LMHeadModel", "transformer", "tokens", (128,), "logits", HUB + "openai-community/gpt2",
+        counts=Counts(124_439_808, 16_114_089_984, 226_492_416, (128, 50_257)),
+    ),
+    "whisper-tiny": Network(  # Radford et al. 2022
+        "WhisperForConditionalGeneration", "transformer", "spectrum", (80, 3000), "logits", HUB + "openai/whisper-tiny",
+        {
+            "d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6,
+            "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536,
+        },
+        decoder=4,
+        counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
+    ),
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""Networks of the catalogue as PyTorch modules with random weights."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from experiments.models import data
+from experiments.models.catalogue import Counts, Network
+
+# Random numbers of which a CPU makes all weights: 16 MiB, for drawing each anew takes four times as long.
+POOL = 1 << 22
+# Standard deviation of the weights, as BERT and GPT-2 begin; convolutions keep the size of their inputs.
+DEVIATION = 0.02
+
+
+class Catalogued(nn.Module):
+    """A network of Transformers that takes one tensor and gives one: (rows, columns), the rows of all samples.
+
+    A decoder has begun with the same tokens in every call.
+    """
+
+    started: Tensor | None
+
+    def __init__(self, described: Network) -> None:
+        super().__init__()
+        self.described = described
+        self.network = _random(described)
+        started = torch.arange(2, 2 + described.decoder).expand(1, -1) if described.decoder else None
+        self.register_buffer("started", started, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        described = self.described
+        given: dict[str, Any] = {KEYS[described.kind]: x}
+        # A tracer cannot follow the search for packed sequences that takes place without a mask.
+        if described.kind == "tokens" and torch.jit.is_tracing():
+            given["attention_mask"] = torch.ones_like(x)
+        if self.started is not None:
+            given["decoder_input_ids"] = self.started.expand(len(x), -1)
+        out: Tensor = self.network(**given)[described.output]
+        return out.flatten(1) if out.dim() == 4 else out.flatten(0, -2)
+
+
+KEYS = {"image": "pixel_values", "tokens": "input_ids", "spectrum": "input_features"}
+
+
+def _random(described: Network) -> nn.Module:
+    """The network in evaluation mode, its weights drawn from torch's seed, on torch's default device."""
+    from transformers.initialization import no_init_weights
+
+    with no_init_weights():
+        model: nn.Module = _class(described)(configured(described))
+    model.tie_weights()  # type: ignore[operator]
+    draw = Draw()
+    with torch.no_grad():
+        for module in model.modules():
+            for name, weight in module.named_parameters(recurse=False):
+                if weight.dim() == 1 and name != "bias":
+                    weight.fill_(1.0)  # of norms, and scales of layers
+                else:
+                    convolution = isinstance(module, nn.Conv1d | nn.Conv2d) and weight.dim() > 2
+                    draw.into(weight, weight[0].numel() ** -0.5 if convolution else DEVIATION)
+    return model.eval()
+
+
+def _class(described: Network) -> Any:
+    import transformers
+
+    return getattr(transformers, described.model)
+
+
+def configured(described: Network) -> Any:
+    """The network's configuration."""
+    return _class(described).config_class(**described.config)
+
+
+class Draw:
+    """Normal values: on a CPU taken in turn from a pool, for it draws slowly."""
+
+    def __init__(self) -> None:
+        self.pool, self.start = torch.randn(POOL, device="cpu", dtype=torch.float32), 0
+
+    def into(self, weight: Tensor, deviation: float) -> None:
+        """Fill a tensor with values of this standard deviation."""
+        if weight.device.type != "cpu":
+            weight.normal_(0.0, deviation)
+            return
+        flat, done = weight.view(-1), 0
+        while done < len(flat):
+            part = self.pool[self.start : self.start + len(flat) - done]
+            torch.mul(part, deviation, out=flat[done : done + len(part)])
+            done += len(part)
+            self.start = (self.start + len(part)) % POOL
+
+
+def batch(described: Network, size: int) -> tuple[Tensor, Tensor]:
+    """Inputs of `size` samples, and a random column for each row of the output.
+
+    Photographs, words of a text, or noise in place of a spectrum.
+    """
+    rows, columns = sizes(described).output
+    if described.kind == "image":
+        inputs = data.photograph_batch(size, described.shape[-1])
+    elif described.kind == "tokens":
+        inputs = data.word_batch(size, described.shape[0], configured(described).vocab_size)
+    else:
+        inputs = torch.randn(size, *described.shape)
+    return inputs, torch.randint(columns, (size * rows,))
+
+
+class Products(TorchDispatchMode):
+    """Notes the multiply-adds of each product and convolution, in the order in which they run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.macs: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if formula := flop_registry.get(func.overloadpacket):
+            self.macs.append(formula(*args, **(kwargs or {}), out_val=out) // 2)
+        return out
+
+
+def sizes(described: Network) -> Counts:
+    """The sizes of a network, counted where the catalogue has none."""
+    return described.counts or count(described)
+
+
+@cache
+def count(described: Network) -> Counts:
+    """The sizes of a network, counted on tensors without data.
+
+    Attention is taken apart into its products, for torch's counter does not know it whole on every device.
+    """
+    with torch.device("meta"), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Products() as products:
+        model = Catalogued(described)
+        whole = described.kind == "tokens"
+        out = model(torch.zeros(1, *described.shape, dtype=torch.int64 if whole else torch.float32))
+    parameters = sum(one.numel() for one in model.parameters())
+    return Counts(parameters, sum(products.macs), products.macs[0], (len(out), out.shape[1]))

@@ -1,0 +1,42 @@
+"""Models in OpenVINO on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experiments.models.onnx_files import onnx_file
+from experiments.work import Dtype, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"}
+
+
+def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The network `name`, with the weights of seed 0, for batches of this size.
+
+    dtype: the format that OpenVINO computes in; weights, inputs and outputs are handed over in float32. Left alone it
+    takes the one that it holds fastest here. threads: 0 leaves their number to the library.
+    Raises Unsupported for formats that it has not, or does not take on this processor.
+    """
+    import openvino
+    import torch
+
+    if dtype not in PRECISIONS:
+        raise Unsupported(f"OpenVINO computes in {', '.join(PRECISIONS)} here, not in {dtype}")
+    options = {"INFERENCE_PRECISION_HINT": PRECISIONS[dtype], "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
+    if threads:
+        options |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_HYPER_THREADING": True}
+    core = openvino.Core()
+    made = core.compile_model(core.read_model(onnx_file(name, batch)), "CPU", options)
+    taken = made.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+    if taken != PRECISIONS[dtype]:
+        raise Unsupported(f"OpenVINO computes in {taken} where {dtype} is asked for: this processor lacks the format")
+    request = made.create_infer_request()
+
+    def call(inputs: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(request.infer([inputs.numpy()], share_inputs=True, share_outputs=True)[0])
+
+    return call
