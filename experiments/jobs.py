@@ -18,7 +18,7 @@ from contract.files import read_json
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
 # What the names of libraries begin with that need no torch: kernels of our own, and libraries for tables.
-WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars")
+WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sklearn")
 # One of them, by which it is timed how long a process of theirs takes to start.
 NO_TORCH = "llvm"
 # Seconds of each job before and after its measuring process: Snakemake's next step, and a parent that loads and writes.
@@ -112,8 +112,8 @@ class Job:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether anything that it measures does."""
-        return any(needs_torch(dict(point.params)) for point in self.points)
+        """Whether anything that it measures does; a GPU is opened by it."""
+        return self.kind != "cpu" or any(needs_torch(dict(point.params)) for point in self.points)
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from report.pages.evidence import View
 
 _ENDS = ("estimate", "low", "high")
 _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuPy", "jax": "JAX",
-          "scalar": "scalar loop"}  # fmt: skip
+          "scalar": "scalar loop", "xgboost": "XGBoost", "lightgbm": "LightGBM", "sklearn": "scikit-learn"}  # fmt: skip
 
 
 def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:

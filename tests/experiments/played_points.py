@@ -103,6 +103,8 @@ def _kernels() -> Iterator[Point]:
 def _tables() -> Iterator[Point]:
     for op, transfers in product(("filter", "sort", "group_by", "join"), ("included", "excluded")):
         yield "tabular", {"op": op, "rows": 1000, "transfers": transfers, "backend": "torch"}
+    for backend in ("xgboost", "lightgbm", "sklearn"):
+        yield "boosting", {"phase": "predict", "rows": 1, "trees": 1, "backend": backend}
 
 
 POINTS: list[Point] = [

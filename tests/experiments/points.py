@@ -20,6 +20,7 @@ _SHAPE = {"m": 48, "n": 80, "k": 96}
 SMALL: dict[str, dict[str, Any]] = {
     "bandwidth": {"op": "triad", "footprint": 100_000, "dtype": "float64", "backend": "llvm", "threads": 1},
     "batched": {**_PLAIN, "batch": 5, "m": 24, "n": 40, "k": 16, "threads": 0},
+    "boosting": {"phase": "fit", "rows": 2000, "trees": 100, "backend": "lightgbm", "threads": 1},
     "clock": {"backend": "llvm", "threads": 1, "chain": 1000},
     "content": {**_PLAIN, **_SHAPE, "content": "normal"},
     "convergence": {**_PLAIN, "data": "digits", "model": "mlp", "batch": 64, "rate": 1.0, "epochs": 3, "seeds": 2},

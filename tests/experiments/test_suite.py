@@ -367,6 +367,7 @@ LARGER: dict[str, dict[str, Any]] = {
     **{name: {"batch": 256} for name in ("training", "orchestration", "roofline", "libraries", "batched")},
     **{name: {"model": "gpt-1m"} for name in ("inference", "models", "equivalence")},
     "bandwidth": {"footprint": 10**9},
+    "boosting": {"rows": 10**6},
     "gemm-search": {"span": 2},
     "generation": {"context": 128},
     "parallelism": {"in_flight": 10**6},

@@ -1,4 +1,6 @@
-"""Work on tables: rows a second by operation, the fastest library against pandas, and a GPU against its host."""
+"""Work on tables: rows a second by operation, the fastest library against pandas, boosted trees, and a GPU against its
+host.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import capital, exactly, number, two_digits
+from report.formatting import capital, count, exactly, number, two_digits
 from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import amounts, ratios, sentence
 from report.pages.listed import Case, listed, on_gpu
-from report.pages.rows import dicts, points
+from report.pages.rows import dicts, library, of_device, points
 from report.pages.words import BARS
 from report.quantities.tabular import DEFAULT
 
@@ -125,8 +127,71 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
+def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
+    """Seconds of a fit on the most rows, or of a prediction of the fewest, by library and threads; all in the table."""
+    cells = records(view.quantity(f"boosting.{phase}_s"))
+    cells = [one for one in cells if one["backend"] != "best"]
+    if not cells:
+        return
+    place = max if phase == "fit" else min
+    rows = place(int(one["rows"]) for one in cells)
+    at_rows = [one for one in cells if int(one["rows"]) == rows]
+    trees = max(int(one["trees"]) for one in at_rows)
+    named = [one for one in at_rows if int(one["trees"]) == trees]
+    named = [one for one in named if one["device"] == "cpu"] or named
+    best, slowest = (end(named, key=lambda one: float(one["estimate"])) for end in (min, max))
+    ends = {"best": amounts([best], "s")} | ({"slowest": amounts([slowest], "s")} if best is not slowest else {})
+    what, does = f"{trees:,} boosted trees", f"{'learn from' if phase == 'fit' else 'predict'} {count(rows, 'row')}"
+    cells.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
+                                float(one["estimate"])))  # fmt: skip
+    yield listed(
+        name,
+        sentence(
+            f"{what} {does} in {{best}} with {library(str(best['backend']))}"
+            + (", in {slowest} with the slowest library and number of threads" if "slowest" in ends else ""),
+            f"How long {what} take to {does} cannot be told from this run",
+            **ends,
+        ),
+        [(f"{library(str(one['backend']))}, {_resources(view, one)}, {count(int(one['rows']), 'row')}"
+          + (f", {count(int(one['trees']), 'tree')}" if int(one["trees"]) != trees else ""), one, []) for one in cells],
+        "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
+        ["Library and table", "Time"], log=True,
+        says=["XGBoost grows trees to depth 6, LightGBM and scikit-learn to 31 leaves: their work is alike, not "
+              "equal. The table is synthetic, and what each has learnt was checked on rows held out."],
+    )  # fmt: skip
+
+
+def _resources(view: View, cell: Mapping[str, Any]) -> str:
+    """'2 threads', or 'GPU'."""
+    threads = int(cell["threads"])
+    return count(threads, "thread") if threads else of_device(view, str(cell["device"])).removeprefix(", ")
+
+
+def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
+    """A GPU over its host's CPU in fitting and predicting."""
+    cells = sorted(
+        records(view.quantity("boosting.gpu_gain")), key=lambda one: (one["phase"], one["rows"], one["trees"])
+    )
+    if not cells:
+        return
+    fits = [one for one in cells if one["phase"] == "fit"]
+    work = "learn" if fits else "predict"
+    yield listed(
+        name,
+        sentence(
+            f"Boosted trees {work} {{gain}} on a GPU as on its host's CPU",
+            "What a GPU gains with boosted trees cannot be told from this run",
+            gain=ratios(fits or cells, "as fast"),
+        ),
+        [(f"{'fitting' if one['phase'] == 'fit' else 'predicting'}, {count(int(one['rows']), 'row')}, "
+          f"{count(int(one['trees']), 'tree')}", one, [str(one["detail"])]) for one in cells],
+        "1", "speed of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
+        ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
+    )  # fmt: skip
+
+
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node rates, gains over pandas, and gains of a GPU."""
+    """For each node rates, gains over pandas, boosted trees, and gains of a GPU."""
     return on_each(evidence, _machine)
 
 
@@ -134,9 +199,13 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
     yield from _rates(view, f"tables-rate-{place}")
     yield from _over_pandas(view, f"tables-library-{place}")
     yield from _on_gpu(view, f"tables-gpu-{place}")
+    yield from _boosted(view, f"tables-boosted-fit-{place}", "fit")
+    yield from _boosted(view, f"tables-boosted-predict-{place}", "predict")
+    yield from _boosted_on_gpu(view, f"tables-boosted-gpu-{place}")
 
 
 FAMILY = Family(
     "tables", "Work on tables",
-    "How many rows a second are filtered, grouped, joined, sorted and parsed, and by what?", show,
+    "How many rows a second are filtered, grouped, joined, sorted and parsed, by what, and how soon have boosted trees "
+    "learnt a table?", show,
 )  # fmt: skip

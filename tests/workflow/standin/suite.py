@@ -251,6 +251,17 @@ def tabular(chip: Chip, p: Params) -> Answer:
     return timed(1.2e-4 + rows * each / 25 + way, chip)
 
 
+@point("boosting")
+def boosting(chip: Chip, p: Params) -> Answer:
+    if chip.kind == "gpu" and p["backend"] != "xgboost":
+        raise Lack("CUDA Tree Learner was not enabled in this build")
+    slow = {"xgboost": 1.0, "lightgbm": 1.2, "sklearn": 1.3}[p["backend"]]
+    if p["phase"] == "fit":
+        row_s = 1.7e-7 * slow / (40 if chip.kind == "gpu" else min(p["threads"], 8) or 1)
+        return timed(p["trees"] * (3e-3 + row_s * p["rows"]), chip)
+    return timed(2.5e-4 * slow + p["rows"] * p["trees"] * 1.5e-8 / (10 if chip.kind == "gpu" else 1), chip)
+
+
 @point("numerics")
 def numerics(chip: Chip, p: Params) -> Answer:
     if p["method"] == "threads" and chip.kind == "gpu":
