@@ -20,6 +20,7 @@ from experiments.registry import get
 from experiments.suite import boosting
 from experiments.work import Unsupported
 from report.data.gather import gather
+from report.pages import charts
 from report.pages.evidence import Evidence
 from report.pages.families.tables import FAMILY
 from tests.experiments.points import answer, params, right, run, work
@@ -232,6 +233,8 @@ def test_what_is_measured_stands_on_its_page(tmp_path: Path) -> None:
     gather([node.write()], tmp_path / "data", allow_synthetic=True)
     shown = list(FAMILY.show(Evidence({"nodes": [node.record()]}, tmp_path / "data")))
     titles = [one.chart.title for one in shown]
+    with charts.theme():
+        assert all(one.chart.draw(charts.NARROW).axes[0].has_data() for one in shown)
     assert titles[0].startswith("100 boosted trees learn from 1,000,000 rows in 10.0 s with XGBoost, in 20 s with")
     assert titles[1] == "100 boosted trees predict 1 row in 700 µs with scikit-learn"
     assert titles[2] == "Boosted trees learn 20 times as fast on a GPU as on its host's CPU"

@@ -59,6 +59,11 @@ def metrics(answer: dict[str, Any]) -> set[str]:
 def why_not(device: str, name: str, params: dict[str, Any]) -> str:
     """Words of the reason for which a GPU cannot do a point; '' if it can."""
     dtype, layer = params.get("dtype"), params.get("layer")
+    if name == "boosting" and params["backend"] != "sklearn":  # their wheels that the study installs compute on no GPU
+        nvidia = device == "cuda:0" and params["backend"] == "xgboost"
+        return "pip install xgboost" if nvidia else "OpenCL" if params["backend"] == "lightgbm" else "does not run on"
+    if name == "boosting":
+        return "does not run on"
     if device == "cuda:0":
         return ""
     if params.get("backend") in KINDS[device].lacks:
