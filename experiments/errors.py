@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import running_time
+from experiments import imports
 from experiments.readings import NoTimeError
-from experiments.work import HarnessError, ProfileError, Unsupported, not_installed
+from experiments.work import HarnessError, ProfileError, Unsupported
 
 # Errors of drivers, in the words of CUDA and HIP, CuPy, SYCL and Level Zero, Metal, and Vulkan. After most of them
 # every later call of the process fails as well.
@@ -39,8 +40,10 @@ def attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         try:
             return call()
-        except ModuleNotFoundError as absent:
-            raise not_installed(absent) from absent
+        except (ImportError, RuntimeError, OSError, AttributeError) as error:
+            if not is_out_of_memory(error) and (unsupported := imports.refusal(error)):
+                raise unsupported from error
+            raise
     except Exception as error:
         return _outcome_of(error, running_time.now() - started)
 

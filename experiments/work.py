@@ -30,7 +30,7 @@ class ProfileError(Exception):
 
 
 # Libraries whose module has another name than what is installed.
-_INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
+INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
 
 
 def not_installed(absent: ModuleNotFoundError) -> Unsupported:
@@ -38,7 +38,7 @@ def not_installed(absent: ModuleNotFoundError) -> Unsupported:
     library = (absent.name or "").partition(".")[0]
     if not library or library in {"contract", "experiments", *sys.stdlib_module_names}:
         raise absent
-    return Unsupported(f"{library} is not installed: pip install {_INSTALLED_AS.get(library, library)}")
+    return Unsupported(f"{library} is not installed: pip install {INSTALLED_AS.get(library, library)}")
 
 
 class Dtype(StrEnum):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
 
-from experiments import environment
-from experiments.devices.accelerator import first_line, loaded
+from experiments import environment, imports
+from experiments.devices.accelerator import loaded
 from experiments.doctor.finding import Finding, note, ok, warning
 
 # OpenBLAS's names of cores whose kernels use 512-bit vectors.
@@ -84,21 +83,25 @@ def numba(refusal: str) -> Finding:
     return warning("Numba", f"cannot be loaded: {refusal}", why, "pip install --upgrade numba")
 
 
+def transformers(failing: Sequence[tuple[str, str]]) -> Finding:
+    """Libraries that keep Transformers from loading: (name, why) of each."""
+    if not failing:
+        return ok("Transformers", "nothing beside it keeps it from loading")
+    names = " ".join(name for name, _ in failing)
+    return warning(
+        "Transformers",
+        "; ".join(f"{name} cannot be loaded: {why}" for name, why in failing),
+        "Transformers imports it wherever it is installed, so that none of its networks is measured.",
+        f"pip uninstall --yes {names}",
+    )
+
+
 def vulkan(loads: bool, wgpu: bool) -> Finding:
     """Vulkan's loader, for wgpu where that is installed."""
     if loads or not wgpu:
         return ok("Vulkan", "its loader is there" if loads else "wgpu is not installed")
     why = "`without-cuda` is measured through CUDA alone."
     return note("Vulkan", "libvulkan.so.1 is missing", why, "apt install libvulkan1, or bundle.sh --with vulkan")
-
-
-def _refusal(module: str) -> str:
-    """Why a module cannot be loaded; '' if it can."""
-    try:
-        importlib.import_module(module)
-    except Exception as refusal:  # a library's check of another may raise anything
-        return first_line(refusal)
-    return ""
 
 
 def _loads(library: str) -> bool:
@@ -124,7 +127,9 @@ def examine(simd: Sequence[str]) -> list[Finding | None]:
             capability = torch.backends.cpu.get_cpu_capability()
             of_torch = [torch_capability(capability, simd), onednn(torch.backends.mkldnn.is_available())]
         found: list[Finding | None] = [inherited(names), openblas(core_type(), simd), *of_torch, bfloat16(simd)]
-        found.append(numba(_refusal("numba")))
+        found.append(numba(imports.why_not("numba")))
+        if torch is not None and imports.is_installed("transformers"):
+            found.append(transformers(imports.breaking_transformers()))
         if sys.platform == "linux":
             found.append(vulkan(_loads("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
         return found

@@ -1,0 +1,120 @@
+"""A library that is installed and fails to load is named with its remedy, whoever imports it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import imports
+from experiments.doctor import libraries
+from experiments.doctor.finding import Level
+from experiments.errors import attempt
+
+Patch = pytest.MonkeyPatch
+# As the public torchvision fails beside a PyTorch without CUDA.
+NO_OPERATOR = "import torch\ntorch.library.register_fake('torchvision::nms')(lambda *_: None)\n"
+NO_FILE = "raise OSError('libcudart.so.13: cannot open shared object file: No such file or directory')\n"
+
+
+def install(folder: Path, module: str, code: str, version: str = "0.28.0", needs: str = "") -> None:
+    """A library in a folder: its module and its metadata."""
+    (folder / module).mkdir(parents=True)
+    (folder / module / "__init__.py").write_text(code)
+    about = folder / f"{module}-{version}.dist-info"
+    about.mkdir()
+    requires = "".join(f"Requires-Dist: {one}\n" for one in needs.split())
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{requires}")
+    (about / "RECORD").write_text(f"{module}/__init__.py,,\n")
+
+
+MEASURE = """
+import json, sys
+from experiments.errors import attempt
+from experiments.doctor import libraries
+from tests.experiments.points import answer
+answers = [answer("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
+(found,) = [one for one in libraries.examine([]) if one and one.name == "Transformers"]
+print(json.dumps([[(one["status"], one["reason"]) for one in answers], found.level, found.seen, found.mend]))
+"""
+
+
+def test_networks_beside_a_library_that_breaks_transformers_say_which(tmp_path: Path) -> None:
+    module, why = "torchvision", "operator torchvision::nms does not exist"
+    install(tmp_path, module, NO_OPERATOR, needs="torch==2.13.0")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{MEASURE}"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    (*networks, ours), level, seen, mend = json.loads(ran.stdout.splitlines()[-1])
+    for status, reason in networks:
+        assert status == "unsupported"
+        assert f"transformers imports {module}" in reason and why in reason
+        assert reason.endswith(f"pip uninstall --yes {module}")
+    assert ours[0] == "ok"
+    assert (level, mend) == ("warning", f"pip uninstall --yes {module}")
+    assert module in seen and why in seen
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A folder of libraries that can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+def said(module: str) -> tuple[str, str]:
+    """Status and reason of a point that needs a library."""
+    answer = attempt(lambda: {"module": importlib.import_module(module)})
+    return answer["status"], answer["reason"]
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('no')", "OSError('no')", "ImportError('no')", "AttributeError('no')"])
+def test_a_library_that_another_needs_is_installed_anew_one_that_it_does_not_goes(path: Path, error: str) -> None:
+    name = f"needy{error.partition('(')[0].lower()}"
+    install(path, f"{name}part", f"raise {error}\n")
+    install(path, name, f"import {name}part\n", needs=f"{name}part")
+    install(path, f"{name}less", f"import {name}part\n")
+    assert said(name) == (
+        "unsupported",
+        f"{name} imports {name}part, which cannot be loaded here (no): pip install --force-reinstall {name}part",
+    )
+    assert said(f"{name}less")[1].endswith(f"(no): pip uninstall --yes {name}part")
+
+
+def test_a_library_that_fails_by_itself_is_installed_anew(path: Path) -> None:
+    install(path, "brokenalone", NO_FILE)
+    status, reason = said("brokenalone")
+    assert status == "unsupported"
+    assert reason.startswith("brokenalone cannot be loaded here (libcudart")
+    assert reason.endswith("pip install --force-reinstall brokenalone")
+
+
+def test_a_library_that_lacks_another_says_to_install_that_one(path: Path) -> None:
+    install(path, "lacking", "import absentlibrary\n")
+    assert said("lacking") == ("unsupported", "absentlibrary is not installed: pip install absentlibrary")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no such kernel"), AttributeError("no attribute"), OSError("a file is gone")]
+)
+def test_an_error_of_the_work_itself_is_no_library_s(error: Exception) -> None:
+    def work() -> dict[str, object]:
+        raise error
+
+    assert attempt(work)["status"] == "failed"
+
+
+def test_refused_memory_stays_that(path: Path) -> None:
+    install(path, "hungry", "raise RuntimeError('out of memory')\n")
+    install(path, "asking", "import hungry\n")
+    assert said("asking")[0] == "oom"
+
+
+def test_nothing_installed_with_the_study_keeps_transformers_from_loading() -> None:
+    assert imports.breaking_transformers() == []
+    assert libraries.transformers([]).level is Level.OK
