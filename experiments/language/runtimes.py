@@ -1,0 +1,306 @@
+"""Runtimes of language models that work in this process: each loads a GGUF file, reads prompts and writes tokens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.devices import Device
+from experiments.language.shapes import Shape
+from experiments.work import Unsupported
+
+# Number of the token "a" in the vocabulary of our files.
+LETTER = ord("a")
+Ids = NDArray[np.int64]
+
+
+class Runtime(ABC):
+    """A model that one library has loaded.
+
+    threads: of the computation, on a CPU. context: most tokens at a time. Raises ModuleNotFoundError where the library
+    is not installed, Unsupported where it does not load the file or does not compute on the device.
+    """
+
+    def __init__(self, path: Path, shape: Shape, device: Device, threads: int, context: int) -> None:
+        self.shape, self.device, self.threads, self.context = shape, device, threads, context
+        self.load(path)
+
+    @abstractmethod
+    def load(self, path: Path) -> None:
+        """Load the file."""
+
+    @abstractmethod
+    def read(self, prompt: Ids) -> None:
+        """Compute the token after a prompt, all of it anew."""
+
+    @abstractmethod
+    def write(self, prompt: Ids, count: int) -> None:
+        """Compute `count` tokens, one after the other, from the last of the prompt on.
+
+        The rest of the prompt is in the cache if the last call had the same prompt.
+        """
+
+    @abstractmethod
+    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        """Tokens that may follow a prompt, and the logarithms of their probabilities: as many as the library tells."""
+
+    def close(self) -> None:
+        """Free the model's memory."""
+
+
+class LlamaCppPython(Runtime):
+    """llama.cpp as llama-cpp-python builds it for this very machine."""
+
+    def load(self, path: Path) -> None:
+        import llama_cpp
+
+        if self.device.kind == "gpu" and not llama_cpp.llama_supports_gpu_offload():
+            raise Unsupported(
+                "llama-cpp-python was built for CPUs alone: CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall "
+                "--no-binary llama-cpp-python llama-cpp-python"
+            )
+        self.api: Any = llama_cpp
+        self.complaints: list[str] = []
+        # Kept: the library calls it as long as it lives.
+        self.log = llama_cpp.llama_log_callback(self._note)
+        llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        settings = llama_cpp.llama_model_default_params()
+        settings.n_gpu_layers = 999 if self.device.kind == "gpu" else 0
+        settings.main_gpu, settings.split_mode = int(self.device.name.partition(":")[2] or 0), 0
+        self.model = llama_cpp.llama_model_load_from_file(os.fsencode(path), settings)
+        if not self.model:
+            raise Unsupported(f"llama.cpp does not load {path}: {' '.join(self.complaints)[-200:]}")
+        settings = llama_cpp.llama_context_default_params()
+        settings.n_ctx = settings.n_batch = self.context
+        settings.n_threads = settings.n_threads_batch = self.threads
+        self.held = llama_cpp.llama_init_from_model(self.model, settings)
+        if not self.held:
+            raise MemoryError("llama.cpp has no memory for a context")
+        self.cached: Ids = np.empty(0, np.int64)
+
+    def _note(self, level: int, text: bytes, _: object) -> None:
+        """Keep errors (level 4 in ggml's log) out of what the library has to say."""
+        if level == 4:
+            self.complaints.append(text.decode(errors="replace").strip())
+
+    def _compute(self, ids: Sequence[int]) -> None:
+        tokens = (ctypes.c_int32 * len(ids))(*ids)
+        if code := self.api.llama_decode(self.held, self.api.llama_batch_get_one(tokens, len(ids))):
+            raise RuntimeError(f"llama_decode said {code}")
+
+    def _forget(self, start: int) -> None:
+        self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.held), 0, start, -1)
+
+    def read(self, prompt: Ids) -> None:
+        self._forget(0)
+        self._compute(prompt.tolist())
+        self.cached = prompt
+
+    def write(self, prompt: Ids, count: int) -> None:
+        if not np.array_equal(prompt, self.cached):
+            self.read(prompt)
+        self._forget(len(prompt) - 1)
+        # Which token comes next does not matter for the time.
+        for token in np.resize(prompt[-1:], count).tolist():
+            self._compute([token])
+
+    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        self.read(prompt)
+        many = self.api.llama_n_vocab(self.api.llama_model_get_vocab(self.model))
+        values = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.held, -1), (many,)).astype(np.float64)
+        return np.arange(many), log_probabilities(values)
+
+    def close(self) -> None:
+        self.api.llama_free(self.held)
+        self.api.llama_model_free(self.model)
+
+
+class XLlamaCpp(Runtime):
+    """llama.cpp in the wheels of xllamacpp, built for any processor with AVX2; its server, without HTTP."""
+
+    # Tokens whose probabilities it is asked for.
+    MOST = 2000
+
+    def load(self, path: Path) -> None:
+        _require_cpu(self.device, "xllamacpp")
+        import xllamacpp
+
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(path)
+        settings.n_ctx, settings.n_parallel, settings.n_gpu_layers = self.context, 1, 0
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = self.threads
+        settings.cache_ram_mib, settings.warmup = 0, False
+        try:
+            self.server: Any = xllamacpp.Server(settings)
+        except RuntimeError as refusal:
+            raise Unsupported(f"llama.cpp does not load {path}: {refusal}") from None
+
+    def _ask(self, prompt: Ids, count: int, **more: Any) -> Any:
+        order = {"prompt": prompt.tolist(), "n_predict": count, "ignore_eos": True, "temperature": 0.0, **more}
+        answer = self.server.handle_completions(order)
+        if "choices" not in answer:
+            raise RuntimeError(f"xllamacpp said {str(answer)[:200]}")
+        return answer
+
+    def read(self, prompt: Ids) -> None:
+        self._ask(prompt, 1, cache_prompt=False)
+
+    def write(self, prompt: Ids, count: int) -> None:
+        self._ask(prompt, count, cache_prompt=True)
+
+    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        # The bias makes it write a letter: it tells nothing of a token that is part of a letter. It leaves the
+        # probabilities as they are.
+        answer = self._ask(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
+        likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
+
+    def close(self) -> None:
+        del self.server
+
+
+class OpenVinoGenAi(Runtime):
+    """OpenVINO, which reads GGUF files by openvino-genai and chooses its own formats for what it computes."""
+
+    def load(self, path: Path) -> None:
+        _require_cpu(self.device, "openvino-genai")
+        import openvino
+        import openvino_genai
+
+        self.api: Any = openvino_genai
+        self.tensor: Any = openvino.Tensor
+        settings = openvino_genai.SchedulerConfig()
+        settings.enable_prefix_caching, settings.cache_size = True, 1
+        try:
+            self.pipeline: Any = openvino_genai.LLMPipeline(
+                str(path), "CPU", scheduler_config=settings, INFERENCE_NUM_THREADS=self.threads
+            )
+        except RuntimeError as refusal:
+            raise Unsupported(f"OpenVINO does not load {path}: {str(refusal).splitlines()[-1]}") from None
+
+    def _generate(self, prompt: Ids, count: int) -> Any:
+        asked = self.api.GenerationConfig(
+            max_new_tokens=count, ignore_eos=True, do_sample=False, logprobs=1 if count == 1 else 0
+        )
+        ids = prompt[None]
+        return self.pipeline.generate(self.api.TokenizedInputs(self.tensor(ids), self.tensor(np.ones_like(ids))), asked)
+
+    def read(self, prompt: Ids) -> None:
+        self._generate(prompt, 1)
+
+    def write(self, prompt: Ids, count: int) -> None:
+        self._generate(prompt, count)
+
+    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        answer = self._generate(prompt, 1)
+        return np.array(answer.tokens[0]), np.array(answer.scores)
+
+    def close(self) -> None:
+        del self.pipeline
+
+
+class Transformers(Runtime):
+    """PyTorch as it comes: Transformers' own network with a static cache, in the file's 16-bit floating-point format."""
+
+    captured = False
+
+    def load(self, path: Path) -> None:
+        import torch
+        from transformers import StaticCache
+
+        from experiments.language.reference import configuration, network
+        from experiments.language.weights import float_format
+
+        dtype = self.device.torch_dtype(float_format(path))
+        self.torch: Any = torch
+        self.network: Any = network(path, self.shape, dtype, self.device.name)
+        self.cache: Any = StaticCache(config=configuration(self.shape), max_cache_len=self.context)
+        self.cached: Ids = np.empty(0, np.int64)
+        self.length = 0
+        self.token = torch.zeros(1, 1, dtype=torch.int64, device=self.device.name)
+        self.replays: dict[int, Any] = {}
+
+    def _compute(self, ids: Any) -> Any:
+        """Logits of the token after `ids` (1, tokens), of which keys and values are kept."""
+        with self.torch.inference_mode():
+            return self.network(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+
+    def _forget(self, start: int) -> None:
+        if self.length > start:
+            self.cache.crop(start - self.length)
+        self.length = start
+
+    def read(self, prompt: Ids) -> None:
+        self.last = self._read(prompt)
+
+    def _read(self, prompt: Ids) -> Any:
+        self._forget(0)
+        out = self._compute(self.torch.from_numpy(prompt)[None].to(self.device.name))
+        self.length, self.cached = len(prompt), prompt
+        return out
+
+    def write(self, prompt: Ids, count: int) -> None:
+        if not np.array_equal(prompt, self.cached):
+            self.read(prompt)
+            self.token.fill_(int(prompt[-1]))
+            self._forget(len(prompt) - 1)
+        if not self.captured:
+            self._tokens(count)
+            return
+        if count not in self.replays:
+            self.replays[count] = self.device.graph([lambda: self._tokens(count)])
+        self.replays[count]()
+
+    def _tokens(self, count: int) -> None:
+        """Compute tokens one after the other, and leave the cache as it was."""
+        for _ in range(count):
+            self.last = self._compute(self.token)
+        self.cache.crop(-count)
+
+    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        values = self._read(prompt).double().cpu().numpy()
+        return np.arange(len(values)), log_probabilities(values)
+
+    def close(self) -> None:
+        del self.network, self.cache, self.replays
+
+
+class CapturedTransformers(Transformers):
+    """The same with its tokens captured as one graph of a GPU."""
+
+    captured = True
+
+
+def random_prompt(tokens: int) -> Ids:
+    """A prompt of random bytes, the first tokens of the vocabulary of our files: (tokens,)."""
+    return np.random.default_rng().integers(0, 256, tokens)
+
+
+def _require_cpu(device: Device, backend: str) -> None:
+    """Raise Unsupported for any other device than a CPU."""
+    if device.kind != "cpu":
+        raise device.unsupported(backend)
+
+
+def log_probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of the probabilities that go with logits."""
+    shifted = logits - logits.max()
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return found
+
+
+RUNTIMES: dict[str, type[Runtime]] = {
+    "llama-cpp-python": LlamaCppPython,
+    "xllamacpp": XLlamaCpp,
+    "openvino-genai": OpenVinoGenAi,
+    "transformers": Transformers,
+    "transformers-graph": CapturedTransformers,
+}

@@ -1,0 +1,156 @@
+"""Random weights in the number formats of GGUF files, each format from a seeded pool of blocks."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from numpy.typing import NDArray
+
+from experiments.language.shapes import Shape, Tensor
+from experiments.work import Dtype, Unsupported
+
+Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
+
+# Standard deviation of the weights: `initializer_range` in the configurations of all shapes.
+DEVIATION = 0.02
+# Blocks of a pool. A prime number, so that rows of a tensor repeat only after as many rows.
+POOL_BLOCKS = 262_139
+# Types with blocks of 256 weights, and the types with blocks of 32 for tensors whose rows are no multiple of 256:
+# `tensor_type_fallback` in llama.cpp's src/llama-quant.cpp.
+_FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
+_FILE_TYPE = {
+    "Q4_K_M": gguf.LlamaFileType.MOSTLY_Q4_K_M,
+    "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
+    "F16": gguf.LlamaFileType.MOSTLY_F16,
+    "BF16": gguf.LlamaFileType.MOSTLY_BF16,
+}
+_FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
+
+
+def file_type(kind: Format) -> int:
+    """The number that GGUF files have for a format."""
+    return int(_FILE_TYPE[kind])
+
+
+def float_format(path: Path) -> Dtype:
+    """The number format of a file of 16-bit floats. Raises Unsupported for a file of any other format."""
+    types = {one.tensor_type for one in gguf.GGUFReader(path).tensors} - {Type.F32}
+    if types == {Type.F16}:
+        return Dtype.FLOAT16
+    if types == {Type.BF16}:
+        return Dtype.BFLOAT16
+    raise Unsupported("PyTorch computes in floating-point numbers: take the file in F16 or BF16")
+
+
+def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
+    """The type that llama.cpp gives a tensor in a file of this format.
+
+    Vectors stay in float32. Q4_K_M mixes types by the rules of `llama_tensor_get_type_impl` in llama.cpp's
+    src/llama-quant.cpp: Q6_K for the output layer (the embedding table where that is tied), and in
+    some layers for the values and the second feed-forward matrix; Q4_K for the rest.
+    """
+    if tensor.rows == 1:
+        return Type.F32
+    if kind in _FLOATS:
+        return _FLOATS[kind]
+    if kind == "Q8_0":
+        return Type.Q8_0
+    output = "token_embd.weight" if shape.tied else "output.weight"
+    finer = tensor.name == output or (
+        tensor.layer is not None
+        and any(part in tensor.name for part in ("attn_v", "ffn_down"))
+        and _has_more_bits(tensor.layer, shape.layers)
+    )
+    chosen = Type.Q6_K if finer else Type.Q4_K
+    if tensor.columns % gguf.GGML_QUANT_SIZES[chosen][0]:
+        return Type.Q8_0 if tensor.name == output else _FALLBACK[chosen]
+    return chosen
+
+
+def _has_more_bits(layer: int, layers: int) -> bool:
+    """`use_more_bits` in llama.cpp: the first and last eighth of the layers, and each third of those between."""
+    return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+
+
+def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
+    """Bytes of a tensor in a file of this format."""
+    block, size = gguf.GGML_QUANT_SIZES[type_of(tensor, kind, shape)]
+    return tensor.size // block * size
+
+
+def bytes_per_token(kind: Format, shape: Shape) -> int:
+    """Bytes of weights that each token reads: all tensors, but of an untied embedding table one row."""
+    table = next(shape.tensors())
+    unread = 0 if shape.tied else tensor_bytes(table, kind, shape) * (table.rows - 1) // table.rows
+    return sum(tensor_bytes(one, kind, shape) for one in shape.tensors()) - unread
+
+
+def random_tensor(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
+    """Random values of a tensor as they lie in the file: (rows, bytes of a row), or float32 (columns,) for a vector.
+
+    Weights: mean 0 and standard deviation DEVIATION. Factors of a norm: near 1. Equal for equal arguments.
+    """
+    if tensor.name == "rope_freqs.weight":
+        return rope_factors(shape)
+    draw = np.random.default_rng(list(tensor.name.encode()))
+    if tensor.rows == 1:
+        vector = draw.normal(1.0 if "norm" in tensor.name else 0.0, DEVIATION, tensor.columns)
+        return vector.astype(np.float32)
+    found = type_of(tensor, kind, shape)
+    pool = _pool(found)
+    start, left = int(draw.integers(len(pool))), tensor.size // gguf.GGML_QUANT_SIZES[found][0]
+    parts = []
+    while left:
+        parts.append(pool[start : start + left])
+        left, start = left - len(parts[-1]), 0
+    return np.concatenate(parts).reshape(tensor.rows, -1)
+
+
+@cache
+def _pool(kind: Type) -> NDArray[np.uint8]:
+    """POOL_BLOCKS random blocks of a type: (blocks, bytes of a block).
+
+    Normal values, quantised by gguf's own quantisers. It has none for Q4_K and Q6_K: of these, the bits of the quants
+    and scales are random, and the block's scale gives them the standard deviation.
+    """
+    draw = np.random.default_rng(int(kind))
+    if kind not in (Type.Q4_K, Type.Q6_K):
+        # A float is a block of its own: these pools have 32 times as many, so that they hold as many values.
+        values = draw.normal(0.0, DEVIATION, (POOL_BLOCKS, 32)).astype(np.float32)
+        made = np.ascontiguousarray(gguf.quantize(values, kind))
+        return made.view(np.uint8).reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
+    blocks = draw.integers(0, 256, (POOL_BLOCKS, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+    if kind is Type.Q4_K:
+        # weight = d * scale * quant - dmin * minimum, with quants 0 to 15 (mean 7.5, deviation 4.61) and scales 0 to 63
+        # (root mean square 36.4); the minimum is the scale. Of a real file, no block has 0 among its quants exactly.
+        scale = DEVIATION / (36.37 * 4.61)
+        both = np.stack([np.full(POOL_BLOCKS, scale), scale * draw.uniform(7, 8, POOL_BLOCKS)], axis=1)
+        blocks[:, 0:4] = both.astype("<f2").view(np.uint8)
+        blocks[:, 8:12] = blocks[:, 4:8]
+        blocks[:, 12:16] = (blocks[:, 12:16] & 15) * 17
+    else:
+        # weight = d * scale * (quant - 32), with quants 0 to 63 (18.5) and scales -128 to 127 (73.9).
+        blocks[:, -2:] = np.array([DEVIATION / (73.9 * 18.48)], dtype="<f2").view(np.uint8)
+    return blocks
+
+
+def forget_pools() -> None:
+    """Free the memory of the pools, up to 150 MB."""
+    _pool.cache_clear()
+
+
+def rope_factors(shape: Shape) -> NDArray[np.float32]:
+    """What each rotary frequency is divided by, as Llama 3 scales them: (head width / 2,)."""
+    scaling = shape.scaling
+    assert scaling is not None
+    frequencies = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)
+    lengths = 2 * np.pi / frequencies
+    original, low, high = scaling.original_max_position_embeddings, scaling.low_freq_factor, scaling.high_freq_factor
+    share = np.clip((original / lengths - low) / (high - low), 0.0, 1.0)
+    factors: NDArray[np.float32] = (1 / ((1 - share) / scaling.factor + share)).astype(np.float32)
+    return factors

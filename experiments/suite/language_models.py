@@ -1,0 +1,103 @@
+"""Language models in the shapes that people run: prompts, and the tokens after them, from GGUF files of random weights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.devices import Device
+from experiments.language.shapes import SHAPES, Name
+from experiments.registry import experiment
+from experiments.work import Threads, Unsupported, Work
+
+if TYPE_CHECKING:
+    from experiments.language.runtimes import Runtime
+
+# As experiments.language.weights.Format and RUNTIMES, which take a second to load.
+Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
+Backend = Literal[
+    "llama-cpp-python", "xllamacpp", "openvino-genai", "llama-bench", "transformers", "transformers-graph"
+]
+# Tokens that one call writes.
+RUN = 8
+# Operations for which a core has time while it reads a byte of weights: by the plan's CORE_FLOPS, 15 GB/s.
+FLOP_PER_BYTE = 6.0
+
+_loaded: dict[tuple[Any, ...], Runtime] = {}
+
+
+def memory(model: str, format: str, backend: str, tokens: int, **_: Any) -> float:
+    """Weights, keys and values; and the two layers that are checked, in float32."""
+    from experiments.language.check import checked_shape
+    from experiments.language.files import file_bytes
+
+    shape = SHAPES[model]
+    reference = 0 if backend == "llama-bench" else 4 * checked_shape(model).parameters
+    return float(file_bytes(shape, format) + reference + shape.cache_bytes(tokens + RUN))
+
+
+def flop(model: str, format: str, phase: str, tokens: int, **_: Any) -> float:
+    """Of one call; of tokens that are written, as many as would take as long as it takes to read their bytes."""
+    from experiments.language.weights import bytes_per_token
+
+    if phase == "prompt":
+        return SHAPES[model].flop(tokens)
+    return RUN * max(SHAPES[model].flop(1, tokens), FLOP_PER_BYTE * bytes_per_token(format, SHAPES[model]))
+
+
+@experiment("language-models", memory=memory, flop=flop, load_s=2.0)
+def language_models(
+    device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
+    threads: Threads,
+) -> Work:  # fmt: skip
+    """One model in one runtime. model: its shape, with random weights. format: of the file.
+
+    prompt: a call computes the token after a fresh prompt of so many. decode: a call computes RUN tokens, one after
+    the other, with the keys and values of `tokens` before them cached; its time is that of one token.
+    llama-bench: a program on PATH, which times itself; its answers cannot be checked.
+
+    FLOP: by formula, attention as a causal kernel computes it. bytes: the weights that a token reads, and the cache.
+    Unsupported: a runtime that is not installed, or that does not read the format or compute on the device.
+    """
+    from experiments.language import bench, check, files
+    from experiments.language.runtimes import random_prompt
+    from experiments.language.weights import bytes_per_token
+
+    shape = SHAPES[model]
+    if not 1 < tokens <= shape.context - RUN:
+        raise Unsupported(f"{tokens} tokens: this model takes 2 to {shape.context - RUN}")
+    writes = phase == "decode"
+    counted: dict[str, Any] = {
+        "flop": shape.flop(1, tokens) if writes else shape.flop(tokens),
+        "bytes": float(bytes_per_token(format, shape) + shape.cache_bytes(tokens)),
+    }
+    if backend == "llama-bench":
+        path = files.model_file(model, shape, format)
+
+        def observe() -> dict[str, tuple[list[float], str]]:
+            return {"time": (bench.seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
+
+        return Work(observe=observe, **counted)
+    runtime = loaded(model, format, backend, device, threads, tokens)
+    prompt = random_prompt(tokens)
+    return Work(
+        run=partial(runtime.write, prompt, RUN) if writes else lambda: runtime.read(random_prompt(tokens)),
+        per=float(RUN) if writes else None,
+        check=lambda: check.error(model, format, backend, device, threads),
+        tolerance=check.TOLERANCE,
+        **counted,
+    )
+
+
+def loaded(model: str, format: str, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
+    """The runtime with this model: the one that the last point had, or a new one in its place."""
+    from experiments.language import files
+    from experiments.language.runtimes import RUNTIMES
+
+    asked = (model, format, backend, device.name, threads, tokens)
+    if asked not in _loaded:
+        while _loaded:
+            _loaded.popitem()[1].close()
+        path = files.model_file(model, SHAPES[model], format)
+        _loaded[asked] = RUNTIMES[backend](path, SHAPES[model], device, threads, tokens + RUN)
+    return _loaded[asked]
