@@ -30,7 +30,9 @@ class ProfileError(Exception):
 
 
 # Libraries whose module has another name than what is installed.
-INSTALLED_AS = {"sklearn": "scikit-learn", "PIL": "pillow"}
+INSTALLED_AS = {
+    "sklearn": "scikit-learn", "PIL": "pillow", "llama_cpp": "llama-cpp-python", "openvino_genai": "openvino-genai",
+}  # fmt: skip
 
 
 def not_installed(absent: ModuleNotFoundError) -> Unsupported:

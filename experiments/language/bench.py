@@ -12,8 +12,14 @@ from contract.ending import run
 from experiments.devices import Device
 from experiments.work import Unsupported
 
+ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
 # Tests of one kind that it makes after warming up.
 REPEATS = 5
+
+
+def program() -> str | None:
+    """The path of llama-bench; None where there is none."""
+    return shutil.which("llama-bench")
 
 
 def seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) -> list[float]:
@@ -21,13 +27,15 @@ def seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) 
 
     Raises Unsupported where there is no llama-bench or it does not compute on the device, RuntimeError where it fails.
     """
-    program = shutil.which("llama-bench")
-    if program is None:
-        raise Unsupported("llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)")
+    path_of = program()
+    if path_of is None:
+        raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    limit = ["-t", str(threads)] if device.kind == "cpu" else ["-mg", device.name.partition(":")[2] or "0", "-sm", "none"]
-    ended = run([program, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])
+    limit = (
+        ["-t", str(threads)] if device.kind == "cpu" else ["-mg", device.name.partition(":")[2] or "0", "-sm", "none"]
+    )
+    ended = run([path_of, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])
     if ended.returncode:
         last = ([line for line in ended.stderr.splitlines() if line.strip()] or ["no word"])[-1].strip()
         raise RuntimeError(f"llama-bench ended with exit code {ended.returncode}: {last}")
@@ -42,6 +50,8 @@ def _parsed(text: str, device: Device, tokens: int) -> list[float]:
         backends = str(answers[0]["backends"])
     except (ValueError, LookupError, TypeError):
         raise RuntimeError("llama-bench's JSON has no times: its version is too old or too new") from None
-    if device.kind == "gpu" and not {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"} & set(backends.split(",")):
+    if device.kind == "gpu" and not {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"} & set(
+        backends.split(",")
+    ):
         raise Unsupported(f"the llama-bench on PATH computes by {backends} alone: build llama.cpp with -DGGML_CUDA=ON")
     return found

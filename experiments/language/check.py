@@ -10,8 +10,7 @@ import numpy as np
 
 from experiments.devices import Device
 from experiments.language import files, runtimes
-from experiments.language.shapes import SHAPES, Shape
-from experiments.language.weights import Format
+from experiments.language.shapes import SHAPES, Format, Shape
 
 # The model that is checked has the widths, heads and formats of the whole one: Q4_K_M mixes its types in both of
 # these layers, and of an output layer each row is computed alike.

@@ -18,7 +18,7 @@ import numpy as np
 
 from contract.files import atomic, held_lock
 from experiments.language import weights
-from experiments.language.shapes import Shape
+from experiments.language.shapes import Format, Shape
 from experiments.work import HarnessError
 
 FOLDER = "STUDY_MODELS"
@@ -31,7 +31,7 @@ _SPARE = 500e6
 _locks: list[int | None] = []
 
 
-def model_file(name: str, shape: Shape, kind: weights.Format) -> Path:
+def model_file(name: str, shape: Shape, kind: Format) -> Path:
     """The GGUF file of a shape in a format; written by the first call of a process. name: what the file is called by.
 
     Raises HarnessError where the disk has no room for it, or a kept file is damaged.
@@ -50,7 +50,7 @@ def model_file(name: str, shape: Shape, kind: weights.Format) -> Path:
 
 
 @cache
-def _temporary_file(name: str, shape: Shape, kind: weights.Format) -> Path:
+def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
     folder = Path(tempfile.gettempdir())
     for left in folder.glob(f"{_PREFIX}*.gguf"):
         # A killed process left it if nobody holds its lock.
@@ -72,7 +72,7 @@ def _temporary_file(name: str, shape: Shape, kind: weights.Format) -> Path:
     return path
 
 
-def require_whole(path: Path, shape: Shape, kind: weights.Format) -> None:
+def require_whole(path: Path, shape: Shape, kind: Format) -> None:
     """Raise HarnessError where a file is not what is written for this shape and format."""
     try:
         held = {one.name: (int(one.n_elements), one.tensor_type) for one in gguf.GGUFReader(path).tensors}
@@ -92,20 +92,22 @@ def _require_room(folder: Path, wanted: float) -> None:
         )
 
 
-def file_bytes(shape: Shape, kind: weights.Format) -> int:
+def file_bytes(shape: Shape, kind: Format) -> int:
     """Bytes of the tensors of a file; its vocabulary takes some megabytes more."""
     return sum(weights.tensor_bytes(one, kind, shape) for one in shape.tensors())
 
 
-def write(path: Path, shape: Shape, kind: weights.Format) -> None:
+def write(path: Path, shape: Shape, kind: Format) -> None:
     """Write a whole GGUF file. Raises HarnessError if the disk is full before its end."""
     try:
         _write(path, shape, kind)
     except OSError as refusal:
-        raise HarnessError(f"a model's file cannot be written to {path.parent}: {refusal.strerror or refusal}") from None
+        raise HarnessError(
+            f"a model's file cannot be written to {path.parent}: {refusal.strerror or refusal}"
+        ) from None
 
 
-def _write(path: Path, shape: Shape, kind: weights.Format) -> None:
+def _write(path: Path, shape: Shape, kind: Format) -> None:
     writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_name("random weights")
     writer.add_file_type(weights.file_type(kind))

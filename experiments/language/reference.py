@@ -30,7 +30,7 @@ def configuration(shape: Shape) -> Any:
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": shape.rope_base}
     if shape.scaling:
         rope |= {"rope_type": "llama3", **asdict(shape.scaling)}
-    sizes = {
+    sizes: dict[str, Any] = {
         "vocab_size": shape.vocabulary, "hidden_size": shape.width, "intermediate_size": shape.feed_forward,
         "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
         "head_dim": shape.head_width, "rms_norm_eps": shape.epsilon, "max_position_embeddings": shape.context,
@@ -91,5 +91,5 @@ def logits(made: nn.Module, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Logits of the token after `ids` (tokens,): (vocabulary,)."""
     with torch.inference_mode():
         out = made(torch.from_numpy(ids)[None], use_cache=False, logits_to_keep=1).logits[0, -1]
-    found: NDArray[np.float64] = out.double().cpu().numpy()
+    found: NDArray[np.float64] = out.cpu().double().numpy()
     return found

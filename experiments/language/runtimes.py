@@ -51,6 +51,7 @@ class Runtime(ABC):
     def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         """Tokens that may follow a prompt, and the logarithms of their probabilities: as many as the library tells."""
 
+    @abstractmethod
     def close(self) -> None:
         """Free the model's memory."""
 
@@ -114,7 +115,7 @@ class LlamaCppPython(Runtime):
 
     def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         self.read(prompt)
-        many = self.api.llama_n_vocab(self.api.llama_model_get_vocab(self.model))
+        many = self.api.llama_vocab_n_tokens(self.api.llama_model_get_vocab(self.model))
         values = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.held, -1), (many,)).astype(np.float64)
         return np.arange(many), log_probabilities(values)
 
@@ -208,7 +209,7 @@ class OpenVinoGenAi(Runtime):
 
 
 class Transformers(Runtime):
-    """PyTorch as it comes: Transformers' own network with a static cache, in the file's 16-bit floating-point format."""
+    """PyTorch as it comes: Transformers' own network with a static cache, in the file's own 16-bit format."""
 
     captured = False
 
@@ -230,7 +231,7 @@ class Transformers(Runtime):
 
     def _compute(self, ids: Any) -> Any:
         """Logits of the token after `ids` (1, tokens), of which keys and values are kept."""
-        with self.torch.inference_mode():
+        with self.torch.no_grad():
             return self.network(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1).logits[0, -1]
 
     def _forget(self, start: int) -> None:
@@ -266,7 +267,7 @@ class Transformers(Runtime):
         self.cache.crop(-count)
 
     def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
-        values = self._read(prompt).double().cpu().numpy()
+        values = self._read(prompt).cpu().double().numpy()
         return np.arange(len(values)), log_probabilities(values)
 
     def close(self) -> None:

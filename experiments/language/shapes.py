@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Name = Literal["llama-tiny", "llama-0.5b", "llama-1b", "llama-3b", "llama-8b"]
+# Formats of files: of 4 bits, 8 bits and 16 bits, as llama.cpp names them.
+Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,8 @@ class Tensor:
         return self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
 
 
-def _llama(source: str, *sizes: int, tied: bool, factor: float) -> Shape:
-    return Shape(source, "llama", *sizes, 128256, 131072, 500000.0, 1e-5, tied, Scaling(factor))
-
-
+# Vocabulary, context, rotary base and epsilon of Llama 3.
+_LLAMA_3 = (128256, 131072, 500000.0, 1e-5)
 SHAPES: dict[str, Shape] = {
     # For tests alone: no model that anybody uses.
     "llama-tiny": Shape("", "llama", 8, 256, 512, 8, 2, 32, 512, 512, 10000.0, 1e-5, True, Scaling(8.0)),
@@ -122,16 +122,16 @@ SHAPES: dict[str, Shape] = {
         "https://huggingface.co/Qwen/Qwen2.5-0.5B/blob/main/config.json",
         "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000.0, 1e-6, True,
     ),
-    "llama-1b": _llama(
+    "llama-1b": Shape(
         "https://huggingface.co/meta-llama/Llama-3.2-1B/blob/main/config.json",
-        16, 2048, 8192, 32, 8, 64, tied=True, factor=32.0,
+        "llama", 16, 2048, 8192, 32, 8, 64, *_LLAMA_3, True, Scaling(32.0),
     ),
-    "llama-3b": _llama(
+    "llama-3b": Shape(
         "https://huggingface.co/meta-llama/Llama-3.2-3B/blob/main/config.json",
-        28, 3072, 8192, 24, 8, 128, tied=True, factor=32.0,
+        "llama", 28, 3072, 8192, 24, 8, 128, *_LLAMA_3, True, Scaling(32.0),
     ),
-    "llama-8b": _llama(
+    "llama-8b": Shape(
         "https://huggingface.co/meta-llama/Llama-3.1-8B/blob/main/config.json",
-        32, 4096, 14336, 32, 8, 128, tied=False, factor=8.0,
+        "llama", 32, 4096, 14336, 32, 8, 128, *_LLAMA_3, False, Scaling(8.0),
     ),
 }  # fmt: skip

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
-from experiments.language.shapes import Shape, Tensor
+from experiments.language.shapes import Format, Shape, Tensor
 from experiments.work import Dtype, Unsupported
-
-Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 # Standard deviation of the weights: `initializer_range` in the configurations of all shapes.
 DEVIATION = 0.02

@@ -1,20 +1,21 @@
-"""Language models in the shapes that people run: prompts, and the tokens after them, from GGUF files of random weights."""
+"""Language models in the shapes that people run, from GGUF files of random weights: prompts, and tokens after them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.language.shapes import SHAPES, Name
-from experiments.registry import experiment
-from experiments.work import Threads, Unsupported, Work
+from experiments.language.shapes import SHAPES, Format, Name
+from experiments.registry import Params, experiment
+from experiments.work import Threads, Unsupported, Work, not_installed
 
 if TYPE_CHECKING:
     from experiments.language.runtimes import Runtime
 
-# As experiments.language.weights.Format and RUNTIMES, which take a second to load.
-Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
+# Names of RUNTIMES, and a program.
 Backend = Literal[
     "llama-cpp-python", "xllamacpp", "openvino-genai", "llama-bench", "transformers", "transformers-graph"
 ]
@@ -26,7 +27,7 @@ FLOP_PER_BYTE = 6.0
 _loaded: dict[tuple[Any, ...], Runtime] = {}
 
 
-def memory(model: str, format: str, backend: str, tokens: int, **_: Any) -> float:
+def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> float:
     """Weights, keys and values; and the two layers that are checked, in float32."""
     from experiments.language.check import checked_shape
     from experiments.language.files import file_bytes
@@ -36,7 +37,7 @@ def memory(model: str, format: str, backend: str, tokens: int, **_: Any) -> floa
     return float(file_bytes(shape, format) + reference + shape.cache_bytes(tokens + RUN))
 
 
-def flop(model: str, format: str, phase: str, tokens: int, **_: Any) -> float:
+def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float:
     """Of one call; of tokens that are written, as many as would take as long as it takes to read their bytes."""
     from experiments.language.weights import bytes_per_token
 
@@ -45,7 +46,18 @@ def flop(model: str, format: str, phase: str, tokens: int, **_: Any) -> float:
     return RUN * max(SHAPES[model].flop(1, tokens), FLOP_PER_BYTE * bytes_per_token(format, SHAPES[model]))
 
 
-@experiment("language-models", memory=memory, flop=flop, load_s=2.0)
+def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
+    """Runtimes that are no part of the study's own installation, and are not there."""
+    from experiments.language import bench
+
+    if params["backend"] == "llama-bench" and bench.program() is None:
+        return bench.ABSENT
+    if params["backend"] == "llama-cpp-python" and find_spec("llama_cpp") is None:
+        return str(not_installed(ModuleNotFoundError(name="llama_cpp")))
+    return ""
+
+
+@experiment("language-models", memory=memory, flop=flop, load_s=2.0, lacks=lacks)
 def language_models(
     device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
     threads: Threads,
@@ -89,7 +101,7 @@ def language_models(
     )
 
 
-def loaded(model: str, format: str, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
+def loaded(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
     """The runtime with this model: the one that the last point had, or a new one in its place."""
     from experiments.language import files
     from experiments.language.runtimes import RUNTIMES

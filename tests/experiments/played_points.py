@@ -56,6 +56,9 @@ def _requests() -> Iterator[Point]:
     yield from _grid("inference", {"batch": 1, "dtype": "bfloat16"}, model=("gpt-1m", "lstm-32"))
     axes: dict[str, tuple[Any, ...]] = {"phase": ("prefill", "decode"), "backend": ("torch", "graph")}
     yield from _grid("generation", {"model": "gpt-1m", "context": 16, "batch": 2, "dtype": "bfloat16"}, **axes)
+    text = {"model": "llama-tiny", "format": "BF16", "tokens": 16}
+    for phase, backend in (("prompt", "transformers"), ("decode", "transformers"), ("decode", "transformers-graph")):
+        yield "language-models", {**text, "phase": phase, "backend": backend}
 
 
 def _models() -> Iterator[Point]:

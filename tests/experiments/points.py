@@ -29,6 +29,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "gemm-search": {**_PLAIN, "m": 256, "n": 256, "k": 256, "span": 0, "threads": 0},
     "generation": {**_PLAIN, "model": "gpt-1m", "phase": "decode", "context": 16, "batch": 2},
     "inference": {**_PLAIN, "model": "mlp", "batch": 2},
+    "language-models": {
+        "model": "llama-tiny", "format": "BF16", "phase": "decode", "tokens": 16, "backend": "transformers",
+        "threads": 1,
+    },
     "libraries": {
         "layer": "convolution", "shape": "conv5-3x3", "batch": 2, "passes": "forward", "variant": "library",
         "dtype": "float32", "threads": 1,

@@ -68,7 +68,7 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
         return ""
     if params.get("backend") in KINDS[device].lacks:
         return "does not run on"
-    if device == "mps" and "graph" in (params.get("launch"), params.get("backend")):
+    if device == "mps" and any(str(params.get(key)).endswith("graph") for key in ("launch", "backend")):
         return "captures no graphs on Apple's GPUs"
     if device == "mps" and params.get("load") == "one_block":
         return "captures no graphs on Apple's GPUs"

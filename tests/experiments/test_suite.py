@@ -370,6 +370,7 @@ LARGER: dict[str, dict[str, Any]] = {
     "boosting": {"rows": 10**6},
     "gemm-search": {"span": 2},
     "generation": {"context": 128},
+    "language-models": {"model": "llama-1b"},
     "parallelism": {"in_flight": 10**6},
     "sequential": {"footprint": 10**8},
     "serving": {"service": "embedding"},

@@ -132,6 +132,20 @@ def generation(chip: Chip, p: Params, models: Models) -> Answer:
     return Answer([Series({"": made.seconds})], {}, p["flop"], model["parameters"] * ITEMSIZE[p["dtype"]])
 
 
+def language_models(chip: Chip, p: Params, models: Models) -> Answer:
+    if chip.kind == "gpu" and not p["backend"].startswith("transformers"):
+        raise Lack(f"backend {p['backend']} does not run on cuda:0")
+    if chip.kind == "cpu" and p["backend"] in ("llama-cpp-python", "llama-bench"):
+        raise Lack(f"{p['backend']} is not installed")
+    parameters = {"llama-0.5b": 0.49e9, "llama-1b": 1.24e9, "llama-3b": 3.2e9, "llama-8b": 8.0e9}.get(p["model"], 4e6)
+    moved = parameters * {"Q4_K_M": 0.65, "Q8_0": 1.06}.get(p["format"], 2.0)
+    share = {"xllamacpp": 0.8, "transformers": 0.5}.get(p["backend"], 0.9)
+    if p["phase"] == "decode":
+        return Answer([Series({"": 8 * moved / chip.memory / share}, per=8.0)], {}, 2 * parameters, moved)
+    flop = 2 * parameters * p["tokens"]
+    return Answer([Series({"": chip.product_s(flop, moved, "bfloat16", 0.5 * share)})], {}, flop, moved)
+
+
 def orchestration(chip: Chip, p: Params, models: Models) -> Answer:
     made = step(chip, models[p["model"]], {**p, "backend": "torch"}, "training", p["batch"])
     sample_s = PICTURE_S[p["source"]] * (0.2 if p["model"].startswith("gpt") else 1.0)

@@ -8,7 +8,15 @@ from typing import Any
 
 from tests.workflow.standin.answers import Answer, Series, shares, timed
 from tests.workflow.standin.chips import ITEMSIZE, Chip, Lack
-from tests.workflow.standin.steps import generation, inference, orchestration, roofline, time_to_train, training
+from tests.workflow.standin.steps import (
+    generation,
+    inference,
+    language_models,
+    orchestration,
+    roofline,
+    time_to_train,
+    training,
+)
 
 Params = Mapping[str, Any]
 # Seconds of one step of one chain: of a core and of a GPU's thread; and of one that main memory serves.
@@ -21,6 +29,7 @@ REQUEST_S = {"classifier": 0.9e-3, "lookup": 1.2e-3, "embedding": 6e-3, "int8": 
 POINTS: dict[str, Callable[[Chip, Params], Answer]] = {}
 STEPS = {
     "training": training, "roofline": roofline, "inference": inference, "generation": generation,
+    "language-models": language_models,
     "orchestration": orchestration, "time-to-train": time_to_train,
 }  # fmt: skip
 
