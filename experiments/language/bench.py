@@ -13,6 +13,8 @@ from experiments.devices import Device
 from experiments.work import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
+# What llama.cpp calls its backends of GPUs.
+GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
 # Tests of one kind that it makes after warming up.
 REPEATS = 5
 
@@ -32,9 +34,9 @@ def seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) 
         raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    limit = (
-        ["-t", str(threads)] if device.kind == "cpu" else ["-mg", device.name.partition(":")[2] or "0", "-sm", "none"]
-    )
+    limit = ["-t", str(threads)]
+    if device.kind == "gpu":
+        limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]
     ended = run([path_of, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])
     if ended.returncode:
         last = ([line for line in ended.stderr.splitlines() if line.strip()] or ["no word"])[-1].strip()
@@ -50,8 +52,6 @@ def _parsed(text: str, device: Device, tokens: int) -> list[float]:
         backends = str(answers[0]["backends"])
     except (ValueError, LookupError, TypeError):
         raise RuntimeError("llama-bench's JSON has no times: its version is too old or too new") from None
-    if device.kind == "gpu" and not {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"} & set(
-        backends.split(",")
-    ):
+    if device.kind == "gpu" and not GPU_BACKENDS & set(backends.split(",")):
         raise Unsupported(f"the llama-bench on PATH computes by {backends} alone: build llama.cpp with -DGGML_CUDA=ON")
     return found

@@ -78,7 +78,7 @@ def _as_in_transformers(name: str, values: NDArray[Any], shape: Shape) -> NDArra
     """Values in the order that Transformers expects.
 
     Files of the architecture `llama` have each head's rows of queries and keys in pairs, Transformers in halves:
-    `permute` in llama.cpp's conversion.
+    permute in llama.cpp's conversion.
     """
     if shape.architecture != "llama" or not any(part in name for part in ("attn_q.", "attn_k.")):
         return np.require(values, requirements=["C", "W"])

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.work import Dtype, Unsupported
 
-# Standard deviation of the weights: `initializer_range` in the configurations of all shapes.
+# Standard deviation of the weights: initializer_range in the configurations of all shapes.
 DEVIATION = 0.02
 # Blocks of a pool. A prime number, so that rows of a tensor repeat only after as many rows.
 POOL_BLOCKS = 262_139
 # Types with blocks of 256 weights, and the types with blocks of 32 for tensors whose rows are no multiple of 256:
-# `tensor_type_fallback` in llama.cpp's src/llama-quant.cpp.
+# tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
 _FILE_TYPE = {
     "Q4_K_M": gguf.LlamaFileType.MOSTLY_Q4_K_M,
@@ -48,7 +48,7 @@ def float_format(path: Path) -> Dtype:
 def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
     """The type that llama.cpp gives a tensor in a file of this format.
 
-    Vectors stay in float32. Q4_K_M mixes types by the rules of `llama_tensor_get_type_impl` in llama.cpp's
+    Vectors stay in float32. Q4_K_M mixes types by the rules of llama_tensor_get_type_impl in llama.cpp's
     src/llama-quant.cpp: Q6_K for the output layer (the embedding table where that is tied), and in
     some layers for the values and the second feed-forward matrix; Q4_K for the rest.
     """
@@ -71,7 +71,7 @@ def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
 
 
 def _has_more_bits(layer: int, layers: int) -> bool:
-    """`use_more_bits` in llama.cpp: the first and last eighth of the layers, and each third of those between."""
+    """use_more_bits in llama.cpp: the first and last eighth of the layers, and each third of those between."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
