@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import sys
 import time
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
     plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
+    plan.add_argument("--models", type=path, help="networks of your own, which a preset calls `own`")
     plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
     plan.add_argument("--node", type=path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well, of an H100's rates and cache")
@@ -112,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
     check.add_argument("--node", type=path, help="a node record that must be this machine's, if it exists")
+    check.add_argument("--models", type=path, help="networks of your own, which a preset calls `own`")
     check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 
@@ -256,6 +259,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from experiments import hardware, plan, workers
     from experiments.sweep import preset_path, read_preset
 
+    _announce(arguments.models)
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
     devices = _described(arguments.node)
     if arguments.gpu:
@@ -280,6 +284,14 @@ def _plan(arguments: argparse.Namespace) -> int:
         write_json(arguments.out, made.plain, in_lines="points")
     print(plan.told(made), file=sys.stderr if arguments.out else sys.stdout)
     return 0
+
+
+def _announce(models: Path | None) -> None:
+    """Add the networks of the user's own. Raises StudyError."""
+    from experiments.models import catalogue
+
+    if models:
+        catalogue.announce(models)
 
 
 def _described(node: Path | None) -> list[dict[str, Any]]:
@@ -323,6 +335,7 @@ def _rename(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from experiments.sweep import preset_path, read_preset
 
+    _announce(arguments.models)
     preset, source = read_preset(arguments.preset), preset_path(arguments.preset)
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
@@ -330,13 +343,20 @@ def _check(arguments: argparse.Namespace) -> int:
         granted = max(preset.get("budget_min", {}).values(), default=0)
         print(json.dumps({"digest": _digest(preset), "budget_min": granted}))
         return 0
+    if arguments.models:
+        try:
+            from experiments.models import zoo  # noqa: F401 - it loads every network
+        except StudyError as fault:
+            raise StudyError(f"{arguments.models}: {fault}") from None
     print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` tells its points")
     return 0
 
 
 def _digest(preset: dict[str, Any]) -> str:
-    """Twelve digits that change with a preset."""
-    return hashlib.sha256(json.dumps(preset).encode()).hexdigest()[:12]
+    """Twelve digits that change with a preset, and with networks of the user's own."""
+    from experiments.models.catalogue import VARIABLE
+
+    return hashlib.sha256(json.dumps([preset, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 
 
 def _same_machine(path: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
+from experiments.models.catalogue import VARIABLE
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")
@@ -160,7 +161,10 @@ class Job:
 
     def digest(self, number: int) -> str:
         """What round `number` measures, in twelve digits: when they change, it is measured again."""
-        points = [[one.params, one.point_s, not one.left_out] for one in self.in_round(number)]
+        points = [
+            [one.params, one.point_s, not one.left_out, *filter(None, [one.environment.get(VARIABLE)])]
+            for one in self.in_round(number)
+        ]
         asked = [self.target, self.round_s, self.max_samples, points]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 

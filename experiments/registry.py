@@ -161,7 +161,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
     if hint == names.Model:
-        return {"enum": list(names.NAMES)}
+        return {"enum": names.known()}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}x(largest)?LLC$"}
     if get_origin(hint) is Literal:

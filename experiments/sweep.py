@@ -15,6 +15,7 @@ from contract.node import count, fields
 from contract.schema import did_you_mean
 from experiments import backends, hardware
 from experiments.jobs import Point
+from experiments.models import names
 from experiments.registry import Experiment, experiments, get
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
@@ -61,10 +62,12 @@ class Sweep:
                     raise StudyError(f"{self.place}[{number}]: {name} is missing")
                 if math.prod(map(len, grid.values())) > MOST_POINTS:
                     raise StudyError(f"{self.place}[{number}]: grid: more than {MOST_POINTS:,} combinations")
-                for values in itertools.product(*grid.values()):
-                    params = {**case, **dict(zip(grid, values, strict=True))}
-                    for resolved in _resolved(params, device_kind, units):
-                        variables = self.experiment.environment(resolved)
+                axes = {**{key: [value] for key, value in case.items()}, **grid}
+                if "model" in axes:
+                    axes["model"] = [network for name in axes["model"] for network in names.expand(name)]
+                for values in itertools.product(*axes.values()):
+                    for resolved in _resolved(dict(zip(axes, values, strict=True)), device_kind, units):
+                        variables = self.experiment.environment(resolved) | names.variables(resolved)
                         point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
@@ -83,8 +86,8 @@ def _resolved(params: dict[str, Any], device_kind: str, units: Mapping[str, int]
     counts = _threads(asked, hardware.usable_cores())
     if "backend" not in resolved:
         return [{**resolved, "threads": threads} for threads in counts]
-    names = backends.expand(resolved["backend"])
-    return [{**resolved, "backend": name, "threads": threads} for name in names for threads in counts]
+    libraries = backends.expand(resolved["backend"])
+    return [{**resolved, "backend": name, "threads": threads} for name in libraries for threads in counts]
 
 
 def _bytes(value: Any, units: Mapping[str, int]) -> Any:

@@ -59,6 +59,7 @@ class Machines:
         if own := self.own_preset(name):
             words["preset"] = preset or str(Path(own[0]).resolve())
         words |= {"seed": self.config["seed"], "results": "results", "published": "", "previous": ""}
+        words["models"] = str(Path(self.config["models"]).resolve()) if self.config["models"] else ""
         # What a command that was killed has left at work there comes to its end first.
         words |= {"machines": "", "wait": True}
         return [f"{key}={value}" for key, value in words.items()]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
+
+from contract.errors import StudyError
+from contract.files import read_json, read_yaml
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Network:
 
     kind, shape: an image (channels, height, width), tokens (their number) or a spectrum (bands, frames).
     decoder: tokens that a decoder is given besides.
-    output: the field of the answer that counts.
+    output: the field of the answer that counts. source: an address; of the user's own networks, the name.
     counts: None where they have to be counted first.
     """
 
@@ -40,6 +47,14 @@ class Network:
     decoder: int = 0
     counts: Counts | None = None
 
+
+# Networks that stand on a page of code: see `experiments.models.networks`.
+SMALL = (
+    "mlp", "cnn", "resnet", "vit",
+    "lstm-32", "lstm-128", "lstm-512",
+    "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b",
+    "embedding", "tabular",
+)  # fmt: skip
 
 HUB = "https://huggingface.co/"
 NETWORKS = {
@@ -113,3 +128,84 @@ NETWORKS = {
         counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
     ),
 }  # fmt: skip
+
+# Holds networks of the user's own as JSON; a preset asks for all of them as OWN.
+VARIABLE, OWN = "STUDY_MODELS", "own"
+# The longest text that a record holds.
+MOST_TEXT = 4000
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 100_000}
+_SCHEMA = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[a-z0-9][a-z0-9.-]{0,40}$"},
+    "additionalProperties": {
+        "type": "object",
+        "properties": {
+            "class": {"type": "string", "pattern": "^[A-Z][A-Za-z0-9]*$"},
+            "config": {"type": ["string", "object"]},
+            "input": {
+                "type": "object",
+                "properties": {
+                    "image": _NUMBER,
+                    "tokens": _NUMBER,
+                    "spectrum": {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2},
+                },
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": False,
+            },
+            "decoder": _NUMBER,
+            "output": {"type": "string"},
+        },
+        "required": ["class", "input"],
+        "additionalProperties": False,
+    },
+}
+
+
+@cache
+def networks() -> dict[str, Network]:
+    """The catalogue, and the networks of the user's own that `announce` gave this process or its parent."""
+    own = json.loads(os.environ.get(VARIABLE) or "{}")
+    return NETWORKS | {name: _network(name, about) for name, about in own.items()}
+
+
+def announce(path: Path) -> None:
+    """Add the networks in a YAML file: by name a class of Transformers, its config (fields, or a file) and its input.
+
+    Raises StudyError, with file, line and key.
+    """
+    own = read_yaml(path, _SCHEMA)
+    for name, about in own.items():
+        if name in (*SMALL, *NETWORKS, OWN):
+            raise StudyError(f"{path}: {name}: a network of the study has that name: give it another")
+        if isinstance(file := about.get("config"), str):
+            about["config"] = _fields(path.parent / file)
+    text = json.dumps(own, sort_keys=True)
+    if len(text) > MOST_TEXT:
+        raise StudyError(f"{path}: more than {MOST_TEXT:,} characters: leave out fields that the class has itself")
+    os.environ[VARIABLE] = text
+    networks.cache_clear()
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    """The fields of a configuration that shape a network: names of labels become their number."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise StudyError(f"{path}: not a configuration: it has no fields")
+    if "id2label" in content:
+        content["num_labels"] = len(content["id2label"])
+    return {key: value for key, value in content.items() if key not in ("id2label", "label2id")}
+
+
+def _network(name: str, about: Mapping[str, Any]) -> Network:
+    ((kind, size),) = about["input"].items()
+    return Network(
+        about["class"],
+        "convolutional" if kind == "image" else "transformer",
+        kind,
+        {"image": (3, size, size), "tokens": (size,)}.get(kind) or tuple(size),
+        about.get("output", "logits"),
+        name,
+        about.get("config", {}),
+        about.get("decoder", 0),
+    )

@@ -11,6 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from contract.errors import StudyError
+from experiments.devices.accelerator import first_line
 from experiments.models import data
 from experiments.models.catalogue import Counts, Network
 
@@ -43,7 +45,10 @@ class Catalogued(nn.Module):
             given["attention_mask"] = torch.ones_like(x)
         if self.started is not None:
             given["decoder_input_ids"] = self.started.expand(len(x), -1)
-        out: Tensor = self.network(**given)[described.output]
+        answer = self.network(**given)
+        if described.output not in answer:
+            raise ValueError(f"no output {described.output!r}: name one of {', '.join(answer)}")
+        out: Tensor = answer[described.output]
         return out.flatten(1) if out.dim() == 4 else out.flatten(0, -2)
 
 
@@ -72,6 +77,8 @@ def _random(described: Network) -> nn.Module:
 def _class(described: Network) -> Any:
     import transformers
 
+    if not hasattr(transformers, described.model):
+        raise ValueError(f"transformers {transformers.__version__} has no such class")
     return getattr(transformers, described.model)
 
 
@@ -104,7 +111,7 @@ def batch(described: Network, size: int) -> tuple[Tensor, Tensor]:
 
     Photographs, words of a text, or noise in place of a spectrum.
     """
-    rows, columns = sizes(described).output
+    rows, columns = (described.counts or count(described)).output
     if described.kind == "image":
         inputs = data.photograph_batch(size, described.shape[-1])
     elif described.kind == "tokens":
@@ -128,17 +135,22 @@ class Products(TorchDispatchMode):
         return out
 
 
-def sizes(described: Network) -> Counts:
-    """The sizes of a network, counted where the catalogue has none."""
-    return described.counts or count(described)
-
-
 @cache
 def count(described: Network) -> Counts:
     """The sizes of a network, counted on tensors without data.
 
     Attention is taken apart into its products, for torch's counter does not know it whole on every device.
+    Raises StudyError for a network of the user's own that does not load.
     """
+    try:
+        return _counted(described)
+    except Exception as fault:
+        if described.counts or isinstance(fault, ModuleNotFoundError):
+            raise
+        raise StudyError(f"{described.source}: {described.model} does not load: {first_line(fault)}") from None
+
+
+def _counted(described: Network) -> Counts:
     with torch.device("meta"), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Products() as products:
         model = Catalogued(described)
         whole = described.kind == "tokens"

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from experiments.models.catalogue import NETWORKS
+from experiments.models.catalogue import NETWORKS, OWN, SMALL, VARIABLE, networks
 
 # A parameter of this type takes these names.
 Model = Annotated[str, "a network's name"]
-SMALL = (
-    "mlp", "cnn", "resnet", "vit",
-    "lstm-32", "lstm-128", "lstm-512",
-    "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b",
-    "embedding", "tabular",
-)  # fmt: skip
-NAMES = (*SMALL, *NETWORKS)
+
+
+def known() -> list[str]:
+    """All names, and the one by which a preset asks for the networks of the user's own."""
+    return [*SMALL, *networks(), OWN]
+
+
+def expand(name: str) -> list[str]:
+    """The networks that a preset means by a name."""
+    return [one for one in networks() if one not in NETWORKS] if name == OWN else [name]
+
+
+def variables(params: Mapping[str, Any]) -> dict[str, str]:
+    """Variables of a process that measures a point: those that describe a network of the user's own."""
+    name = params.get("model")
+    return {VARIABLE: os.environ[VARIABLE]} if name in networks() and name not in NETWORKS else {}

@@ -145,12 +145,12 @@ def _catalogued(network: catalogue.Network) -> Entry:
 
         return from_transformers.batch(network, size)
 
-    def sizes() -> catalogue.Counts:
+    def counted() -> catalogue.Counts:
         from experiments.models import from_transformers
 
         return from_transformers.count(network)
 
-    counts = network.counts or sizes()
+    counts = network.counts or counted()
     return Entry(
         model,
         batch,
@@ -198,5 +198,5 @@ ZOO: dict[str, Entry] = {
         True, (254,), "embedding", classes=Bag.CLASSES,
     ),
     "tabular": Entry(Table, data.table_batch, Table.macs, False, (Table.COLUMNS,), "tabular", classes=Table.CLASSES),
-    **{name: _catalogued(network) for name, network in catalogue.NETWORKS.items()},
+    **{name: _catalogued(network) for name, network in catalogue.networks().items()},
 }  # fmt: skip

@@ -69,7 +69,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     """One request: `batch` samples in host memory go through the model, and the answer lies there.
 
     backend: torch as it comes; with channels last; compiled (inductor, its weights folded into the kernels, images
-    with channels last); on a GPU captured as one graph; ONNX Runtime and OpenVINO on the CPU. dtype: of weights, data
+    with channels last); on a GPU captured as one graph; ONNX Runtime; OpenVINO on a CPU. dtype: of weights, data
     and answer; for OpenVINO of its computations alone; int8: dynamic quantisation in ONNX Runtime.
 
     A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory
@@ -84,7 +84,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         raise Unsupported("a request has data")
     if dtype not in TOLERANCE or (dtype is Dtype.INT8 and backend != "onnx"):
         raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
-    if backend in RUNTIMES and device.kind != "cpu":
+    if backend == "openvino" and device.kind != "cpu":
         raise device.unsupported(backend)
     entry, kept = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
     if backend == "channels_last" and not entry.images:
@@ -95,13 +95,13 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     channels_last = backend == "channels_last" or (backend == "inductor" and entry.images)
     service = Service(entry, network, device, kept, batch, channels_last)
     if backend == "onnx":
-        from experiments.models.onnx_runtime import session
+        from experiments.models import onnx_runtime
 
-        service.answer = session(model, batch, dtype, threads)
+        service.answer = onnx_runtime.session(model, batch, dtype, threads, device)
     elif backend == "openvino":
-        from experiments.models.openvino_runtime import session
+        from experiments.models import openvino_runtime
 
-        service.answer = session(model, batch, dtype, threads)
+        service.answer = openvino_runtime.session(model, batch, dtype, threads)
     elif backend == "inductor":
         from experiments.models.compiled import compiled
 

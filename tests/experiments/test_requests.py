@@ -14,7 +14,7 @@ import torch
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiling
-from experiments.models import generate, onnx_files, requests
+from experiments.models import generate, onnx_files, onnx_runtime, requests
 from experiments.models.generate import Generator, exact_logits, weights_on
 from experiments.models.zoo import ZOO, Gpt
 from experiments.suite import inference, offload, transfer
@@ -215,6 +215,28 @@ def test_a_full_disk_is_told_before_it_is_written(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(onnx_files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
     with pytest.raises(Unsupported, match=r"takes 0\.4 GB, .* has 0\.0 GB left"):
         onnx_files.onnx_file("bert-base", 1)
+
+
+def test_onnx_runtime_writes_its_answer_where_the_tensors_lie() -> None:
+    """Played on the CPU, where the same calls bind memory."""
+    import onnxruntime
+
+    made = onnxruntime.InferenceSession(onnx_files.onnx_file("mlp", 2), providers=["CPUExecutionProvider"])
+    call = onnx_runtime.bound(made, "cpu", "0")
+    with weights_on(CPU, Dtype.FLOAT32):
+        model = ZOO["mlp"].model().eval()
+    for _ in range(2):
+        inputs = ZOO["mlp"].batch(2)[0]
+        assert torch.allclose(call(inputs), model(inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("maker", "said"), [("NVIDIA", "pip install onnxruntime-gpu"), ("AMD", "backend onnx does not run on")]
+)
+def test_a_gpu_without_an_onnx_runtime_is_told(maker: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SecondCpu, "maker", maker)
+    with pytest.raises(Unsupported, match=said):
+        work("inference", GPU, backend="onnx")
 
 
 def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,13 @@ def tell_or_stop(package, *words):
 
 
 def expand_homes(settings):
-    for name in {"preset", "results", "published", "previous"} & settings.keys():
+    for name in {
+        "preset",
+        "models",
+        "results",
+        "published",
+        "previous",
+    } & settings.keys():
         if isinstance(settings[name], str):
             settings[name] = expand_home(settings[name])
 
@@ -106,10 +112,18 @@ for folder in (RESULTS, "."):
     writable(folder)
 
 
+MODELS = str(Path(config["models"]).resolve()) if config["models"] else ""
+MODELS_WORDS = ["--models", MODELS] if MODELS else []
+if MODELS and workflow.is_main_process:
+    if any("ssh" in (about or {}) for about in (config["machines"] or {}).values()):
+        stop("models: not sent to machines that are reached by ssh: measure them there")
+    tell_or_stop("experiments", "check", *MODELS_WORDS)
+
+
 @cache
 def checked_preset(preset):
     """What is to be known of a preset, once it has been found to be one."""
-    words = ["--json", "--preset", preset]
+    words = ["--json", "--preset", preset, *MODELS_WORDS]
     if usable_record(NODE):
         words += ["--node", NODE]
     return json.loads(tell_or_stop("experiments", "check", *words))
@@ -127,7 +141,7 @@ for machine in MACHINES.settings:
 if workflow.is_main_process:
     MACHINES.ask()
 # What `experiments plan` is asked; without a record it looks at this machine.
-PLAN_WORDS = ["--preset", config["preset"]]
+PLAN_WORDS = ["--preset", config["preset"], *MODELS_WORDS]
 if config["budget_min"]:
     PLAN_WORDS += ["--budget", str(config["budget_min"])]
 # What the page and the site are told of where they will lie, and of the edition before.
