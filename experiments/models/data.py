@@ -120,7 +120,7 @@ def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.T
 def photographs() -> list[torch.Tensor]:
     """Photographs (3, height, width) as float32, scaled as for networks of ImageNet.
 
-    Source: the two of scikit-learn's `load_sample_images` (CC BY).
+    Source: the two of scikit-learn's `sklearn.datasets.load_sample_images` (CC BY).
     """
     import numpy as np
     import torch
