@@ -50,6 +50,8 @@ _THEME: dict[str, Any] = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
+    # Titles stand above all axes here: without a place of their own, each layout looks for what they might cover.
+    "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.facecolor": "none",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -47,10 +48,10 @@ def _save(path: Path, head: str, colour: str, text: str, below: str) -> None:
         figure.text(0.06, 0.9, head, fontsize=30, weight="bold", color=colour, **place)
         figure.text(0.06, 0.76, _lines(text, 44, 5), fontsize=32, weight="bold", color=INK, linespacing=1.25, **place)
         figure.text(0.06, 0.18, _lines(below, 88, 2), fontsize=17, color=MUTED, linespacing=1.3, **place)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", facecolor="white")
-    # A few colours are enough for letters: a quarter of the bytes.
-    Image.open(drawn).convert("RGB").quantize(16).save(path, optimize=True)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+    # A few colours are enough for letters: a quarter of the bytes. `optimize` takes ten times as long, for 4% of them.
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(16).save(path)
 
 
 def _lines(text: str, width: int, most: int) -> str:
