@@ -32,6 +32,8 @@ _OF_SAMPLES = {"percentile", "readings", "samples", "of_samples"}
 # Units of what is timed, which never has an interval of no width.
 _TIMED = ["s", "FLOP/s", "B/s", "Hz", "W", "J"]
 _ENDS = ("estimate", "low", "high")
+# Columns of the summary that checks read.
+_READ = ("node", "unit", "status", "n_rounds", *_ENDS)
 _AGAIN = "Gather and judge again"
 
 
@@ -50,8 +52,8 @@ class Study:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """The summary's rows by their number."""
-        return read_summary(self.data).set_index("row", drop=False)
+        """The summary's rows by their number, in the columns that checks read."""
+        return read_summary(self.data, ["row", *_READ]).set_index("row")
 
     @cached_property
     def entries(self) -> Mapping[str, Record]:
@@ -65,13 +67,17 @@ class Study:
                     where = f"claim {verdict['id']}" + (f", {part['name']}" if part["name"] else "")
                     yield where, verdict, part, [one for one in verdict["cells"] if one["part"] == part["name"]]
 
-    def cells(self) -> Iterator[tuple[str, Record, Quantity, Record, pd.DataFrame]]:
-        """Each cell: where, its part, the part's quantity, the cell, and the rows of the summary behind it."""
+    def cells(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
+        """Each cell: where, its part, the part's quantity, the cell."""
         for where, _, part, cells in self.parts():
             for cell in cells:
                 at = f"{where}, {cell['label']}" if cell["label"] else where
-                rows = self.summary.reindex(parse_ranges(cell["behind"]))
-                yield at, part, quantities()[part["quantity"]], cell, rows
+                yield at, part, quantities()[part["quantity"]], cell
+
+    def rows_behind(self, cell: Record) -> pd.DataFrame:
+        """The rows of the summary from which a cell was made, by their number; one that is missing is empty."""
+        numbers = parse_ranges(cell["behind"])
+        return self.summary.reindex(numbers) if len(numbers) else self.summary.iloc[:0]
 
 
 CHECKS: dict[str, tuple[str, Callable[[Study], Found]]] = {}
@@ -128,7 +134,8 @@ def rule_version(study: Study) -> Found:
 
 @check("interval", "Every cell has an interval that holds its estimate, or says why none is known.")
 def intervals(study: Study) -> Found:
-    for at, _, quantity, cell, rows in study.cells():
+    for at, _, quantity, cell in study.cells():
+        rows = study.rows_behind(cell)
         estimate, low, high = (cell[name] for name in _ENDS)
         # One round, or rounds that are all equal, give no interval; what a disturbed measurement gave says so.
         lost = rows["low"].notna().all() and not any(why in cell["label"] for why in ("cannot exceed", "too close"))
@@ -149,14 +156,14 @@ def intervals(study: Study) -> Found:
 
 @check("counts", "Every measured cell says how many rounds and samples it is from.")
 def counts(study: Study) -> Found:
-    for at, _, quantity, cell, _ in study.cells():
+    for at, _, quantity, cell in study.cells():
         if quantity.experiments and cell["node"] and not (cell["n_rounds"] and cell["n_samples"]):
             yield at, "no number of rounds or of samples", "Let the quantity count its inputs"
 
 
 @check("unit", "Every number has a unit: 1 if it is none, and for a published figure that of its entry.")
 def unit(study: Study) -> Found:
-    for at, part, _, cell, _ in study.cells():
+    for at, part, _, cell in study.cells():
         entry = study.entries.get(str(cell.get("entry")))
         if not part["unit"]:
             yield at, "no unit", "Give the quantity one, or entries of one unit"
@@ -166,7 +173,8 @@ def unit(study: Study) -> Found:
 
 @check("rows", "Every measured cell rests on rows of the summary that are there, gave a result, and are of its node.")
 def rows(study: Study) -> Found:
-    for at, _, quantity, cell, behind in study.cells():
+    for at, _, quantity, cell in study.cells():
+        behind = study.rows_behind(cell)
         lost = behind.index[behind["status"] != "ok"]
         if not len(behind):
             if quantity.experiments and quantity.tier == "measured":
@@ -179,9 +187,12 @@ def rows(study: Study) -> Found:
 
 @check("reading", "A cell that is one row of the summary, without arithmetic, says what the row says.")
 def reading(study: Study) -> Found:
-    for at, part, quantity, cell, behind in study.cells():
+    for at, part, quantity, cell in study.cells():
         plain = quantity.tier == "measured" and part["rule"] not in _TRANSFORMS and part["scale"] == 1
-        if not plain or len(behind) != 1 or _reads_samples(quantity.name):
+        if not plain or _reads_samples(quantity.name):
+            continue
+        behind = study.rows_behind(cell)
+        if len(behind) != 1:
             continue
         row = behind.iloc[0]
         if row["unit"] not in ("1", part["unit"]):
@@ -225,7 +236,7 @@ def entries(study: Study) -> Found:
                 yield where, f"names the entry {name}, which decides nothing here", _AGAIN
         if tier == "measured" and named:
             yield where, f"measured, and rests on {', '.join(named)}", "Make its tier derived"
-    for at, part, quantity, cell, _ in study.cells():
+    for at, part, quantity, cell in study.cells():
         if quantity.tier == "documented" and part["rule"] not in _TRANSFORMS:
             entry = study.entries.get(str(cell.get("entry")))
             listed = entry.get("distribution") or [entry["value"]] if entry else []
