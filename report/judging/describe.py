@@ -213,7 +213,7 @@ def comparison(side: Side, low: float | None, high: float | None, part: Part, un
     """Where an estimate lies: 'above the threshold of 1,000 MAC/cycle'.
 
     low, high: as they are shown; many: estimates by whose number the interval that decides is wider (`rules.level`); 0
-    of what others measured (`rules.by_others`).
+    of what others measured (`rules.OthersEnds`).
     """
     threshold: Threshold = part.threshold
     if unit == YES_NO:

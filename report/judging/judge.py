@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from contract.errors import StudyError
 from contract.files import atomic, write_json
 from contract.node import number_of_machines, utc
@@ -43,6 +45,8 @@ _CSV = (
 )  # fmt: skip
 
 
+# Labels are read one by one, which takes longer from Arrow's texts than from Python's own.
+@pd.option_context("mode.string_storage", "python")
 def judge(
     data: Dataset,
     out: Path,

@@ -1,8 +1,8 @@
 """Judges a claim on what others measured, where nothing of ours can: its own rule and threshold, on published records.
 
-Direct evidence is of the same work on both sides with the formats told, and decides by the margin of `rules.by_others`.
-Indirect evidence is shown beside it and decides nothing. A measurement of ours always takes precedence: then both stand
-side by side.
+Direct evidence is of the same work on both sides with the formats told, and decides by the margin of
+`rules.OthersEnds`. Indirect evidence is shown beside it and decides nothing. A measurement of ours always takes
+precedence: then both stand side by side.
 """
 
 from __future__ import annotations

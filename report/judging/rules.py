@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contract.errors import StudyError
 from report import statistics
@@ -27,6 +27,7 @@ from report.transforms import ComparedEstimates, as_they_are, crossings, ratios,
 
 # By what factor a published figure has to clear the threshold to decide without another that agrees.
 CLEAR = 1.5
+_UNDECIDED = list(Side).index(Side.UNDECIDED)
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
 
 
@@ -55,6 +56,17 @@ def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> l
 
     low, high: of shape (estimates,).
     """
+    return _named(_side_numbers(low, high, threshold, compare))
+
+
+def _named(numbers: NDArray[np.intp]) -> list[Side]:
+    """The sides of these numbers in `Side`."""
+    sides = list(Side)
+    return [sides[number] for number in numbers.tolist()]
+
+
+def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str) -> NDArray[np.intp]:
+    """As `sides_of`, each side by its number in `Side`."""
     if threshold.high is not None:
         inside = (threshold.low <= low) & (high <= threshold.high)
         outside = (high < threshold.low) | (low > threshold.high)
@@ -63,9 +75,7 @@ def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> l
     else:
         inside, outside = low >= threshold.low, high < threshold.low
     known = ~(np.isnan(low) | np.isnan(high))
-    places = np.select([known & inside, known & outside], [0, 1], 2)
-    named = list(Side)
-    return [named[place] for place in places.tolist()]
+    return np.where(known & inside, 0, np.where(known & outside, 1, _UNDECIDED))
 
 
 def level(rule: str, estimates: int) -> float:
@@ -128,7 +138,7 @@ def _told_apart(estimates: Estimates) -> Estimates:
 
 
 def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    found = sides_at(part, compared.estimates, deciding_ends(part, compared.estimates), part.threshold)
+    found = side_finder(part, compared.estimates, deciding_ends(part, compared.estimates))(part.threshold)
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
@@ -137,41 +147,43 @@ def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
     return estimates.ends(level(part.rule, len(estimates)))
 
 
-def sides_at(part: Part, estimates: Estimates, ends: tuple[Floats, Floats], threshold: Threshold) -> list[Side]:
-    """On which side of any threshold each compared estimate lies, those of published figures by their own measure.
+def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
+    """On which side of a threshold each compared estimate lies, those of published figures by their own measure.
 
     ends: their `deciding_ends`, which are the same at every threshold.
     """
     if "family" in estimates.labels:
-        return by_others(estimates, threshold, part.compare)
-    return sides_of(*ends, threshold, part.compare)
+        others = OthersEnds(estimates)
+        return lambda threshold: others.sides(threshold, part.compare)
+    return lambda threshold: sides_of(*ends, threshold, part.compare)
 
 
-def by_others(estimates: Estimates, threshold: Threshold, compare: str) -> list[Side]:
-    """The same of published figures, which have no rounds of ours behind them.
+class OthersEnds:
+    """Ends of published figures, which have no rounds of ours behind them, by which they are decided.
 
     One decides if it clears the threshold by a factor of CLEAR, the spread that its source tells included, or if it
     lies on the same side as one of an independent source.
     """
-    low, high = (estimates.numbers(name).to_numpy() for name in ("low", "high"))
-    plain = sides_of(low, high, threshold, compare)
-    wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
-    sure = sides_of(*wide, threshold, compare)
-    families = [_sources(str(family)) for family in estimates["family"]]
-    of_side: dict[Side, set[frozenset[str]]] = {side: set() for side in Side}
-    for side, family in zip(plain, families, strict=True):
-        of_side[side].add(family)
-    found = []
-    for clear, side, family in zip(sure, plain, families, strict=True):
-        agreed_on = clear is Side.UNDECIDED and any(not family & other for other in of_side[side])
-        found.append(side if clear is not Side.UNDECIDED or agreed_on else Side.UNDECIDED)
-    return found
 
+    def __init__(self, estimates: Estimates) -> None:
+        low, high = (estimates.numbers(name).to_numpy() for name in ("low", "high"))
+        self.told = low, high
+        self.wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
+        names, self.of = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
+        sources = [frozenset(name.split(" and ")) for name in names]
+        # Which families have no source in common.
+        self.apart = np.array([[not one & other for other in sources] for one in sources], bool)
 
-@cache
-def _sources(family: str) -> frozenset[str]:
-    """The families of the sources of a published figure, which may have several."""
-    return frozenset(family.split(" and "))
+    def sides(self, threshold: Threshold, compare: str) -> list[Side]:
+        """On which side of a threshold each figure lies."""
+        plain = _side_numbers(*self.told, threshold, compare)
+        found = _side_numbers(*self.wide, threshold, compare)
+        for side in (0, 1):
+            here = plain == side
+            there = np.bincount(self.of[here], minlength=len(self.apart)) > 0
+            agreed_on = (self.apart & there).any(axis=1).take(self.of)
+            found = np.where((found == _UNDECIDED) & here & agreed_on, side, found)
+        return _named(found)
 
 
 def population(part: Part, estimates: Estimates) -> Population | None:

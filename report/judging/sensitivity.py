@@ -18,7 +18,15 @@ from report.judging import describe
 from report.judging.claims import Part
 from report.judging.filters import select
 from report.judging.instances import by_kind
-from report.judging.rules import RuleResult, deciding_ends, of_counts, outcome_alone, outcome_of, population, sides_at
+from report.judging.rules import (
+    RuleResult,
+    deciding_ends,
+    of_counts,
+    outcome_alone,
+    outcome_of,
+    population,
+    side_finder,
+)
 from report.model import Side, Threshold, Verdict, combined
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
@@ -46,6 +54,7 @@ class Trial:
         self.open = open_
         # The level is that of all estimates also where some are left out: slightly conservative there.
         self.low, self.high = deciding_ends(part, result.estimates)
+        self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
         self.sides = np.array(result.sides)
         # An estimate without an interval stays on its side, whatever the threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
@@ -68,8 +77,7 @@ class Trial:
     def _decided(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.at(threshold.low).outcome(self.part.share)
-        found = sides_at(self.part, self.result.estimates, (self.low, self.high), threshold)
-        kept = zip(found, self.known, self.result.sides, strict=True)
+        kept = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
         return outcome_of(self.part.rule, [new if known else old for new, known, old in kept])
 
     def counts(self) -> tuple[int, int, int]:

@@ -163,9 +163,12 @@ def growth_with_batch(data: Dataset) -> Estimates:
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
     told = speedup(data)
-    for labels, group in told.at(told["batch"].notna().to_numpy(bool)).groups(*same) if len(told) else ():
-        known = group.frame.sort_values("batch")
-        if len(known) < 2 or known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
+    sizes = told.at(told["batch"].notna().to_numpy(bool)) if len(told) else told
+    for labels, at in sizes.positions(*same):
+        if len(at) < 2:
+            continue
+        known = sizes.at(at).frame.sort_values("batch")
+        if known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
             continue
         first, last = known.iloc[0], known.iloc[-1]
         wide = math.log(last["batch"] / first["batch"])
@@ -286,7 +289,7 @@ def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> 
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
     rows = []
-    known = speedup(data).only(baseline="server")
+    known = speedup(data).only(baseline="server", model=[RECURRENT, TRANSFORMER])
     known = known.label(setting=[_QUALITY.sub("", str(setting)) for setting in known["setting"]])
     for labels, group in known.groups("source", "family", "setting", "gpu"):
         recurrent, other = (group.only(model=name) for name in (RECURRENT, TRANSFORMER))

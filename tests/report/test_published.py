@@ -24,7 +24,7 @@ from report.data.reference import REFERENCE, read_reference
 from report.estimates import exact
 from report.judging.claims import read_claims
 from report.judging.judge import CLAIMS, judge
-from report.judging.rules import CLEAR, by_others
+from report.judging.rules import CLEAR, OthersEnds
 from report.model import HERE, OTHERS, Side, Threshold, Verdict
 from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
@@ -235,25 +235,28 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
     return exact([{"estimate": value, "family": family} for value, family in rows])
 
 
+def sides(at: float, *rows: tuple[float, str]) -> list[Side]:
+    """On which side of "at least" a threshold the figures lie."""
+    return OthersEnds(published_estimates(*rows)).sides(Threshold(at), "at_least")
+
+
 def test_one_figure_decides_alone_only_well_clear_of_the_threshold() -> None:
-    bound = Threshold(10.0)
     for value, side in (
         (10 * CLEAR, Side.SUPPORTS), (14.0, Side.UNDECIDED), (7.0, Side.UNDECIDED), (6.6, Side.CHALLENGES),
     ):  # fmt: skip
-        assert by_others(published_estimates((value, "one")), bound, "at_least") == [side]
+        assert sides(10.0, (value, "one")) == [side]
 
 
 def test_two_that_agree_decide_if_they_are_independent() -> None:
-    bound = Threshold(10.0)
-    assert by_others(published_estimates((12.0, "a"), (13.0, "b")), bound, "at_least") == [Side.SUPPORTS] * 2
-    assert by_others(published_estimates((12.0, "a"), (13.0, "a")), bound, "at_least") == [Side.UNDECIDED] * 2
-    assert by_others(published_estimates((12.0, "a and b"), (13.0, "b")), bound, "at_least") == [Side.UNDECIDED] * 2
-    assert by_others(published_estimates((12.0, "a"), (8.0, "b")), bound, "at_least") == [Side.UNDECIDED] * 2
+    assert sides(10.0, (12.0, "a"), (13.0, "b")) == [Side.SUPPORTS] * 2
+    assert sides(10.0, (12.0, "a"), (13.0, "a")) == [Side.UNDECIDED] * 2
+    assert sides(10.0, (12.0, "a and b"), (13.0, "b")) == [Side.UNDECIDED] * 2
+    assert sides(10.0, (12.0, "a"), (8.0, "b")) == [Side.UNDECIDED] * 2
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1e4), st.sampled_from("abc")), min_size=1, max_size=6), st.floats(0.1, 1e3))
 def test_no_figure_is_put_on_the_side_on_which_it_does_not_lie(rows: list[tuple[float, str]], at: float) -> None:
-    for (value, _), side in zip(rows, by_others(published_estimates(*rows), Threshold(at), "at_least"), strict=True):
+    for (value, _), side in zip(rows, sides(at, *rows), strict=True):
         assert side is Side.UNDECIDED or (side is Side.SUPPORTS) == (value >= at)
 
 
