@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -58,9 +59,24 @@ _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _UNTOLD = "(not told)"
 
 
+# Libraries neither report to their makers nor ask hosts for files or versions. ONNX Runtime's wheels report unless
+# told not to, and keep an identifier of the machine in the home folder (its Privacy.md).
+OFFLINE = {
+    "ORT_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_UPDATE_CHECK": "1", "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1",
+}  # fmt: skip
+# OpenVINO's reports have no variable. It does without this module where it is missing.
+REPORTING = "openvino_telemetry"
+
 # Variables of processes that measure on a device, by torch's name of its kind. Without this one CUPTI, by which the
 # profiler sees CUDA, stays attached after the first profile and slows every launch (pytorch#144455).
 _OF_DEVICES = {"cuda": {"TEARDOWN_CUPTI": "1"}}
+
+
+def go_offline() -> None:
+    """Keep the libraries of this process and of those that it starts from talking to other hosts."""
+    os.environ.update(OFFLINE)
+    sys.modules.setdefault(REPORTING, None)  # type: ignore[arg-type]
 
 
 def device_variables(device: str) -> dict[str, str]:
@@ -83,7 +99,7 @@ def inherited() -> dict[str, str]:
     return {
         name: value if _SETTING.fullmatch(value) else _UNTOLD
         for name, value in sorted(os.environ.items())
-        if _TOLD.fullmatch(name) and not passes(name)
+        if _TOLD.fullmatch(name) and not passes(name) and name not in OFFLINE
     }
 
 
@@ -94,7 +110,7 @@ def applied() -> Iterator[None]:
     Libraries that are loaded meanwhile choose as they would there.
     """
     before = dict(os.environ)
-    for name in before.keys() - clean().keys():
+    for name in before.keys() - clean().keys() - OFFLINE.keys():
         del os.environ[name]
     try:
         yield

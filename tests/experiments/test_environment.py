@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +114,34 @@ def test_a_process_gets_its_own_environment_back(monkeypatch: pytest.MonkeyPatch
         assert os.environ["PATH"] == before["PATH"]
         raise ZeroDivisionError
     assert dict(os.environ) == before
+
+
+MEASURE = """
+import sys
+from contextlib import suppress
+elsewhere = []
+def watch(event, given):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto") and "127.0.0.1" not in str(given):
+        elsewhere.append((event, str(given)))
+sys.addaudithook(watch)
+from tests.experiments.points import answer
+points = [("inference", {"backend": "onnx"}), ("inference", {"backend": "openvino"}),
+          ("inference", {"model": "mobilenet-v2", "batch": 1}), ("boosting", {"backend": "xgboost", "trees": 10}),
+          ("boosting", {"trees": 10})]
+said = [answer(name, **changed) for name, changed in points]
+print([(one["status"], one["reason"]) for one in said], elsewhere, sep="\\n")
+"""
+
+
+def test_libraries_talk_to_nobody_and_leave_nothing_in_the_home_folder(tmp_path: Path) -> None:
+    """Compiled libraries, whose sockets Python does not see, keep their reports in the home folder."""
+    kept = {name: value for name, value in environment.clean().items() if not name.startswith("XDG_")}
+    asked = {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", "ORT_DISABLE_TELEMETRY": "0", "HF_HUB_OFFLINE": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURE], env=kept | asked, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    answers, elsewhere = ran.stdout.splitlines()[-2:]
+    assert answers == str([("ok", "ok")] * 5)
+    assert elsewhere == "[]"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
