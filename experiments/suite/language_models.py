@@ -46,6 +46,11 @@ def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float
     return RUN * max(SHAPES[model].flop(1, tokens), FLOP_PER_BYTE * bytes_per_token(format, SHAPES[model]))
 
 
+def extra_s(threads: int, **_: Any) -> float:
+    """Writing files, loading the model and the layers that are checked: on a CPU as measured, a GPU's is a guess."""
+    return 2.0 if threads else 4.0
+
+
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     """Runtimes that are no part of the study's own installation, and are not there."""
     from experiments.language import bench
@@ -57,7 +62,7 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     return ""
 
 
-@experiment("language-models", memory=memory, flop=flop, load_s=2.0, lacks=lacks)
+@experiment("language-models", memory=memory, flop=flop, extra_s=extra_s, load_s=2.0, lacks=lacks)
 def language_models(
     device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
     threads: Threads,
