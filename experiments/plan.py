@@ -18,6 +18,7 @@ from contract.errors import StudyError
 from contract.node import LACKS, gpu_cache_bytes
 from experiments import hardware
 from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
+from experiments.models.names import has_attention
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
@@ -42,9 +43,8 @@ REFUSING = ("onednn", "llvm")
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # Share of a GPU's FLOP/s that whole steps of models reach, operator by operator.
 STEP_SHARE = 0.3
-# Seconds in which cuDNN plans attention in 16 bits for a new shape (seen on a B200: 0.44 forward, 0.55 backward), and
-# the first letters of models with attention.
-ATTENTION_S, ATTENTION_DTYPES, ATTENTION_MODELS = 1.0, ("bfloat16", "float16"), ("gpt", "vit")
+# Seconds in which cuDNN plans attention in 16 bits for a new shape (seen on a B200: 0.44 forward, 0.55 backward).
+ATTENTION_S, ATTENTION_DTYPES = 1.0, ("bfloat16", "float16")
 # Seconds for whatever a point does besides: allocate, compile, check, answer.
 POINT_S = 0.04
 # Seconds until a measuring process is ready, where nobody has timed it: by kind of device, or without torch.
@@ -166,7 +166,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     fixed = slow * (POINT_S + extra)
     if not on_cpu and "model" in params:
         one_s /= STEP_SHARE
-        if dtype in ATTENTION_DTYPES and params["model"].startswith(ATTENTION_MODELS):
+        if dtype in ATTENTION_DTYPES and has_attention(params["model"]):
             fixed += ATTENTION_S
     # A call that takes longer than that is not made, and what comes before it is.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s

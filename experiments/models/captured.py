@@ -34,7 +34,8 @@ class CapturedTrainer(Trainer):
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """As the eager trainer's, of a replay; nan where the replay does not change the weights."""
-        places = [self.inputs, self.targets, *(one.data for one in self.model.parameters())]
+        trained = [one.data for one in self.model.parameters() if one.requires_grad]
+        places = [self.inputs, self.targets, *trained]
         kept = [one.clone() for one in places]
         self.inputs.copy_(inputs)
         self.targets.copy_(targets.flatten())

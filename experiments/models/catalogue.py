@@ -19,12 +19,16 @@ class Counts:
     """Sizes of a network: its weights, the multiply-adds of a sample and of its first product, and its output.
 
     output: rows and columns of one sample's output.
+    trained: weights that a training step changes; None: all of them.
+    step_macs: multiply-adds of a training step, where they are not two or three times those of each product.
     """
 
     parameters: int
     macs: int
     first_macs: int
     output: tuple[int, int]
+    trained: int | None = None
+    step_macs: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,9 @@ class Network:
     decoder: tokens that a decoder is given besides.
     output: the field of the answer that counts. source: an address; of the user's own networks, the name.
     counts: None where they have to be counted first.
+    activation_bytes: what a training step keeps of one sample in float32; None where it has to be counted first.
+    damped: end of the names of the weights of norms that end a branch beside a sum that goes on.
+    adapters: rank of the adapters that are trained in place of the weights (LoRA); 0: all weights are trained.
     """
 
     model: str
@@ -46,6 +53,9 @@ class Network:
     config: Mapping[str, Any] = field(default_factory=dict)
     decoder: int = 0
     counts: Counts | None = None
+    activation_bytes: int | None = None
+    damped: str | None = None
+    adapters: int = 0
 
 
 # Networks that stand on a page of code: see `experiments.models.networks`.
@@ -62,17 +72,20 @@ NETWORKS = {
         "ResNetForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
         HUB + "microsoft/resnet-50", {"num_labels": 1000},
         counts=Counts(25_557_032, 4_089_184_256, 118_013_952, (1, 1_000)),
+        activation_bytes=85_913_512, damped="layer.2.normalization.weight",
     ),
     "mobilenet-v2": Network(  # Sandler et al. 2018
         "MobileNetV2ForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
         HUB + "google/mobilenet_v2_1.0_224", {"num_labels": 1000},
         counts=Counts(3_504_872, 300_774_272, 10_838_016, (1, 1_000)),
+        activation_bytes=79_857_012, damped="reduce_1x1.normalization.weight",
     ),
     "efficientnet-b0": Network(  # Tan and Le 2019
         "EfficientNetForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
         HUB + "google/efficientnet-b0",
         {"num_labels": 1000, "image_size": 224, "width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280},
         counts=Counts(5_288_548, 385_814_752, 10_838_016, (1, 1_000)),
+        activation_bytes=89_038_996, damped="project_bn.weight",
     ),
     "convnext-t": Network(  # Liu et al. 2022
         "ConvNextForImageClassification", "convolutional", "image", (3, 224, 224), "logits",
@@ -83,6 +96,7 @@ NETWORKS = {
         "ViTForImageClassification", "transformer", "image", (3, 224, 224), "logits",
         HUB + "google/vit-base-patch16-224", {"num_labels": 1000},
         counts=Counts(86_567_656, 17_563_828_224, 115_605_504, (1, 1_000)),
+        activation_bytes=118_164_688,
     ),
     "clip-vit-b-32": Network(  # Radford et al. 2021; the tower of images
         "CLIPVisionModelWithProjection", "transformer", "image", (3, 224, 224), "image_embeds",
@@ -126,6 +140,32 @@ NETWORKS = {
         },
         decoder=4,
         counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
+    ),
+    # Those below are for training. Fine-tuning: BERT with a head of two classes, as for GLUE (Devlin et al. 2019, 4.1).
+    "bert-base-classifier": Network(
+        "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
+        HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
+        counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
+    ),
+    # As long as its context, which is the length that it is trained with.
+    "gpt2-124m-1024": Network(
+        "GPT2LMHeadModel", "transformer", "tokens", (1024,), "logits", HUB + "openai-community/gpt2",
+        counts=Counts(124_439_808, 145_824_153_600, 1_811_939_328, (1_024, 50_257)), activation_bytes=1_345_417_216,
+    ),
+    "llama-1b-lora": Network(  # Grattafiori et al. 2024; adapters of the rank that peft begins with
+        "LlamaForCausalLM", "transformer", "tokens", (512,), "logits", HUB + "meta-llama/Llama-3.2-1B",
+        {
+            "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 131072, "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+            },
+        },
+        adapters=8,
+        counts=Counts(1_236_666_368, 650_318_446_592, 8_388_608, (512, 128_256), 851_968, 1_314_478_096_384),
+        activation_bytes=1_438_715_904,
     ),
 }  # fmt: skip
 

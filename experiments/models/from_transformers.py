@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, linear
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -20,20 +22,27 @@ from experiments.models.catalogue import Counts, Network
 POOL = 1 << 22
 # Standard deviation of the weights, as BERT and GPT-2 begin; convolutions keep the size of their inputs.
 DEVIATION = 0.02
+# Norms that end a branch begin near 0, as networks are trained (Goyal et al. 2017, arXiv:1706.02677, section 5.1: at 0,
+# where nothing before them has a gradient). At 1, rounding alone changes gradients of 50 layers wholly in bfloat16.
+DAMPED = 0.1
 
 
 class Catalogued(nn.Module):
     """A network of Transformers that takes one tensor and gives one: (rows, columns), the rows of all samples.
 
-    A decoder has begun with the same tokens in every call.
+    A decoder has begun with the same tokens in every call. Nothing is dropped in training, so that gradients can be
+    checked. optimiser: with which people train such networks.
     """
 
+    optimiser = torch.optim.AdamW
     started: Tensor | None
 
     def __init__(self, described: Network) -> None:
         super().__init__()
         self.described = described
         self.network = _random(described)
+        if described.adapters:
+            add_adapters(self.network, described.adapters)
         started = torch.arange(2, 2 + described.decoder).expand(1, -1) if described.decoder else None
         self.register_buffer("started", started, persistent=False)
 
@@ -56,7 +65,7 @@ KEYS = {"image": "pixel_values", "tokens": "input_ids", "spectrum": "input_featu
 
 
 def _random(described: Network) -> nn.Module:
-    """The network in evaluation mode, its weights drawn from torch's seed, on torch's default device."""
+    """The network, its weights drawn from torch's seed, on torch's default device."""
     from transformers.initialization import no_init_weights
 
     with no_init_weights():
@@ -64,14 +73,15 @@ def _random(described: Network) -> nn.Module:
     model.tie_weights()  # type: ignore[operator]
     draw = Draw()
     with torch.no_grad():
-        for module in model.modules():
+        for place, module in model.named_modules():
             for name, weight in module.named_parameters(recurse=False):
-                if weight.dim() == 1 and name != "bias":
-                    weight.fill_(1.0)  # of norms, and scales of layers
+                if weight.dim() == 1 and name != "bias":  # of norms, and scales of layers
+                    damped = described.damped and f"{place}.{name}".endswith(described.damped)
+                    weight.fill_(DAMPED if damped else 1.0)
                 else:
                     convolution = isinstance(module, nn.Conv1d | nn.Conv2d) and weight.dim() > 2
                     draw.into(weight, weight[0].numel() ** -0.5 if convolution else DEVIATION)
-    return model.eval()
+    return model
 
 
 def _class(described: Network) -> Any:
@@ -83,8 +93,45 @@ def _class(described: Network) -> Any:
 
 
 def configured(described: Network) -> Any:
-    """The network's configuration."""
-    return _class(described).config_class(**described.config)
+    """The network's configuration, with every probability of dropout 0."""
+    config = _class(described).config_class(**described.config)
+    for name, value in config.to_dict().items():
+        if "drop" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+    return config
+
+
+ADAPTED = ("q_proj", "v_proj")
+
+
+class Adapted(nn.Module):
+    """A linear layer whose weights stay as they are, and two thin matrices beside it that are trained, in float32.
+
+    Source: Hu et al. 2021, LoRA, with what peft does by default: queries and values, scale 1. Here both matrices begin
+    at random, for the gradient of one is 0 where the other is.
+    """
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.empty(rank, base.in_features, dtype=torch.float32))
+        self.up = nn.Parameter(torch.empty(base.out_features, rank, dtype=torch.float32))
+        for one in (self.down, self.up):
+            nn.init.normal_(one, std=DEVIATION)
+
+    def forward(self, x: Tensor) -> Tensor:
+        thin = linear(x.to(self.down.dtype), self.down)
+        out: Tensor = self.base(x) + linear(thin, self.up).to(x.dtype)
+        return out
+
+
+def add_adapters(network: nn.Module, rank: int) -> None:
+    """Freeze all weights, and put adapters beside the layers of ADAPTED."""
+    network.requires_grad_(False)
+    for module in list(network.modules()):
+        for name, layer in list(module.named_children()):
+            if name in ADAPTED and isinstance(layer, nn.Linear):
+                setattr(module, name, Adapted(layer, rank))
 
 
 class Draw:
@@ -151,9 +198,18 @@ def count(described: Network) -> Counts:
 
 
 def _counted(described: Network) -> Counts:
-    with torch.device("meta"), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Products() as products:
+    with torch.device("meta"), sdpa_kernel(SDPBackend.MATH), Products() as products:
         model = Catalogued(described)
         whole = described.kind == "tokens"
         out = model(torch.zeros(1, *described.shape, dtype=torch.int64 if whole else torch.float32))
-    parameters = sum(one.numel() for one in model.parameters())
-    return Counts(parameters, sum(products.macs), products.macs[0], (len(out), out.shape[1]))
+        forward = list(products.macs)
+        if described.adapters:
+            cross_entropy(out, torch.zeros(len(out), dtype=torch.int64)).backward()
+    weights = list(model.parameters())
+    parameters, trained = (sum(one.numel() for one in some) for some in (weights, filter(_is_trained, weights)))
+    sizes = Counts(parameters, sum(forward), forward[0], (len(out), out.shape[1]))
+    return replace(sizes, trained=trained, step_macs=sum(products.macs)) if described.adapters else sizes
+
+
+def _is_trained(weight: nn.Parameter) -> bool:
+    return weight.requires_grad

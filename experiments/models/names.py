@@ -26,3 +26,9 @@ def variables(params: Mapping[str, Any]) -> dict[str, str]:
     """Variables of a process that measures a point: those that describe a network of the user's own."""
     name = params.get("model")
     return {VARIABLE: os.environ[VARIABLE]} if name in networks() and name not in NETWORKS else {}
+
+
+def has_attention(model: str) -> bool:
+    """True for a transformer, the study's own or of the catalogue."""
+    named = networks().get(model)
+    return named.family == "transformer" if named else model.startswith(("gpt", "vit"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,23 +14,27 @@ from experiments.devices import Device
 from experiments.models import profiling, traffic
 
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
+# The operators of a step with their shapes, and the products' share of its FLOP.
+Step = tuple[list[Operator], float]
 
 # Products, convolutions, attention and recurrent layers, as PyTorch's profiler names them.
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv", "attention", "scaled_dot", "einsum", "rnn")
 
 
-def operators(step: Callable[[], object]) -> tuple[list[Operator], float]:
-    """The operators of one call of `step` with their shapes, and the products' share of its FLOP."""
+def operators(step: Callable[[], object]) -> Step:
+    """Run `step` once, and note its operators."""
     found = traffic.record(step)
     total, products = sum(one.flop for one in found), sum(one.flop for one in found if one.product)
     return [(one.name, one.shapes) for one in found], products / total if total else 0.0
 
 
-def repeat_share(step: Callable[[], object], steps: int) -> tuple[float, float]:
-    """(share of steps whose operator sequence equals that of the step before, products' share of FLOP)."""
-    seen = [operators(step) for _ in range(steps + 1)]
+def repeat_share(seen: Sequence[Step]) -> tuple[float, float]:
+    """(share of steps whose operator sequence equals that of the step before, products' share of the last one's FLOP).
+
+    seen: two steps or more.
+    """
     equal = sum(this[0] == last[0] for last, this in pairwise(seen))
-    return equal / steps, seen[-1][1]
+    return equal / (len(seen) - 1), seen[-1][1]
 
 
 def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from experiments.devices import Device
 from experiments.models import profiling
@@ -248,6 +248,11 @@ def _read(name: str, read: Sequence[Tensor], made: Sequence[Tensor]) -> dict[int
 def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float | None:
     """FLOP of a product, convolution, attention or recurrent layer; None of anything else."""
     packet = func._overloadpacket
+    if packet is torch.ops.aten.convolution_backward:
+        # As much as forward for each gradient: the counter takes all channels for the weights of grouped ones.
+        above, x, weight = args[:3]
+        whole = conv_flop_count(x.shape, weight.shape, above.shape, transposed=args[7])
+        return float(whole * sum(args[10][:2]))
     if packet in flop_registry:
         return float(flop_registry[packet](*args, **kwargs, out_val=out))
     given = list(_tensors(args))

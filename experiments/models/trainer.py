@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy, embedding, linear
+from torch.overrides import TorchFunctionMode
 
 from contract import running_time
 from experiments.devices import Device
 from experiments.models import attention, profiling, trace, usage
 from experiments.models.compiled import compiled
+from experiments.models.zoo import Entry
 from experiments.work import Dtype, Profile
 
 # Steps in each round whose operators are compared, by kind of device, and those that are profiled: on a GPU it is the
@@ -25,12 +28,34 @@ PROFILED_STEPS = 4
 SLOW_S = 0.05
 # FLOP of the float64 reference of a check: of a larger batch so many samples are different as that allows.
 CHECKED_FLOP = 1e10
+# Of a sample that takes more FLOP than this, which is a text for a decoder, the loss of the first tokens is checked: it
+# does not depend on those that follow, which the reference leaves out.
+WHOLE_FLOP, CHECKED_TOKENS = 1e12, 32
+
+
+def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
+    """A model to be trained, on the device, where large ones are made quickly.
+
+    Weights that are trained are in float32; those that are not (LoRA) in bfloat16, if that is what is computed in.
+    """
+    before = torch.get_default_dtype()
+    half = dtype is Dtype.BFLOAT16 and entry.trained is not None
+    torch.set_default_dtype(torch.bfloat16 if half else before)
+    try:
+        with torch.device(device.name):
+            return entry.model()
+    finally:
+        torch.set_default_dtype(before)
+
+
+# Targets without a part in the loss: PyTorch's `ignore_index`.
+IGNORED = -100
 
 
 class Trainer:
-    """A model with its optimiser, one batch on the device, and the three phases of a step.
+    """A model with its optimiser (Adam where it names no other), one batch on the device, and the phases of a step.
 
-    tuned: PyTorch set up for speed: Adam in one pass, and images with channels last where the
+    tuned: PyTorch set up for speed: the optimiser in one pass, and images with channels last where the
     model takes images. compiled: by `torch.compile` as well, for this shape alone (`compile`).
     """
 
@@ -47,9 +72,12 @@ class Trainer:
         self.model, self.device, self.dtype, self.channels_last = model, device, dtype, channels_last
         if channels_last:
             self.model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimiser: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=tuned or None)
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        optimiser = getattr(model, "optimiser", torch.optim.Adam)
+        self.optimiser: torch.optim.Optimizer = optimiser(trained, lr=1e-4, fused=tuned or None)
         self.call: Callable[[Tensor], Tensor] = self.model
         self.take(inputs, targets)
+        self.slow = False  # as far as is known
         if device.kind == "gpu":
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
@@ -123,14 +151,24 @@ class Trainer:
         attention, which only PyTorch's own operators tell.
         """
         found: dict[str, tuple[float, str]] = {}
+        steps: list[trace.Step] = []
+
+        def step() -> None:
+            if operators:
+                steps.append(trace.operators(self.step))
+            else:
+                self.step()
+
         begun = running_time.now()
-        peak = usage.peak_bytes(self.step, self.device, self.held_bytes())
-        slow = running_time.now() - begun > SLOW_S
+        peak = usage.peak_bytes(step, self.device, self.held_bytes())
+        self.slow = running_time.now() - begun > SLOW_S
         if peak is not None:
             found["peak_memory"] = (peak, "B")
         if operators:
-            steps = 1 if slow else TRACED_STEPS[self.device.kind]
-            repeats, flop_share = trace.repeat_share(self.step, steps)
+            if not self.slow:
+                steps = [trace.operators(self.step) for _ in range(TRACED_STEPS[self.device.kind])]
+            steps.append(trace.operators(self.step))
+            repeats, flop_share = trace.repeat_share(steps)
             found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
             found |= attention.metrics(self.step, self.device)
         return found
@@ -144,7 +182,8 @@ class Trainer:
         def take() -> Mapping[str, float]:
             if self.device.kind == "gpu":
                 self.step()  # the model is new: its first step makes Adam's moments
-            steps = profiling.number_of_calls(self.step, self.device, PROFILED_STEPS, SLOW_S)
+            fewest = profiling.FEWEST_CALLS[self.device.kind]
+            steps = fewest if self.slow else profiling.number_of_calls(self.step, self.device, PROFILED_STEPS, SLOW_S)
             return trace.profile_metrics(self.step, self.device, steps)
 
         return Profile(units, take) if units else None
@@ -162,9 +201,10 @@ def least_error(trainer: Trainer, fresh: Callable[[int], Any], step_flop: float,
     error = math.inf
     batch = len(trainer.inputs)
     different = _divisor(batch, CHECKED_FLOP / step_flop)
+    tokens = CHECKED_TOKENS if step_flop > WHOLE_FLOP else None
     for _ in range(3):
         inputs, targets = fresh(different)
-        error = min(error, gradient_error(trainer, inputs, targets, batch // different))
+        error = min(error, gradient_error(trainer, inputs, targets, batch // different, tokens))
         if error <= tolerance:
             break
     return error
@@ -175,25 +215,73 @@ def _divisor(number: int, most: float) -> int:
     return max((one for one in range(1, number + 1) if number % one == 0 and one <= most), default=1)
 
 
-def gradient_error(trainer: Trainer, inputs: Tensor, targets: Tensor, times: int = 1) -> float:
+def gradient_error(
+    trainer: Trainer, inputs: Tensor, targets: Tensor, times: int = 1, tokens: int | None = None
+) -> float:
     """Relative error of the gradients on a fresh batch against the same model in float64.
 
     The batch is these samples `times` times over: the mean loss, and its gradients, are those of
     the samples once (batch norm, which has the same mean and variance, included), which spares
     the reference most of the work; whatever of a large batch is computed wrongly still shows.
     The reference is computed where float64 is: on the device, or on the CPU. The weights and
-    the batch of the trainer stay as they were.
+    the batch of the trainer stay as they were. tokens: those at the beginning of each text whose loss counts.
     """
     where = trainer.device.name if trainer.device.float64 else "cpu"
-    reference = copy.deepcopy(trainer.model)
-    reference.zero_grad(set_to_none=True)  # a copy has the gradients of the last step
-    reference = reference.to(where).double()
-    images = (inputs.double() if inputs.is_floating_point() else inputs).to(where)
-    cross_entropy(reference(images), targets.to(where).flatten()).backward()
-    right = flat_gradients(reference)
-    del reference, images
+    first, wanted = inputs, targets
+    if tokens is not None:
+        wanted = targets.reshape(inputs.shape)[:, :tokens]
+        targets = torch.full_like(inputs, IGNORED)
+        targets[:, :tokens], first = wanted, inputs[:, :tokens]
+    exact = (first.double() if first.is_floating_point() else first).to(where)
+    right = exact_gradients(trainer.model, exact, wanted.to(where).flatten(), where)
     got = trainer.gradients(torch.cat([inputs] * times), torch.cat([targets] * times))
     return float(torch.linalg.norm(got - right) / torch.linalg.norm(right))
+
+
+def exact_gradients(model: nn.Module, inputs: Tensor, targets: Tensor, where: str) -> Tensor:
+    """The gradients of the mean cross entropy in float64, by `flat_gradients`; the model stays as it is.
+
+    Weights that are not trained are converted one by one as they are used: in float64 all of a large model's would not
+    fit the memory.
+    """
+    frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    if not frozen:
+        reference = copy.deepcopy(model)
+        reference.zero_grad(set_to_none=True)  # a copy has the gradients of the last step
+        reference = reference.to(where).double()
+        cross_entropy(reference(inputs), targets).backward()
+        return flat_gradients(reference)
+    weights = {
+        name: weight.detach().to(where, torch.float64).requires_grad_(name not in frozen)
+        for name, weight in model.named_parameters()
+        if weight.dim() == 1 or name not in frozen
+    }
+    with Widened():
+        cross_entropy(functional_call(model, weights, (inputs,)), targets).backward()
+    return torch.cat([weights[name].grad.flatten().cpu() for name in weights if name not in frozen])  # type: ignore[union-attr]
+
+
+class Widened(TorchFunctionMode):
+    """Within it, linear layers and tables whose weights are in another format than their data compute in float64."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is linear and args[1].dtype is not torch.float64:
+            return _WidenedProduct.apply(*args[:2])
+        out = func(*args, **(kwargs or {}))
+        return out.double() if func is embedding else out
+
+
+class _WidenedProduct(torch.autograd.Function):
+    """y = x w^T in float64, and the gradient of x; the weights are not trained, and without a bias."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.weight = weight
+        return x @ weight.to(x.device, torch.float64).t()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] @ ctx.weight.to(gradients[0].device, torch.float64), None
 
 
 def flat_gradients(model: nn.Module) -> Tensor:

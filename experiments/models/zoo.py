@@ -15,7 +15,7 @@ from torch.nn import functional
 from experiments.models import catalogue, data
 from experiments.models.networks import VOCABULARY, Bag, Cnn, Gpt, Lstm, Mlp, ResNet, Table, Vit, WideResNet
 
-__all__ = ["ZOO", "Entry", "Gpt", "Mlp"]
+__all__ = ["ZOO", "Entry", "Gpt", "Mlp", "from_catalogue"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class Entry:
     length: tokens or steps in a sample; 1 for images and rows.
     classes: width of the answer.
     weights: their number, where it is known without making the model.
+    trained: weights that a training step changes, where it is not all of them.
+    step_macs: multiply-adds of a training step of one sample, where they do not follow from `macs`.
+    kept: bytes that one more sample keeps for the backward pass, where they are known.
     images: inputs are (n, channels, height, width), so that they may lie with channels last.
     """
 
@@ -45,10 +48,17 @@ class Entry:
     classes: int = 10
     images: bool = False
     weights: int | None = None
+    trained: int | None = None
+    step_macs: int | None = None
+    kept: float | None = None
 
     def parameters(self) -> int:
         """Number of weights, without making them."""
         return _parameters(self.model) if self.weights is None else self.weights
+
+    def trained_parameters(self) -> int:
+        """Number of weights that a training step changes."""
+        return self.parameters() if self.trained is None else self.trained
 
     def forward_flop(self, batch: int) -> float:
         """FLOP of the products and convolutions of one forward pass: 2 per multiply-add."""
@@ -59,6 +69,8 @@ class Entry:
 
         Forward 2 per multiply-add, backward as much for the weights' and again for the inputs' gradients.
         """
+        if self.step_macs is not None:
+            return 2.0 * batch * self.step_macs
         macs = self.macs()
         skipped = 0 if self.first_input_has_gradient else macs[0]
         return 2.0 * batch * (3 * sum(macs) - skipped)
@@ -70,7 +82,7 @@ class Entry:
         that of one, so that what a batch needs once is left out. On tensors without
         data; but a recurrence's library keeps a workspace whose size only a run shows.
         """
-        return _saved(self, 2) - _saved(self, 1)
+        return _saved(self, 2) - _saved(self, 1) if self.kept is None else self.kept
 
 
 @cache
@@ -132,7 +144,7 @@ def _lstm(length: int) -> Entry:
     )
 
 
-def _catalogued(network: catalogue.Network) -> Entry:
+def from_catalogue(network: catalogue.Network) -> Entry:
     """A network of the catalogue. Transformers is loaded when it is made."""
 
     def model() -> nn.Module:
@@ -162,6 +174,9 @@ def _catalogued(network: catalogue.Network) -> Entry:
         classes=counts.output[1],
         images=network.kind == "image",
         weights=counts.parameters,
+        trained=counts.trained,
+        step_macs=counts.step_macs,
+        kept=network.activation_bytes,
     )
 
 
@@ -198,5 +213,5 @@ ZOO: dict[str, Entry] = {
         True, (254,), "embedding", classes=Bag.CLASSES,
     ),
     "tabular": Entry(Table, data.table_batch, Table.macs, False, (Table.COLUMNS,), "tabular", classes=Table.CLASSES),
-    **{name: _catalogued(network) for name, network in catalogue.networks().items()},
+    **{name: from_catalogue(network) for name, network in catalogue.networks().items()},
 }  # fmt: skip

@@ -20,14 +20,17 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
     return {**params, "batch": max(1, params["batch"] // 8), "backend": backend} if params["batch"] > 1 else None
 
 
-def memory(model: str, batch: int, threads: int, **_: Any) -> float:
-    """Weights, gradients and Adam's two moments in float32; the check's weights and gradients in float64.
+def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: Any) -> float:
+    """Weights that are trained, their gradients and moments in float32, in the check in float64; the others once.
 
     And what a batch keeps for backward, on a CPU: on a GPU a batch that does not fit is what is looked for.
     """
     from experiments.models.zoo import ZOO
 
-    return ZOO[model].parameters() * 8 * 4.0 + (ZOO[model].activation_bytes() * batch if threads else 0.0)
+    entry = ZOO[model]
+    trained = entry.trained_parameters()
+    frozen = (entry.parameters() - trained) * (2.0 if dtype == Dtype.BFLOAT16 else 4.0)
+    return trained * 8 * 4.0 + frozen + (entry.activation_bytes() * batch if threads else 0.0)
 
 
 def flop(model: str, batch: int, **_: Any) -> float:
@@ -55,16 +58,17 @@ def training(
     model: Model,
     batch: int,
     dtype: Dtype,
-    backend: Literal["torch", "onednn", "inductor", "graph", "python", "scalar", "simd"],
+    backend: Literal["torch", "channels_last", "onednn", "inductor", "graph", "python", "scalar", "simd"],
     threads: Threads,
 ) -> Work:
     """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
-    backend: torch as it comes; torch tuned for a CPU (onednn: the products of linear
-    layers by oneDNN, Adam fused into one pass); torch compiled (inductor: kernels made by
-    `torch.compile` for this batch, images with channels last, Adam fused); on a GPU the whole
-    step captured as one graph (graph: Adam fused), which has no phases; or plain loops,
-    interpreted or compiled without or with vectors (MLP, one thread).
+    Networks of the catalogue are trained by AdamW; weights that are not trained (LoRA) are kept in bfloat16 there.
+    backend: torch as it comes; torch tuned (channels_last: images with channels last; onednn: on a CPU
+    the products of linear layers by oneDNN; both with the optimiser fused into one pass); torch compiled
+    (inductor: kernels made by `torch.compile` for this batch, images with channels last, fused); on a GPU the
+    whole step captured as one graph (graph: fused), which has no phases; or plain loops, interpreted or compiled
+    without or with vectors (MLP, one thread).
 
     Work: the FLOP of its products and convolutions, by formula (checked against
     `torch.utils.flop_counter` in the tests).
@@ -77,15 +81,15 @@ def training(
     if backend in ("python", "scalar", "simd"):
         return _loops(device, model, batch, dtype, backend, threads)
     tolerance = of_gradients(model, dtype)
-    import torch
 
     from experiments.models.captured import CapturedTrainer
-    from experiments.models.trainer import Trainer, least_error
+    from experiments.models.trainer import Trainer, least_error, make_model
 
     if backend == "graph" and device.kind == "cpu":
         raise device.unsupported(backend)
-    with torch.device(device.name):  # random weights of a large model take a CPU seconds
-        made = entry.model()
+    if backend == "channels_last" and not entry.images:
+        raise Unsupported(f"{model} takes no images, which alone have channels")
+    made = make_model(entry, device, dtype)
     if backend == "graph":
         captured = CapturedTrainer(made, *entry.batch(batch), device, dtype)
         return Work(
@@ -100,7 +104,7 @@ def training(
         device,
         dtype,
         tuned=backend != "torch",
-        channels_last=backend == "inductor" and entry.images,
+        channels_last=backend in ("channels_last", "inductor") and entry.images,
     )
     if backend == "inductor":
         trainer.compile(threads)
@@ -110,14 +114,14 @@ def training(
         check=lambda: least_error(trainer, entry.batch, entry.step_flop(1), tolerance),
         tolerance=tolerance,
         # What oneDNN and compiled kernels do bypasses the operators that are counted.
-        observe=lambda: trainer.observe(operators=backend == "torch"),
-        profile=trainer.profile(operators=backend == "torch"),
+        observe=lambda: trainer.observe(operators=backend in ("torch", "channels_last")),
+        profile=trainer.profile(operators=backend in ("torch", "channels_last")),
     )
 
 
 def _built(model: torch.nn.Module, device: Device, dtype: Dtype, backend: str) -> torch.nn.Module:
     """The model, its linear layers going through the library `backend`. Raises Unsupported."""
-    if backend in ("torch", "inductor"):
+    if backend in ("torch", "channels_last", "inductor"):
         return model
     if device.kind != "cpu":
         raise device.unsupported(backend)

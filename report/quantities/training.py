@@ -49,9 +49,12 @@ def fleet(data: Dataset, rates: Estimates) -> Estimates:
 
 # The study's models whose measured rate stands for that of a family.
 FAMILIES = {
-    "convolutional": ["cnn", "resnet"],
-    "transformer": ["gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit"],
-}
+    "convolutional": ["cnn", "resnet", "resnet-50"],
+    "transformer": [
+        "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit", "vit-b-16",
+        "bert-base-classifier", "gpt2-124m-1024",
+    ],
+}  # fmt: skip
 
 
 def best_rates(data: Dataset) -> Estimates:

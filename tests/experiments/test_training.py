@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,13 @@ import torch
 from torch import nn
 
 from experiments.devices.cpu import CpuDevice
-from experiments.models import trace, usage
+from experiments.models import trace, traffic, usage
 from experiments.models import trainer as trainer_module
+from experiments.models.catalogue import NETWORKS
+from experiments.models.from_transformers import Adapted
 from experiments.models.tolerance import of_gradients
-from experiments.models.trainer import Trainer, least_error
-from experiments.models.zoo import ZOO, Entry
+from experiments.models.trainer import Trainer, least_error, make_model
+from experiments.models.zoo import ZOO, Entry, from_catalogue
 from experiments.suite.training import memory
 from experiments.work import Dtype
 from tests.experiments import points
@@ -178,3 +181,90 @@ def test_a_cpu_has_no_kernels_that_a_host_launches() -> None:
     assert profile is not None
     assert profile.units == {"matmul_time_share": "1"}
     assert trained("mlp", 4).profile(operators=False) is None
+
+
+# The shape of a Llama, small; its adapters are those of the catalogue's.
+SMALL_LLAMA = {
+    **NETWORKS["llama-1b-lora"].config, "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+}  # fmt: skip
+
+
+@pytest.fixture
+def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """A small Llama with adapters, in place of the catalogue's."""
+    small = replace(NETWORKS["llama-1b-lora"], config=SMALL_LLAMA, shape=(48,), counts=None, activation_bytes=None)
+    monkeypatch.setitem(ZOO, "llama-1b-lora", from_catalogue(small))
+    return ZOO["llama-1b-lora"]
+
+
+@pytest.mark.parametrize("whole", [1e12, 1.0], ids=["whole texts", "their first tokens"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_adapters_alone_are_trained_and_checked(
+    dtype: str, whole: float, adapted: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer_module, "WHOLE_FLOP", whole)
+    made = points.work("training", model="llama-1b-lora", batch=2, dtype=dtype)
+    assert right(made)
+    points.run(made)
+    assert right(made), "after a step, which leaves the frozen weights"
+    whole_forward = Adapted.forward
+
+    def spoilt(self: Adapted, x: torch.Tensor) -> torch.Tensor:
+        return whole_forward(self, x) if x.dtype is torch.float64 else 2 * self.base(x) - whole_forward(self, x)
+
+    monkeypatch.setattr(Adapted, "forward", spoilt)
+    assert not right(points.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
+
+
+def test_adapters_take_a_third_less_than_training_all_weights(adapted: Entry) -> None:
+    rank, width, narrow, layers = 8, 64, 32, 2
+    assert adapted.trained_parameters() == layers * rank * (width + width + width + narrow)
+    assert 2 * sum(adapted.macs()) < adapted.step_flop(1) / 2 < 2.2 * sum(adapted.macs())
+    frozen = adapted.parameters() - adapted.trained_parameters()
+    full, half = (memory("llama-1b-lora", 1, 0, dtype=dtype) for dtype in ("float32", "bfloat16"))
+    assert full - half == 2 * frozen
+    model = make_model(adapted, CpuDevice(), Dtype.BFLOAT16)
+    kept = {one.dtype for one in model.parameters() if not one.requires_grad}
+    assert kept == {torch.bfloat16}
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_images_are_trained_with_channels_last() -> None:
+    assert right(points.work("training", model="cnn", backend="channels_last"))
+    said = answer("training", model="gpt-1m", backend="channels_last")
+    assert (said["status"], "takes no images" in said["reason"]) == ("unsupported", True)
+
+
+def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
+    model = ZOO["minilm-l6"].model()
+    inputs, _ = ZOO["minilm-l6"].batch(1)
+    assert model.training
+    with torch.no_grad():
+        assert torch.equal(model(inputs), model(inputs))
+    one = Trainer(model, *ZOO["minilm-l6"].batch(1), CpuDevice(), Dtype.FLOAT32)
+    assert type(one.optimiser) is torch.optim.AdamW
+    assert type(trained().optimiser) is torch.optim.Adam
+
+
+def test_gradients_of_grouped_convolutions_are_counted_like_their_results() -> None:
+    layer, inputs = nn.Conv2d(8, 8, 3, groups=8), torch.ones(2, 8, 6, 6, requires_grad=True)
+    forward = traffic.traffic(lambda: layer(inputs))[0]
+    found = traffic.record(lambda: layer(inputs).sum().backward())
+    products = [one.flop for one in found if one.product]
+    assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
+    assert forward >= products[0]
+
+
+@of_linux
+def test_of_a_slow_step_few_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "SLOW_S", 0.0)
+    one, steps = trained("mlp", 4), list[int]()
+    one.step()  # the first one makes the moments
+    step = one.step
+    monkeypatch.setattr(one, "step", lambda: steps.append(1) or step())
+    assert one.observe(operators=True)["repeat_share"] == (1.0, "1")
+    profile = one.profile(operators=True)
+    assert profile is not None
+    assert set(profile.take()) == {"matmul_time_share"}
+    assert len(steps) == 3
