@@ -187,14 +187,14 @@ class Estimates:
             raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
         return Estimates(frame, self.log)
 
-    def best(self, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
-        """The largest estimate of each group; `detail` names it by its labels `of`.
+    def best(self, by: Sequence[str], of: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
+        """The largest estimate of each group; `detail` names it by its labels `of`, and it keeps its labels `keep`.
 
         The largest of near ties is so by luck in part, and its estimate too high. Its interval is that of a level
         at which all k estimates whose intervals reach its own would be sure together (Bonferroni): wider with each.
         """
         if not len(self):
-            return self
+            return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)
         order = self.frame.sort_values("estimate", ascending=False, kind="stable")
         group = order.groupby(list(by), dropna=False, sort=True).ngroup()
         first = ~group.duplicated()
@@ -209,7 +209,7 @@ class Estimates:
             ", ".join(filter(None, map(_named, of, values)))
             for values in top[list(of)].itertuples(index=False, name=None)
         ]
-        held = top[[*by, *VALUES]].assign(low=low, high=high, se=se, detail=detail)
+        held = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=detail)
         return Estimates(held.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:

@@ -1,4 +1,4 @@
-"""Four chart types on seaborn, in one style: estimates with intervals, lines, bars, heat maps.
+"""Four chart types on seaborn, in one style: estimates with intervals, lines, bars, heat maps. `rungs` has a fifth.
 
 Every chart is drawn twice, for a page and for a phone, from the same rows. Marks say whose number it is: filled for
 measured here, half filled for derived, hollow for published by others. Colours are Okabe and Ito's.
@@ -35,7 +35,7 @@ DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPE
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 # Inches. A page shows 10 points as 13 pixels or more, and a phone of 360 pixels as 12.
 WIDE, NARROW = 6.8, 3.6
-_ROW = 0.3
+ROW = 0.3
 # Called so beside its mark: an estimate without an interval, from a single round.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
@@ -121,20 +121,20 @@ def estimates(
     """
 
     def draw(width: float) -> Figure:
-        room = 17 if _phone(width) else 30
+        room = 17 if is_narrow(width) else 30
         table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
-        labels = [_wrapped(visible(str(row["label"])), room) or " " for row in rows]
+        labels = [wrapped(visible(str(row["label"])), room) or " " for row in rows]
         heads = heads_of(rows)
-        sizes = [_ROW + 0.16 * label.count("\n") + _ROW * (at in heads) for at, label in enumerate(labels)]
+        sizes = [ROW + 0.16 * label.count("\n") + ROW * (at in heads) for at, label in enumerate(labels)]
         height = sum(sizes)
         figure = Figure(figsize=(width, height + 0.85))
         axes = figure.add_subplot()
         ends = _ends(table, lines)
         logarithmic = _spans(ends) if log is None else log
-        places = np.cumsum(sizes) - [(size - _ROW * (at in heads)) / 2 for at, size in enumerate(sizes)]
+        places = np.cumsum(sizes) - [(size - ROW * (at in heads)) / 2 for at, size in enumerate(sizes)]
         for at, head in heads.items():
-            above = float(np.cumsum(sizes)[at] - sizes[at] + _ROW / 2)
-            axes.text(0.0, above, _first_line(visible(head), width), transform=axes.get_yaxis_transform(), va="center",
+            above = float(np.cumsum(sizes)[at] - sizes[at] + ROW / 2)
+            axes.text(0.0, above, first_line(visible(head), width), transform=axes.get_yaxis_transform(), va="center",
                       weight="bold", color=INK)  # fmt: skip
         for place, row in zip(places, rows, strict=True):
             colour = SIDES.get(str(row.get("side", "")), BLUE)
@@ -155,34 +155,35 @@ def estimates(
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
-        _threshold(axes, lines, line, width)
+        add_threshold(axes, lines, line, width)
         scale(axes, "x", ends, logarithmic, width)
-        axes.set_xlabel(_axis_name(axis, logarithmic, width))
+        axes.set_xlabel(axis_name(axis, logarithmic, width))
         axes.spines["left"].set_visible(False)
         return figure
 
     return Estimated(draw, rows, axis, lines, line, log)
 
 
-def _first_line(text: str, width: float) -> str:
+def first_line(text: str, width: float) -> str:
     """As much of a text as a line holds within the axes."""
-    return textwrap.shorten(text, 30 if _phone(width) else 56, placeholder=" …")
+    return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
 
 
-def _phone(width: float) -> bool:
+def is_narrow(width: float) -> bool:
     """Whether a figure is drawn for a phone."""
     return width <= NARROW + 1
 
 
-def _wrapped(text: str, room: int) -> str:
+def wrapped(text: str, room: int) -> str:
+    """The text in lines of at most `room` characters."""
     return "\n".join(textwrap.wrap(text, room))
 
 
-def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
+def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
     """A legend above the axes, in as many columns as have room; below each other on a phone."""
     # A character takes 0.08 inches, a mark and the gap to the next column 0.7.
     room = width / (0.7 + 0.08 * max(len(str(one.get_label())) for one in handles))
-    ncols = 1 if _phone(width) else max(1, min(3, len(handles), int(room)))
+    ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
 
 
@@ -197,12 +198,13 @@ def _spans(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > 8
 
 
-def _axis_name(axis: str, logarithmic: bool, width: float) -> str:
-    named = f"{axis} (logarithmic)" if logarithmic and not _phone(width) else axis
-    return _wrapped(named, 34 if _phone(width) else 62)
+def axis_name(axis: str, logarithmic: bool, width: float) -> str:
+    """The name of an axis, which says where the axis is logarithmic."""
+    named = f"{axis} (logarithmic)" if logarithmic and not is_narrow(width) else axis
+    return wrapped(named, 34 if is_narrow(width) else 62)
 
 
-def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
+def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
     """The threshold as a line, or a range as a band, named above the axes."""
     if not len(lines):
         return
@@ -210,7 +212,7 @@ def _threshold(axes: Axes, lines: Sequence[float], called: str, width: float) ->
         axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
     for one in lines:
         axes.axvline(one, color=INK, linewidth=1.3, zorder=1)
-    axes.set_title(_wrapped(called, 32 if _phone(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
+    axes.set_title(wrapped(called, 32 if is_narrow(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
 
 
 def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
@@ -224,16 +226,16 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
         # Numbers beside each other need more room than numbers below each other.
-        room = 1.2 if which == "x" and _phone(width) else 2
+        room = 1.2 if which == "x" and is_narrow(width) else 2
         # Labels of many decades are long.
-        few = 5 if decades < (7 if room == 2 else 3) else 3 if _phone(width) else 4
+        few = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:
         pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
-        line.set_major_locator(MaxNLocator(3 if _phone(width) else 5))
+        line.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5))
     line.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
 
 
@@ -261,7 +263,7 @@ def lines(
 
     def draw(width: float) -> Figure:
         panels = list(dict.fromkeys(table[panel])) if panel else [""]
-        across = 1 if _phone(width) else min(len(panels), 2)
+        across = 1 if is_narrow(width) else min(len(panels), 2)
         down = -(-len(panels) // across)
         figure = Figure(figsize=(width, (2.6 if across == 1 else 2.3) * down + 0.7))
         grid = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
@@ -308,7 +310,7 @@ def lines(
         scale(first, "x", list(table[x].dropna()), log[0], width)
         high = [*table[y].dropna(), *(levels or {}).values()]
         scale(first, "y", high, log[1] and min(high) > 0, width)
-        figure.supxlabel(_wrapped(axis[0], 34 if _phone(width) else 70), fontsize=9.5, color=MUTED)
+        figure.supxlabel(wrapped(axis[0], 34 if is_narrow(width) else 70), fontsize=9.5, color=MUTED)
         figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
         handles = [
             matplotlib.lines.Line2D(
@@ -323,7 +325,7 @@ def lines(
                 )
             )
         if handles:
-            _legend(figure, handles, width)
+            add_legend(figure, handles, width)
         return figure
 
     return draw
@@ -335,13 +337,13 @@ def bars(
     """Bars from zero: one a row of `y`, by hue side by side or stacked."""
 
     def draw(width: float) -> Figure:
-        room = 17 if _phone(width) else 30
+        room = 17 if is_narrow(width) else 30
         names = list(dict.fromkeys(map(str, table[y])))
-        labels = {name: _wrapped(name, room) or " " for name in names}
+        labels = {name: wrapped(name, room) or " " for name in names}
         hues = list(dict.fromkeys(table[hue])) if hue else []
-        each = _ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
+        each = ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
         height = sum(max(each, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
-        legend = 0.22 * len(hues) if _phone(width) else 0.3
+        legend = 0.22 * len(hues) if is_narrow(width) else 0.3
         figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
         axes = figure.add_subplot()
         shown = table.assign(**{y: [labels[str(one)] for one in table[y]]})
@@ -361,13 +363,13 @@ def bars(
         axes.grid(visible=False, axis="y")
         total = shown.groupby(y)[x].sum() if stacked else shown[x]
         axes.set_xlim(0, float(total.max()) * 1.05 or 1)
-        axes.xaxis.set_major_locator(MaxNLocator(3 if _phone(width) else 5))
+        axes.xaxis.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
-        axes.set_xlabel(_axis_name(axis, False, width))
+        axes.set_xlabel(axis_name(axis, False, width))
         axes.spines["left"].set_visible(False)
         if hue:
             handles = [matplotlib.patches.Patch(color=palette[one], label=str(one)) for one in hues]
-            _legend(figure, handles, width)
+            add_legend(figure, handles, width)
         return figure
 
     return draw

@@ -1,4 +1,4 @@
-"""The front page: the answer, one picture, the verdicts by article, three findings, what to do, how sure."""
+"""The front page: the answer, one picture, the verdicts by article, findings, what to do, how sure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from report.judging.findings import number
 from report.pages import words
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence
+from report.pages.exhibit import records
 from report.pages.families.checks import read as second_measurements
 from report.pages.families.published import replaced_chart
+from report.pages.families.runtimes import known_gains, ladder_chart, single_requests, sure_gains
 from report.pages.families.training import ladders, tuned
+from report.pages.heading import as_number
 from report.pages.listed import span
 from report.pages.markdown import Markdown, identifier
 from report.pages.rows import alt_text, row
 from report.pages.statements import Fact, Statements, read_front
 
+# Pages of the figures that are no claim's, by the name of a finding's figure.
+_PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
 _WEIGHTS = 7e9 / 2
 
@@ -38,6 +43,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
         found["tuned model"] = Fact(f"one network ({gain['model']})")
         found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
     found.update(_writing(evidence))
+    found.update(_ladder(evidence))
     sources = document.get("published") or []
     machines = formatting.few([str(node.get("label") or node["id"]) for node in document["nodes"]], "machine")
     found["machines"] = Fact(machines or "no machine")
@@ -76,6 +82,23 @@ def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
         yield "writing gpu name", Fact(str(top["gpu"]).removeprefix("NVIDIA GeForce "))
 
 
+def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+    """What the fastest runtime and number format gain for networks that people know, on one machine."""
+    known = known_gains(evidence)
+    if known is None:
+        return
+    view, cells = known
+    sure = sure_gains(cells)
+    models = [str(one["model"]) for one in sure]
+    equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
+    for name, gains in (("gain", sure), ("equal", equal)):
+        if all(as_number(one).narrow for one in gains):
+            told = span([float(one["estimate"]) for one in gains], two_digits)
+            yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
+    yield "ladder sure", Fact(str(len(sure)))
+    yield "ladder networks", Fact(count(len(cells), "network"))
+
+
 def charts(evidence: Evidence) -> list[Chart]:
     """The pictures that the front page has for itself."""
     found = []
@@ -90,7 +113,9 @@ def charts(evidence: Evidence) -> list[Chart]:
             Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),
                   f"● measured on {gain['view'].name}.", told)
         )  # fmt: skip
-    return found
+    known = known_gains(evidence)
+    ladder = known and ladder_chart(known[0], "cpu", "front-ladder", "Runtimes and number formats", known=True)
+    return [*found, ladder] if ladder else found
 
 
 def front(
@@ -102,9 +127,10 @@ def front(
     found = []
     for one in declared["findings"]:
         text = says.first(one["says"])
-        chart = by_name.get("front-tuned" if one.get("figure") == "tuned" else one["claim"])
+        figure = one.get("figure")
+        chart = by_name.get(f"front-{figure}" if figure else one["claim"])
         if text and chart:
-            page = Markdown("measurements/training" if one.get("figure") else f"claims/{one['claim']}")
+            page = Markdown(_PAGES[figure] if figure else f"claims/{one['claim']}")
             found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
     rests = [words.rests(one) for one in verdicts]
     return {

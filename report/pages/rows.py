@@ -14,7 +14,9 @@ from report.pages.evidence import View
 
 _ENDS = ("estimate", "low", "high")
 _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuPy", "jax": "JAX",
-          "scalar": "scalar loop", "xgboost": "XGBoost", "lightgbm": "LightGBM", "sklearn": "scikit-learn"}  # fmt: skip
+          "scalar": "scalar loop", "inductor": "PyTorch, compiled", "channels_last": "PyTorch, channels last",
+          "graph": "PyTorch, one graph", "onnx": "ONNX Runtime", "openvino": "OpenVINO", "xgboost": "XGBoost",
+          "lightgbm": "LightGBM", "sklearn": "scikit-learn"}  # fmt: skip
 
 
 def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:

@@ -30,3 +30,10 @@ def complement(ratios: Estimates) -> Estimates:
     ends = {"estimate": "estimate", "low": "high", "high": "low"}
     values = {name: (1 - ratios.numbers(end)).clip(lower=0.0) for name, end in ends.items()}
     return Estimates(ratios.label(**values, se=ratios.numbers("estimate") * ratios.numbers("se")).frame, log=False)
+
+
+def exact_where_equal(ratios: Estimates) -> Estimates:
+    """The same, with no error where a ratio is 1: both sides are then the same measurement."""
+    itself = ratios.numbers("estimate") == 1.0
+    exact = ratios.label(se=ratios["se"].mask(itself, 0.0), df=ratios["df"].mask(itself, float("inf")))
+    return Estimates.from_estimates(exact.frame)

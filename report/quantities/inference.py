@@ -34,7 +34,8 @@ def with_quickest(times: Estimates) -> Estimates:
     return concat([times, best.label(backend="best")])
 
 
-def _requests(data: Dataset) -> Estimates:
+def requests(data: Dataset) -> Estimates:
+    """Median time of one request of each point, with the number of weights of its network."""
     return with_parameters(data, data.summary("inference"))
 
 
@@ -46,7 +47,7 @@ def latency(data: Dataset) -> Estimates:
     parameters: weights of the model, which order the models. `backend: best` is the quickest
     library and number of threads for each model, batch and number format; `detail` names them.
     """
-    return with_quickest(_requests(data))
+    return with_quickest(requests(data))
 
 
 @_of_inference("inference.p99_latency_s", "s")
@@ -76,29 +77,29 @@ def fastest_p99(data: Dataset) -> Estimates:
 @says("On {node}, requests one after the other ({labels}) answer {value}")
 def throughput(data: Dataset) -> Estimates:
     """Batch over the median time of a request: what one caller gets who waits for each answer."""
-    requests = latency(data).inverse()
-    return requests.scaled_by(requests.numbers("batch"))
+    rates = latency(data).inverse()
+    return rates.scaled_by(rates.numbers("batch"))
 
 
 @_of_pair("inference.onnx_gain", "1")
 @says("On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
-    return _requests(data).ratio("backend", "torch", "onnx")
+    return requests(data).ratio("backend", "torch", "onnx")
 
 
 @_of_pair("inference.compile_gain", "1")
 @says("On {node}, compiled PyTorch answers {value} times as fast as PyTorch as it comes ({labels})")
 def compile_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that by `torch.compile`."""
-    return _requests(data).ratio("backend", "torch", "inductor")
+    return requests(data).ratio("backend", "torch", "inductor")
 
 
 @quantity("inference.int8_gain", "1", experiments=["inference"], labels=("model", "parameters", "batch", "threads"))
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
-    return _requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
+    return requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
 @_of_text("generation.tokens_per_s", "tokens/s")

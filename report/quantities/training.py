@@ -11,6 +11,7 @@ from report.derivations import Formula
 from report.derived_estimates import DerivedEstimates, join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import energy, gemm, quantity, says, summary_quantity
+from report.quantities.comparing import exact_where_equal
 from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
@@ -138,9 +139,7 @@ def default_over_best(data: Dataset) -> Estimates:
     found = []
     for precision, tried in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
         share = _against(node, tried.best(_JOB, of=["backend", "dtype", "threads"]))
-        itself = share.numbers("estimate") == 1.0
-        share = share.label(se=share["se"].mask(itself, 0.0), df=share["df"].mask(itself, float("inf")))
-        found.append(Estimates.from_estimates(share.frame).label(precision=precision))
+        found.append(exact_where_equal(share).label(precision=precision))
     return concat(found)
 
 

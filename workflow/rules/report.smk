@@ -4,12 +4,13 @@
 # far longer than to draw them.
 FIGURES = {
     "claims": ["pages/claim_figure.py", "pages/previews.py"],
-    "front": ["pages/front.py", "pages/previews.py", "pages/families/*.py"],
+    "front": ["pages/front.py", "pages/previews.py", "pages/rungs.py", "pages/families/*.py"],
     "measurements": [
         "pages/families/*.py",
         "pages/exhibit.py",
         "pages/heading.py",
         "pages/rows.py",
+        "pages/rungs.py",
         "pages/listed.py",
         "pages/sections.py",
     ],

@@ -1,0 +1,41 @@
+"""Networks by name: how pages call them, and the kind of input that they take."""
+
+from __future__ import annotations
+
+# Kinds of input, in the order of the pages.
+INPUTS = {"image": "Images", "tokens": "Text", "spectrum": "Speech"}
+OTHER = "Other networks"
+# By the name that samples have: the name that people know, and the kind of input.
+NETWORKS = {
+    "resnet-50": ("ResNet-50", "image"),
+    "mobilenet-v2": ("MobileNetV2", "image"),
+    "efficientnet-b0": ("EfficientNet-B0", "image"),
+    "convnext-t": ("ConvNeXt-T", "image"),
+    "vit-b-16": ("ViT-B/16", "image"),
+    "clip-vit-b-32": ("CLIP ViT-B/32", "image"),
+    "segformer-b0": ("SegFormer-B0", "image"),
+    "bert-base": ("BERT-base", "tokens"),
+    "distilbert": ("DistilBERT", "tokens"),
+    "minilm-l6": ("MiniLM-L6", "tokens"),
+    "t5-small": ("T5-small", "tokens"),
+    "gpt2-124m": ("GPT-2 124M", "tokens"),
+    "whisper-tiny": ("Whisper-tiny", "spectrum"),
+}
+
+
+def is_known(model: str) -> bool:
+    """Whether people know the network by a name; the study's small ones and a user's own are not."""
+    return model in NETWORKS
+
+
+def title(model: str) -> str:
+    """The name that people know, or the one that samples have."""
+    return NETWORKS[model][0] if model in NETWORKS else model
+
+
+def group(model: str) -> str:
+    """Heading under which pages list the network: a key of `GROUPS`."""
+    return INPUTS[NETWORKS[model][1]] if model in NETWORKS else OTHER
+
+
+GROUPS = (*INPUTS.values(), OTHER)

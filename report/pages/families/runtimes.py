@@ -1,0 +1,269 @@
+"""The ladder of each network: PyTorch as it comes, tuned, the fastest runtime, the fastest number format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from report.data.networks import GROUPS, group, is_known, title
+from report.estimates import device_kind
+from report.formatting import count, first, number, several, span_words, with_unit
+from report.pages.charts import Chart
+from report.pages.evidence import Evidence, View
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.heading import Sentence, as_number, ratios, sentence, texts
+from report.pages.listed import most_threads
+from report.pages.rows import library, name_of, one_round, scaled
+from report.pages.rungs import rungs
+from report.pages.words import BARS, NOTHING
+from report.quantities.inference_ladder import BEST, DEFAULT, RUNTIME, TUNED
+
+Cell = dict[str, Any]
+# Rungs that the figure shows; the table has all of them.
+DRAWN = (TUNED, RUNTIME, BEST)
+_REQUEST = ("model", "batch", "threads")
+_MOST_REASONS = 3
+CLAIMS = ["G30"]
+
+
+def weights(cell: Mapping[str, Any]) -> float | None:
+    """The number of a network's weights; None where the study did not count them."""
+    counted = cell.get("parameters")
+    return None if counted is None or pd.isna(counted) else float(counted)
+
+
+def order(cell: Mapping[str, Any]) -> tuple[int, float, str]:
+    """Orders networks by what they take, then from the fewest weights to the most."""
+    return GROUPS.index(group(str(cell["model"]))), weights(cell) or 0.0, str(cell["model"])
+
+
+def by_request(cells: Iterable[Cell]) -> dict[tuple[Any, ...], dict[str, Cell]]:
+    """The rungs of each request by their names, networks in the order of the page."""
+    found: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for cell in sorted(cells, key=lambda one: (order(one), one["batch"], -one["threads"], one["place"])):
+        found.setdefault(tuple(cell[name] for name in _REQUEST), {})[str(cell["rung"])] = cell
+    return found
+
+
+def single_requests(cells: Sequence[Cell]) -> list[Cell]:
+    """Those of one sample in a request, with the most threads that each device was measured with."""
+    return most_threads([cell for cell in cells if int(cell["batch"]) == 1])
+
+
+def by(cell: Mapping[str, Any]) -> str:
+    """Runtime and number format of a rung: 'OpenVINO in bfloat16'."""
+    return f"{library(str(cell['runtime']))} in {cell['dtype']}"
+
+
+def ladder_chart(view: View, device: str, name: str, heading: str, known: bool = False) -> Chart | None:
+    """The figure of one device: a row for each network, single requests; None where nothing was tried.
+
+    known: only networks that people know by a name.
+    """
+    wanted = {name: by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
+              for name in ("ladder", "ladder_gain")}  # fmt: skip
+    rows = [
+        _row(wanted["ladder"][request], gains)
+        for request, gains in wanted["ladder_gain"].items()
+        if is_known(str(request[0])) or not known
+    ]
+    if not rows:
+        return None
+    if len({row["group"] for row in rows}) == 1:
+        rows = [{**row, "group": ""} for row in rows]
+    steps = [step for step in DRAWN if any(mark["step"] == step for row in rows for mark in row["marks"])]
+    hollow = " Hollow marks: one round, without an interval."
+    alone = any(mark["one_round"] for row in rows for mark in row["marks"])
+    return Chart(
+        name, heading,
+        rungs(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
+        f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right the times of "
+        f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}",
+        "; ".join(f"{row['label']}: {row['told']}" for row in rows),
+    )  # fmt: skip
+
+
+def _row(times: Mapping[str, Cell], gains: Mapping[str, Cell]) -> dict[str, Any]:
+    """One network's row of the figure; a rung that is the same measurement as the one below has no mark."""
+    by_step: dict[str, Cell] = {}
+    told = {by(times[DEFAULT]): times[DEFAULT]}
+    for step in DRAWN:
+        if step in gains and by(gains[step]) not in told:
+            by_step[step] = gains[step]
+            told[by(gains[step])] = times[step]
+    # Nothing is faster than the default.
+    drawn = by_step or {BEST: gains[BEST]}
+    marks = [{"step": step, "one_round": one_round(cell), **scaled(cell, 1.0)} for step, cell in drawn.items()]
+    first, last = times[DEFAULT], times[BEST]
+    short = span_words(_time(first), _time(last)).replace(" to ", " → ")
+    return {
+        "label": title(str(first["model"])),
+        "group": group(str(first["model"])),
+        "marks": marks,
+        "short": short,
+        "text": f"{short}, {by(last)}",
+        "told": ", ".join(f"{name} {_time(cell)}" for name, cell in told.items()),
+    }
+
+
+def _time(cell: Mapping[str, Any]) -> str:
+    return with_unit(float(cell["estimate"]), "s", 2)
+
+
+def single_gains(view: View, device: str) -> list[Cell]:
+    """What the fastest of all gains over PyTorch as it comes: single requests, networks in the order of the page."""
+    cells = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
+    return sorted(cells, key=order)
+
+
+def known_gains(evidence: Evidence) -> tuple[View, list[Cell]] | None:
+    """Single requests to networks that people know, and the machine whose CPU has most that surely gain.
+
+    The user's own machines come first. None where no gain is sure and narrow enough to be told.
+    """
+    found = [
+        (view, [one for one in single_gains(view, "cpu") if is_known(str(one["model"]))]) for view in evidence.views
+    ]
+    best = max(found, key=lambda one: (bool(sure_gains(one[1])), one[0].own, len(sure_gains(one[1]))), default=None)
+    return best if best and sure_gains(best[1]) else None
+
+
+def sure_gains(cells: Iterable[Cell]) -> list[Cell]:
+    """Those whose whole interval lies above 1 and is narrow."""
+    return [one for one in cells if (told := as_number(one)).narrow and told.low is not None and told.low > 1]
+
+
+def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    gains = single_gains(view, device)
+    where = "" if device_kind(device) == "cpu" else " on the GPU"
+    heading = sentence(
+        f"The fastest runtime and number format answer {{gain}} as PyTorch as it comes{where}",
+        f"What runtimes and number formats gain over PyTorch as it comes{where} cannot be told from this run",
+        gain=ratios(gains, "as fast"),
+    )
+    chart = ladder_chart(view, device, name, str(heading))
+    if chart is None:
+        return
+    all_rungs = by_request(records(view.quantity("inference.ladder", device=device)))
+    all_gains = by_request(records(view.quantity("inference.ladder_gain", device=device)))
+    errors = _errors(view, device)
+    table = [
+        _line(cell, all_gains[request].get(rung), errors)
+        for request, steps in all_rungs.items()
+        for rung, cell in steps.items()
+    ]
+    yield Exhibit(
+        chart,
+        [*texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device), *_missing(view, device)],
+        Table(["Network", "Batch", "Threads", "Rung", "By", "Time", "Gain", "Error"], table, "lrrllrrr",
+              f"Requests on {view.device_name(device)}; gain over PyTorch as it comes; error against float64"),
+        CLAIMS, heading,
+    )  # fmt: skip
+
+
+def _line(cell: Cell, gain: Cell | None, errors: Mapping[tuple[Any, ...], float]) -> list[str]:
+    """One rung of one request as a line of the table."""
+    error = errors.get((cell["model"], cell["batch"], cell["threads"], cell["runtime"], cell["dtype"]))
+    threads = int(cell["threads"])
+    return [
+        title(str(cell["model"])), f"{int(cell['batch']):,}", str(threads) if threads else NOTHING, str(cell["rung"]),
+        by(cell), stated(cell, "s"), stated(gain, "1") if gain else NOTHING,
+        NOTHING if error is None else number(error, 2),
+    ]  # fmt: skip
+
+
+def _points(view: View, device: str) -> pd.DataFrame:
+    """All requests that this device answered: points of the summary."""
+    return view.of("inference", device=device)
+
+
+def _errors(view: View, device: str) -> dict[tuple[Any, ...], float]:
+    """The largest relative error of each point's answers, where they were checked."""
+    points = _points(view, device)
+    points = points[points["error"].notna()]
+    keys = zip(*(points[name] for name in (*_REQUEST, "backend", "dtype")), strict=True)
+    return dict(zip(keys, points["error"], strict=True))
+
+
+def _gains(view: View, device: str) -> list[Sentence]:
+    """Gains at equal precision, and of the number format alone."""
+    equal = single_requests(records(view.quantity("inference.runtime_gain", device=device)))
+    formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
+    lows = [low for one in equal if (low := as_number(one).low) is not None]
+    surely = sum(low > 1 for low in lows)
+    sure = f"; for {surely or 'none'} of {count(len(lows), 'network')} the whole interval lies above 1" if lows else ""
+    told = [
+        sentence(f"In float32 on both sides, the fastest runtime answers {{gain}} as PyTorch as it comes{sure}.",
+                 gain=ratios(equal, "as fast")),
+        sentence("The fastest number format answers {gain} as float32, each in its fastest runtime.",
+                 gain=ratios(formats, "as fast")),
+    ]  # fmt: skip
+    return [one for one, cells in zip(told, (equal, formats), strict=True) if cells]
+
+
+def _fastest(view: View, device: str) -> list[str]:
+    """How often each runtime is the fastest, in float32 and in all."""
+    told = []
+    for which, cells in (
+        ("in float32", records(view.quantity("inference.runtime_gain", device=device))),
+        ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
+    ):
+        most = Counter(by(one) if which == "of all" else library(str(one["runtime"])) for one in single_requests(cells))
+        if most:
+            parts = [f"{name} for {count(times, 'network')}" for name, times in most.most_common()]
+            told.append(f"Fastest {which}: {several(parts)}.")
+    return told
+
+
+def _accuracy(view: View, device: str) -> list[str]:
+    """What was tried, and the largest error of each format."""
+    points = _points(view, device)
+    if not len(points):
+        return []
+    formats = {
+        library(str(backend)): several(sorted(map(str, some["dtype"].unique())))
+        for backend, some in points.groupby("backend", observed=True)
+    }
+    worst = points.groupby("dtype", observed=True)["error"].max().dropna().sort_values()
+    errors = [f"{number(float(error), 2)} in {dtype}" for dtype, error in worst.items()]
+    return [
+        f"Tried: {'; '.join(f'{name} in {some}' for name, some in formats.items())}.",
+        *([f"Largest relative error of an answer against float64: {several(errors)}."] if errors else []),
+    ]
+
+
+def _missing(view: View, device: str) -> list[str]:
+    """Points that were not measured, by reason: what there was to measure, and what to do."""
+    table = view.data.table
+    rows = table[
+        (table["node"] == view.node) & (table["experiment"] == "inference") & (table["device"] == device)
+        & (table["status"] != "ok")
+    ]  # fmt: skip
+    if not len(rows):
+        return []
+    lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size().sort_values(ascending=False)
+    told = [
+        f"{library(backend)}, {count(int(points), 'request')} {status}: {reason}"
+        for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
+    ]
+    return [f"Not measured here: {first(told, _MOST_REASONS, '; ')}."]
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device of each node the ladder of its networks."""
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        yield from _ladder(view, device, f"runtimes-{name_of(place, device)}")
+
+
+FAMILY = Family(
+    "runtimes", "From PyTorch as it comes to the fastest runtime",
+    "How much sooner does the same network answer when it is tuned, run elsewhere, or computed in another format?",
+    show,
+)  # fmt: skip

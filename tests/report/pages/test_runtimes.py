@@ -1,0 +1,240 @@
+"""The ladder of runtimes: which rungs a request has, which runtime each is, and what a reader is told of it.
+
+All measurements are synthetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from experiments.models.catalogue import NETWORKS as CATALOGUE
+from report.data.networks import GROUPS, INPUTS, NETWORKS, group
+from report.estimates import Estimates, exact
+from report.pages import charts, front
+from report.pages.evidence import Evidence, View
+from report.pages.families import runtimes
+from report.pages.statements import Statements, read_front
+from report.quantities import inference_ladder as ladder
+from report.quantities import quantities
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.evidence import data
+
+# Median times in ms of single requests to a synthetic ResNet-50 and BERT-base with all threads, by backend and format.
+RESNET = {
+    ("torch", "float32"): 85.0, ("torch", "bfloat16"): 56.0, ("channels_last", "float32"): 70.0,
+    ("onnx", "float32"): 41.0, ("openvino", "float32"): 42.0, ("openvino", "bfloat16"): 22.0,
+}  # fmt: skip
+BERT = {
+    ("torch", "float32"): 215.0, ("onnx", "float32"): 161.0, ("onnx", "int8"): 47.0, ("openvino", "bfloat16"): 59.0,
+}  # fmt: skip
+
+
+def measured(node: SyntheticNode, model: str, times: Mapping[tuple[str, str], float], **more: Any) -> None:
+    """Add requests of one network that took so many milliseconds."""
+    params = {"model": model, "batch": more.pop("batch", 1)}
+    for (backend, dtype), time in times.items():
+        about = {"threads": 2, **more, "backend": backend, "dtype": dtype, "params": params}
+        node.point("inference", time / 1e3, **about)
+
+
+def rungs_of(found: Estimates) -> dict[str, tuple[str, str, float]]:
+    """Runtime, format and milliseconds of each rung, of one request."""
+    return {
+        rung: (runtime, dtype, round(1e3 * value))
+        for rung, runtime, dtype, value in found.rows("rung", "runtime", "dtype", "estimate")
+    }
+
+
+def evidence_of(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
+    """The evidence of these nodes as pages have it. published: ids of nodes that are not the user's own."""
+    dataset = data(synthetic, *nodes)
+    records = [
+        {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}
+        for node in nodes
+    ]
+    evidence = Evidence({"nodes": records, "verdicts": []}, None)
+    evidence.__dict__["data"] = dataset
+    return evidence
+
+
+def view(synthetic: Factory, node: SyntheticNode) -> View:
+    """The evidence of one node."""
+    (found,) = evidence_of(synthetic, node).views
+    return found
+
+
+def test_a_rung_takes_the_fastest_of_what_it_names_and_says_which_it_was(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "resnet-50", RESNET, spread=0)
+    found = data(synthetic, node)
+    assert rungs_of(ladder.ladder(found)) == {
+        ladder.DEFAULT: ("torch", "float32", 85),
+        ladder.TUNED: ("channels_last", "float32", 70),
+        ladder.TUNED_FORMAT: ("torch", "bfloat16", 56),
+        ladder.RUNTIME: ("onnx", "float32", 41),
+        ladder.FLOAT: ("openvino", "bfloat16", 22),
+        ladder.BEST: ("openvino", "bfloat16", 22),
+    }
+    (equal,) = ladder.runtime_gain(found).rows("estimate", "runtime", "dtype")
+    assert equal == (pytest.approx(85 / 41), "onnx", "float32")
+    (format_alone,) = ladder.format_gain(found).rows("estimate", "runtime", "dtype")
+    assert format_alone == (pytest.approx(41 / 22), "openvino", "bfloat16")
+
+
+def test_int8_is_a_rung_above_the_floating_point_formats(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "bert-base", BERT, spread=0)
+    found = rungs_of(ladder.ladder(data(synthetic, node)))
+    assert found[ladder.FLOAT] == ("openvino", "bfloat16", 59)
+    assert found[ladder.BEST] == ("onnx", "int8", 47)
+    assert ladder.TUNED not in found and ladder.TUNED_FORMAT not in found
+
+
+def test_a_default_that_nothing_beats_gains_exactly_1(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "vit-b-16", {("torch", "float32"): 100.0, ("onnx", "float32"): 130.0}, spread=0.05)
+    (gain,) = ladder.runtime_gain(data(synthetic, node)).rows("estimate", "low", "high", "runtime")
+    assert gain == (1.0, 1.0, 1.0, "torch")
+
+
+@pytest.mark.parametrize(
+    "times", [{("torch", "float32"): 9.0}, {("onnx", "float32"): 9.0, ("openvino", "float32"): 8.0}]
+)
+def test_a_request_without_a_default_or_anything_beside_it_has_no_ladder(
+    synthetic: Factory, times: dict[tuple[str, str], float]
+) -> None:
+    node = synthetic("node-a")
+    measured(node, "resnet-50", times)
+    found = data(synthetic, node)
+    for name in ("inference.ladder", "inference.ladder_gain", "inference.runtime_gain", "inference.format_gain"):
+        assert len(quantities()[name].estimates(found)) == 0
+
+
+def test_no_gain_of_a_format_is_told_where_no_other_was_tried(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "resnet-50", {("torch", "float32"): 9.0, ("openvino", "float32"): 8.0})
+    found = data(synthetic, node)
+    assert len(ladder.runtime_gain(found)) == 1 and len(ladder.format_gain(found)) == 0
+
+
+def test_batches_threads_and_devices_have_ladders_of_their_own(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    both = {("torch", "float32"): 9.0, ("onnx", "float32"): 8.0}
+    for batch, threads in ((1, 1), (1, 2), (8, 2)):
+        measured(node, "resnet-50", both, batch=batch, threads=threads)
+    measured(node, "resnet-50", {("torch", "float32"): 2.0, ("graph", "tf32"): 1.0}, device="cuda:0")
+    found = ladder.ladder_gain(data(synthetic, node)).only(rung=ladder.BEST)
+    assert {(device, batch, threads, runtime) for device, batch, threads, runtime in found.rows(
+        "device", "batch", "threads", "runtime"
+    )} == {("cpu", 1, 1, "onnx"), ("cpu", 1, 2, "onnx"), ("cpu", 8, 2, "onnx"), ("cuda:0", 1, 0, "graph")}  # fmt: skip
+
+
+POINTS = st.dictionaries(
+    st.tuples(
+        st.sampled_from(["torch", "channels_last", "inductor", "graph", "onnx", "openvino", "tvm"]),
+        st.sampled_from(["float32", "bfloat16", "float16", "tf32", "int8"]),
+    ),
+    st.floats(1e-4, 1e3),
+    min_size=1,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(POINTS)
+def test_no_rung_is_slower_than_one_that_it_contains(
+    monkeypatch: pytest.MonkeyPatch, times: dict[tuple[str, str], float]
+) -> None:
+    node = {"node": "a", "device": "cpu", "model": "m", "parameters": 1.0, "batch": 1, "threads": 2}
+    rows = [{**node, "backend": backend, "dtype": dtype, "estimate": t} for (backend, dtype), t in times.items()]
+    points = Estimates.from_estimates(exact(rows).label(se=0.0).frame)
+    monkeypatch.setattr(ladder, "requests", lambda _: points)
+    found = rungs_of(ladder.ladder.__wrapped__(cast(Any, None)))
+    if ("torch", "float32") not in times or len(times) == 1:
+        assert not found
+        return
+    values = {rung: 1e-3 * value for rung, (*_, value) in found.items()}
+    for low, high in (("DEFAULT", "TUNED"), ("TUNED", "TUNED_FORMAT"), ("TUNED", "RUNTIME"), ("RUNTIME", "FLOAT"),
+                      ("TUNED_FORMAT", "FLOAT"), ("FLOAT", "BEST")):  # fmt: skip
+        below, above = getattr(ladder, low), getattr(ladder, high)
+        assert below not in values or above not in values or values[above] <= values[below]
+    assert values[ladder.BEST] == pytest.approx(min(times.values()), abs=1e-3)
+
+
+def test_a_reader_is_told_the_gain_the_runtimes_and_what_is_missing(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "resnet-50", RESNET)
+    measured(node, "bert-base", BERT)
+    reason = "openvino is not installed: pip install openvino"
+    lost = {"backend": "openvino", "dtype": "float32", "threads": 2, "status": "unsupported", "reason": reason}
+    node.point("inference", 0.0, params={"model": "bert-base", "batch": 1}, **lost)
+    (shown,) = runtimes._machine(view(synthetic, node), 1)
+    assert shown.chart.title.startswith("The fastest runtime and number format answer 3.9 to 4.6 times as fast")
+    assert "ResNet-50: PyTorch in float32 85 ms, PyTorch, channels last in float32 70 ms" in shown.chart.alt
+    told = " ".join(shown.says)
+    assert "Fastest in float32: ONNX Runtime for 2 networks." in told
+    assert "OpenVINO in bfloat16 for 1 network" in told and "ONNX Runtime in int8 for 1 network" in told
+    assert f"Not measured here: OpenVINO, 1 request unsupported: {reason}." in told
+    assert shown.table is not None
+    assert [row[0] for row in shown.table.rows] == ["ResNet-50"] * 6 + ["BERT-base"] * 4
+    with charts.theme():
+        for width in (charts.WIDE, charts.NARROW):
+            shown.chart.draw(width).canvas.draw()
+
+
+def test_networks_are_grouped_by_what_they_take_and_no_catalogued_one_is_forgotten() -> None:
+    assert {name: network.kind for name, network in CATALOGUE.items()} == {
+        name: kind for name, (_, kind) in NETWORKS.items()
+    }
+    assert set(INPUTS) == {kind for _, kind in NETWORKS.values()}
+    assert group("a network of a user's own") == GROUPS[-1]
+
+
+def test_a_network_whose_weights_were_not_counted_comes_first_in_its_group() -> None:
+    cells = [{"model": "bert-base", "parameters": 1e8}, {"model": "mlp", "parameters": 3e5},
+             {"model": "minilm-l6", "parameters": float("nan")}, {"model": "resnet-50", "parameters": 2e7},
+             {"model": "cnn"}]  # fmt: skip
+    names = [one["model"] for one in sorted(cells, key=runtimes.order)]
+    assert names == ["resnet-50", "minilm-l6", "bert-base", "cnn", "mlp"]
+
+
+def finding(evidence: Evidence) -> str | None:
+    """What the front page says of the ladder."""
+    (declared,) = [one for one in read_front()["findings"] if one.get("figure") == "ladder"]
+    return Statements(evidence.document, dict(front._ladder(evidence)), marks=False).first(declared["says"])
+
+
+def test_the_front_page_tells_the_gain_of_networks_that_people_know(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "resnet-50", RESNET)
+    measured(node, "bert-base", BERT)
+    measured(node, "vit-b-16", {("torch", "float32"): 90.0, ("onnx", "float32"): 91.0})
+    measured(node, "mlp", {("torch", "float32"): 50.0, ("onnx", "float32"): 1.0})
+    evidence = evidence_of(synthetic, node)
+    told = finding(evidence)
+    assert told is not None
+    assert "took 3.9 to 4.6 times as long" in told
+    assert "for 2 of 3 networks that people know; in float32 on both sides, 1.3 to 2.1 times." in told
+    (chart,) = front.charts(evidence)
+    assert chart.name == "front-ladder" and "ResNet-50" in chart.alt and "mlp" not in chart.alt
+
+
+def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_sure(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    measured(node, "mlp", {("torch", "float32"): 50.0, ("onnx", "float32"): 1.0})
+    measured(node, "resnet-50", {("torch", "float32"): 50.0, ("onnx", "float32"): 49.0}, spread=0.3)
+    evidence = evidence_of(synthetic, node)
+    assert finding(evidence) is None and front.charts(evidence) == []
+
+
+def test_the_front_page_tells_of_a_readers_own_machine_first(synthetic: Factory) -> None:
+    own, other = synthetic("node-a"), synthetic("node-b")
+    measured(own, "resnet-50", {("torch", "float32"): 60.0, ("onnx", "float32"): 20.0})
+    measured(other, "resnet-50", RESNET)
+    measured(other, "bert-base", BERT)
+    told = finding(evidence_of(synthetic, own, other, published=["node-b"]))
+    assert told is not None and "took 3 times as long" in told
