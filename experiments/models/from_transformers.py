@@ -74,6 +74,7 @@ def _random(described: Network) -> nn.Module:
     draw = Draw()
     with torch.no_grad():
         for place, module in model.named_modules():
+            _pool_whole_images(module, described.shape[-1])
             for name, weight in module.named_parameters(recurse=False):
                 if weight.dim() == 1 and name != "bias":  # of norms, and scales of layers
                     damped = described.damped and f"{place}.{name}".endswith(described.damped)
@@ -82,6 +83,13 @@ def _random(described: Network) -> nn.Module:
                     convolution = isinstance(module, nn.Conv1d | nn.Conv2d) and weight.dim() > 2
                     draw.into(weight, weight[0].numel() ** -0.5 if convolution else DEVIATION)
     return model
+
+
+def _pool_whole_images(module: nn.Module, side: int) -> None:
+    """Take the mean of all pixels where a window is larger than the image (EfficientNet), which OpenVINO refuses."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.AvgPool2d) and child.ceil_mode and child.kernel_size >= side:  # type: ignore[operator]
+            setattr(module, name, nn.AdaptiveAvgPool2d(1))
 
 
 def _class(described: Network) -> Any:

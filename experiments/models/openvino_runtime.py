@@ -11,6 +11,8 @@ from experiments.work import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
+# The lines of a refusal that say where in OpenVINO it arose, and no more.
+PLACES = ("Exception from", "Check '", "FrontEnd API", "Model wasn't")
 PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"}
 
 
@@ -29,8 +31,11 @@ def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torc
     options = {"INFERENCE_PRECISION_HINT": PRECISIONS[dtype], "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if threads:
         options |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_HYPER_THREADING": True}
-    core = openvino.Core()
-    made = core.compile_model(core.read_model(onnx_file(name, batch)), "CPU", options)
+    core, path = openvino.Core(), onnx_file(name, batch)
+    try:
+        made = core.compile_model(core.read_model(path), "CPU", options)
+    except RuntimeError as refusal:
+        raise Unsupported(f"OpenVINO {openvino.__version__} does not take this network: {_reason(refusal)}") from None
     taken = made.get_property("INFERENCE_PRECISION_HINT").get_type_name()
     if taken != PRECISIONS[dtype]:
         raise Unsupported(f"OpenVINO computes in {taken} where {dtype} is asked for: this processor lacks the format")
@@ -40,3 +45,8 @@ def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torc
         return torch.from_numpy(request.infer([inputs.numpy()], share_inputs=True, share_outputs=True)[0])
 
     return call
+
+
+def _reason(refusal: RuntimeError) -> str:
+    lines = [line.strip() for line in str(refusal).splitlines()]
+    return next((line for line in lines if line and not line.startswith(PLACES)), lines[0])
