@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import psutil
 
 from contract import running_time
+from contract.files import held_lock
 from experiments import environment
 from experiments.jobs import HANG_S
 
@@ -69,6 +73,7 @@ class Worker:
         self._command, self._meanwhile = list(command), meanwhile
         self._log, self._variables = log, variables
         self._child: subprocess.Popen[bytes] | None = None
+        self._scratch: Scratch | None = None
         self._at_work = False
 
     def measure(self, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -85,6 +90,8 @@ class Worker:
         What there is to do besides is done now, so that nothing of it runs beside a measurement.
         """
         self.started += 1
+        self._leave()
+        self._scratch = Scratch()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
             self._child = subprocess.Popen(
@@ -92,7 +99,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**environment.clean(), **self._variables},
+                env={**environment.clean(), **self._scratch.variables, **self._variables},
                 # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
                 process_group=0,
             )
@@ -149,6 +156,42 @@ class Worker:
             self._child.kill()
             self._child.wait()
             self._child = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """Remove the files that an ended child has left."""
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
+
+
+class Scratch:
+    """A folder for temporary files of a process that is killed once it has measured: gigabytes of models, say.
+
+    A folder whose parent was killed as well is removed by the next: nobody holds its lock.
+    """
+
+    PREFIX = "study-scratch-"
+
+    def __init__(self) -> None:
+        common = Path(tempfile.gettempdir())
+        for left in common.glob(f"{self.PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if (unheld := held_lock(left / "lock")) is not None:
+                    shutil.rmtree(left, ignore_errors=True)
+                    os.close(unheld)
+        self.path = Path(tempfile.mkdtemp(prefix=self.PREFIX))
+        self._lock = held_lock(self.path / "lock")
+        # Kernels that inductor compiled are found again by the next process.
+        kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(common / f"torchinductor-{os.getuid()}")
+        self.variables = {"TMPDIR": str(self.path), "TORCHINDUCTOR_CACHE_DIR": kept}
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None:

@@ -170,7 +170,7 @@ NETWORKS = {
 }  # fmt: skip
 
 # Holds networks of the user's own as JSON; a preset asks for all of them as OWN.
-VARIABLE, OWN = "STUDY_MODELS", "own"
+VARIABLE, OWN = "STUDY_NETWORKS", "own"
 # The longest text that a record holds.
 MOST_TEXT = 4000
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 100_000}

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -410,3 +411,24 @@ main({words!r})
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (7, "[]"), done.stderr
+
+
+def test_files_of_a_process_that_is_ended_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = "import tempfile, time; tempfile.mkstemp(); print('{\"ready\": true}', flush=True); time.sleep(99)"
+    worker = workers.Worker([sys.executable, "-c", script], None, {}, lambda: None)
+    assert worker.start({}) == {"ready": True}
+    (folder,) = tmp_path.iterdir()
+    assert sorted(path.name[:3] for path in folder.iterdir()) == ["loc", "tmp"]
+    worker.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_so_are_those_whose_parent_was_killed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, at_work = workers.Scratch(), workers.Scratch()
+    assert left._lock is not None
+    os.close(left._lock)  # as the system does for a process that ends
+    workers.Scratch()
+    assert not left.path.exists()
+    assert at_work.path.exists()
