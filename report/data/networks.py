@@ -19,6 +19,9 @@ NETWORKS = {
     "minilm-l6": ("MiniLM-L6", "tokens"),
     "t5-small": ("T5-small", "tokens"),
     "gpt2-124m": ("GPT-2 124M", "tokens"),
+    "bert-base-classifier": ("BERT-base, classifier", "tokens"),
+    "gpt2-124m-1024": ("GPT-2 124M, 1,024 tokens", "tokens"),
+    "llama-1b-lora": ("Llama 1B, LoRA", "tokens"),
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }
 

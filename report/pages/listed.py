@@ -31,10 +31,17 @@ def listed(
     says: Sequence[str] = (),
     claims: Sequence[str] = (),
     tier: str = "measured",
+    groups: Sequence[str] = (),
 ) -> Exhibit:
-    """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`."""
+    """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`.
+
+    groups: the heading of each case; none is drawn where all are alike.
+    """
     title = str(heading)
-    rows = [row(label, cell, unit, by, tier=tier) for label, cell, _ in cases]
+    shown = groups if len(set(groups)) > 1 else [""] * len(cases)
+    rows = [
+        row(label, cell, unit, by, tier=tier, group=group) for (label, cell, _), group in zip(cases, shown, strict=True)
+    ]
     bars = f" {BARS}." if tier == "measured" else ""
     table = [[label, *more, stated(cell, unit)] for label, cell, more in cases]
     return Exhibit(

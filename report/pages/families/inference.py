@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from report.data.networks import group, title
 from report.formatting import capital, count, number, several, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.families.runtimes import order, weights
 from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
 from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu
 from report.pages.words import NOTHING
@@ -26,16 +28,37 @@ _CALL = ("device", "model", "phase", "context", "batch", "dtype", "backend", "th
 
 def _size(cell: Mapping[str, Any]) -> tuple[float, str]:
     """Orders models from the fewest weights to the most."""
-    return float(cell.get("parameters") or 0.0), str(cell["model"])
+    return weights(cell) or 0.0, str(cell["model"])
 
 
 def _model(cell: Mapping[str, Any]) -> str:
-    return f"{cell['model']}{on_gpu(str(cell['device']))}"
+    return f"{title(str(cell['model']))}{on_gpu(str(cell['device']))}"
+
+
+def _weights(cell: Mapping[str, Any]) -> str:
+    counted = weights(cell)
+    return NOTHING if counted is None else number(counted)
+
+
+def _surely_within(cells: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The networks whose whole interval lies within each budget, each network under the smallest that it keeps."""
+    names: dict[int, list[str]] = {}
+    for one in cells:
+        high = as_number(one).high
+        budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
+        if budget:
+            names.setdefault(budget, []).append(title(str(one["model"])))
+    told = [f"within {at} ms {several(names[at])}" for at in BUDGETS if at in names]
+    return [f"Surely answer {'; '.join(told)}."] if told else []
+
+
+def _groups(cells: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [group(str(one["model"])) for one in cells]
 
 
 def _waits(view: View, name: str) -> Iterable[Exhibit]:
     """The 99th percentile of single requests, of each model at its quickest."""
-    cells = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=_size)
+    cells = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=order)
     if not cells:
         return
     most = max(BUDGETS)
@@ -51,6 +74,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     if highs:
         models = count(len(highs), "model")
         says.append(f"Of {models} whose interval is known, so many surely answer in time: {several(surely)}.")
+        says += _surely_within(best)
     if has_gpu(cells):
         cpu = {str(one["model"]): float(one["estimate"]) for one in cells if one["device"] == "cpu"}
         pairs = [one for one in cells if one["device"] != "cpu" and one["model"] in cpu]
@@ -63,19 +87,19 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
             f"{answer}; the slowest takes {{time}}", answer,
             time=amounts([max(best, key=lambda one: float(one["estimate"]))], "s"),
         ),
-        [(_model(one), one, [number(float(one["parameters"])), str(one["detail"])]) for one in cells],
+        [(_model(one), one, [_weights(one), str(one["detail"])]) for one in cells],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
         ["Model", "Weights", "By", "99% are answered within"],
         1e-3, list(BUDGETS), "; ".join(f"{at} ms: {what}" for at, what in BUDGETS.items()), True,
-        says, ["G15", "W31"] if has_gpu(cells) else ["G15"],
+        says, ["G15", "W31"] if has_gpu(cells) else ["G15"], groups=_groups(cells),
     )  # fmt: skip
 
 
 def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     """What ONNX Runtime gains over PyTorch as it comes, and 8-bit numbers over that."""
-    cells = sorted(most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=_size)
+    cells = sorted(most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order)
     if not cells:
         return
     small = most_threads(records(view.quantity("inference.int8_gain", batch=1)))
@@ -100,7 +124,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
         cases, "1", "time with PyTorch over time with ONNX Runtime",
         f"● measured on {view.name}, float32, all threads, one sample in a request.",
         ["Model", "8-bit over float32, both in ONNX Runtime", "ONNX Runtime over PyTorch"],
-        1.0, [1.0], "1: equally fast", True, says, ["G30"],
+        1.0, [1.0], "1: equally fast", True, says, ["G30"], groups=_groups(cells),
     )  # fmt: skip
 
 

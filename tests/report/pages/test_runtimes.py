@@ -16,8 +16,9 @@ from experiments.models.catalogue import NETWORKS as CATALOGUE
 from report.data.networks import GROUPS, INPUTS, NETWORKS, group
 from report.estimates import Estimates, exact
 from report.pages import charts, front
+from report.pages.estimated import Estimated
 from report.pages.evidence import Evidence, View
-from report.pages.families import runtimes
+from report.pages.families import inference, runtimes
 from report.pages.statements import Statements, read_front
 from report.quantities import inference_ladder as ladder
 from report.quantities import quantities
@@ -238,3 +239,19 @@ def test_the_front_page_tells_of_a_readers_own_machine_first(synthetic: Factory)
     measured(other, "bert-base", BERT)
     told = finding(evidence_of(synthetic, own, other, published=["node-b"]))
     assert told is not None and "took 3 times as long" in told
+
+
+def test_waits_are_listed_by_what_networks_take_and_say_which_keep_each_budget(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    times = {"mobilenet-v2": 5.0, "minilm-l6": 8.0, "resnet-50": 22.0, "bert-base": 59.0, "whisper-tiny": 123.0}
+    for model, time in times.items():
+        measured(node, model, {("openvino", "bfloat16"): time}, samples=120)
+    (waits,) = inference._machine(view(synthetic, node), 1)
+    kept = "Surely answer within 10 ms MobileNetV2 and MiniLM-L6; within 33 ms ResNet-50; within 100 ms BERT-base."
+    assert kept in waits.says
+    assert isinstance(waits.chart.draw, Estimated)
+    assert [(row["group"], row["label"]) for row in waits.chart.draw.rows] == [
+        ("Images", "MobileNetV2"), ("Images", "ResNet-50"), ("Text", "BERT-base"), ("Text", "MiniLM-L6"),
+        ("Speech", "Whisper-tiny"),
+    ]  # fmt: skip
+    assert waits.table is not None and "Weights" in waits.table.head
