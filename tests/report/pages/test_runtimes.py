@@ -255,3 +255,17 @@ def test_waits_are_listed_by_what_networks_take_and_say_which_keep_each_budget(s
         ("Speech", "Whisper-tiny"),
     ]  # fmt: skip
     assert waits.table is not None and "Weights" in waits.table.head
+
+
+def test_a_gpu_over_a_cpu_takes_the_best_of_either_side_and_names_its_runtime(synthetic: Factory) -> None:
+    node = synthetic("node-a", gpus=1)
+    measured(node, "resnet-50", RESNET, spread=0)
+    on_gpu = {("torch", "float32"): 4.0, ("graph", "float32"): 2.0, ("graph", "float16"): 0.5}
+    measured(node, "resnet-50", on_gpu, device="cuda:0", spread=0)
+    found = quantities()["inference.gpu_over_cpu"].estimates(data(synthetic, node))
+    told = {
+        precision: (runtime, cpu_runtime, pytest.approx(value))
+        for precision, runtime, cpu_runtime, value in found.rows("precision", "runtime", "cpu_runtime", "estimate")
+    }
+    assert told == {"equal": ("graph", "onnx", 41 / 2), "best": ("graph", "openvino", 22 / 0.5)}
+    assert "batch 1, float16 over batch 1, bfloat16" in set(found["detail"])
