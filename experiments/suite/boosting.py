@@ -21,7 +21,7 @@ Backend = Literal["xgboost", "lightgbm", "sklearn"]
 COLUMNS = 28
 # Settings in which the libraries agree; their own defaults of depth (6) and of leaves (31) stay.
 LEARNING_RATE, DEPTH, LEAVES = 0.1, 6, 31
-FEWEST_ROWS = 1_000
+FEWEST_ROWS, FEW_ROWS = 1_000, 100_000
 # Rows from which the model learns that predicts; rows held out for a check; those of them predicted one by one as well.
 LEARNT_ROWS, HELD_ROWS, SINGLE_ROWS = 20_000, 20_000, 20
 # Largest difference of a chance predicted alone and among others.
@@ -32,6 +32,8 @@ ERROR, UNLEARNT = 8.0, 0.05
 # Different inputs of a prediction that are used in turn: a branch predictor learns a few rows by heart.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
+# Looks at a barrier before a thread sleeps: some dozens of microseconds.
+SPINS = "10000"
 
 
 class Table(NamedTuple):
@@ -53,10 +55,10 @@ def table(rows: int, random: np.random.Generator) -> Table:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """A tenth of the trees, then a tenth of the rows: few rows tell nothing of many, for a tree has its own costs."""
+    """A tenth of the trees, then of the rows, down to FEW_ROWS: a tree of few rows costs as much as one of many."""
     if params["trees"] > 10:
         return {**params, "trees": max(10, params["trees"] // 10)}
-    return {**params, "rows": params["rows"] // 10} if params["rows"] >= 10 * FEWEST_ROWS else None
+    return {**params, "rows": params["rows"] // 10} if params["rows"] >= 10 * FEW_ROWS else None
 
 
 def memory(rows: int, **_: Any) -> float:
@@ -65,8 +67,13 @@ def memory(rows: int, **_: Any) -> float:
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
-    """OpenMP's threads: scikit-learn has no other setting, and a limit that it gets later would hold the others too."""
-    return {"OMP_NUM_THREADS": str(params["threads"])} if params.get("threads") else {}
+    """OpenMP's threads: scikit-learn has no other setting, and a limit that it gets later would hold the others too.
+
+    Threads sleep after a short wait: where another process takes a core, those that wait in a loop for the one that
+    stands still made a fit of 1 s take 7 to 50 s.
+    """
+    threads = params.get("threads")
+    return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPINS} if threads else {}
 
 
 def fit_s(rows: int, trees: int, threads: int) -> float:
