@@ -46,6 +46,12 @@ class Catalogued(nn.Module):
         started = torch.arange(2, 2 + described.decoder).expand(1, -1) if described.decoder else None
         self.register_buffer("started", started, persistent=False)
 
+    def to_empty(self, *args: Any, **kwargs: Any) -> Catalogued:
+        """As a module's own, which forgets what weights two layers share."""
+        super().to_empty(*args, **kwargs)
+        self.network.tie_weights()  # type: ignore[operator]
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         described = self.described
         given: dict[str, Any] = {KEYS[described.kind]: x}

@@ -20,20 +20,21 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import flop_registry
 
-from experiments.models.zoo import Entry
+from experiments.models.zoo import Entry, without_data
 
 aten = torch.ops.aten
 
 # Views that do not call themselves so, copies, look-ups, selections and constants.
 _MOVES = {
     aten._unsafe_view, aten.clone, aten._to_copy, aten.copy_, aten.cat, aten.stack, aten.embedding, aten.tril,
-    aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty,
+    aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty, aten.zeros_like,
+    aten.full_like, aten.constant_pad_nd, aten.gather, aten.index, aten._unsafe_index, aten.repeat,
+    aten.lift_fresh_copy,
 }  # fmt: skip
 
 
@@ -74,15 +75,16 @@ def _taken_apart() -> Iterator[None]:
 
 def traced(entry: Entry) -> GraphModule:
     """The model's forward pass on one sample, as a function of (parameters, buffers, inputs)."""
-    with FakeTensorMode(), _taken_apart():
-        model = entry.model()
+    with without_data(entry) as model, _taken_apart():
 
         def forward(parameters: Any, buffers: Any, inputs: Any) -> Any:
             return torch.func.functional_call(model, (parameters, buffers), (inputs,))
 
         kind = torch.int64 if entry.first_input_has_gradient else torch.float32
         inputs = torch.zeros(1, *entry.sample, dtype=kind)
-        return make_fx(forward)(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
+        # A residual branch may be added in place.
+        without_mutations = torch.func.functionalize(forward, remove="mutations")
+        return make_fx(without_mutations)(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
 
 
 def extent(graph: GraphModule) -> Extent:
@@ -137,8 +139,6 @@ def _cost(node: Node) -> tuple[float, float]:
     packet: Any = function._overloadpacket
     if function.is_view or packet in _MOVES:
         return 0.0, 1.0
-    if function._schema.name.endswith("_"):
-        raise TypeError(f"{function} changes its operand: the graph does not show who sees it")
     size = float(_shape(node).numel())
     if packet in flop_registry:
         given = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -85,6 +85,15 @@ class Entry:
         return _saved(self, 2) - _saved(self, 1) if self.kept is None else self.kept
 
 
+@contextlib.contextmanager
+def without_data(entry: Entry) -> Iterator[nn.Module]:
+    """The model; within, tensors on the CPU have shapes and no data."""
+    with torch.device("meta"):
+        model = entry.model()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield model.to_empty(device="cpu")
+
+
 @cache
 def _parameters(model: Callable[[], nn.Module]) -> int:
     with torch.device("meta"):
@@ -104,9 +113,8 @@ def _saved(entry: Entry, batch: int) -> float:
             seen[storage._cdata] = storage.nbytes()
         return tensor
 
-    without_data = contextlib.nullcontext() if entry.family == "recurrent" else FakeTensorMode()
-    with torch.random.fork_rng(devices=[]), without_data:
-        model = entry.model()
+    made = contextlib.nullcontext(entry.model()) if entry.family == "recurrent" else without_data(entry)
+    with torch.random.fork_rng(devices=[]), made as model:
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         kind = torch.int64 if entry.first_input_has_gradient else torch.float32
         inputs, targets = torch.zeros(batch, *entry.sample, dtype=kind), torch.zeros(batch * entry.length).long()

@@ -48,7 +48,7 @@ def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
     """The weights and those of the check in float64 (of a GPT a block alone); for ONNX in a file and as it is read."""
     from experiments.models.zoo import ZOO
 
-    copies = 20 if backend == "onnx" else 1 if model.startswith("gpt") else 8
+    copies = 20 if backend == "onnx" else 1 if model == "gpt" or model.startswith("gpt-") else 8
     return ZOO[model].parameters() * float(Dtype(dtype).itemsize + copies)
 
 

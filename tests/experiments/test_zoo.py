@@ -186,6 +186,12 @@ def test_branches_side_by_side_share_a_level() -> None:
     assert extent(traced(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
 
 
+@pytest.mark.parametrize("name", ["resnet-50", "convnext-t", "segformer-b0", "gpt2-124m"])
+def test_the_graph_of_a_network_by_name_does_its_products_and_little_more(name: str) -> None:
+    macs = sum(ZOO[name].macs())
+    assert macs < extent(traced(ZOO[name])).work < 1.05 * macs
+
+
 def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
     def levels(length: int) -> int:
         entry = ZOO["lstm-32"]
@@ -195,15 +201,25 @@ def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
     assert levels(8) - levels(6) == levels(6) - levels(4) > 0
 
 
-@pytest.mark.parametrize("call", [lambda x: x.sort(-1).values, lambda x: (x * 2).exp_()])
-def test_an_operator_of_unknown_work_or_that_overwrites_its_operand_is_refused(call: Any) -> None:
+def calling(call: Any) -> Entry:
+    """A model that is one function."""
+
     class Odd(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return call(x)
 
-    made = Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), list, False, (8,), "dense")
-    with pytest.raises(TypeError, match=r"sort|exp_"):
-        extent(traced(made))
+    return Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), list, False, (8,), "dense")
+
+
+def test_an_operator_of_unknown_work_is_refused() -> None:
+    with pytest.raises(TypeError, match="sort"):
+        extent(traced(calling(lambda x: x.sort(-1).values)))
+
+
+def test_an_operator_that_overwrites_its_operand_is_a_level_like_any_other() -> None:
+    in_place, anew = (extent(traced(calling(call))) for call in (lambda x: (x * 2).exp_(), lambda x: (x * 2).exp()))
+    assert in_place == anew
+    assert in_place.levels == 2
 
 
 def test_large_models_are_counted_without_being_made() -> None:
