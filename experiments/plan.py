@@ -31,7 +31,7 @@ GPU_MULTIPROCESSORS = 132
 # An H100's facts, for the plan of a GPU that is not here. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
 # A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
-CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9}
+CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9, "int8": 96e9}
 # What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
 # machine by which the constants below and the experiments' were found, tells how slow another's host side is.
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}

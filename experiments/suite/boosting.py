@@ -87,7 +87,7 @@ def extra_s(phase: Phase, rows: int, trees: int, threads: int, point_s: float, *
         return 2.0 + 4e-6 * rows
     learnt_s = fit_s(rows if phase == "fit" else LEARNT_ROWS, trees, threads)
     call_s = learnt_s if phase == "fit" else 3e-8 * rows * trees / threads
-    return 0.1 + 1.3 * learnt_s + max(0.0, 2 * call_s - 0.66 * point_s)
+    return 0.1 + 0.6 * learnt_s + max(0.0, 2 * call_s - 0.66 * point_s)
 
 
 @experiment("boosting", smaller=smaller, memory=memory, environment=environment, extra_s=extra_s, load_s=2.0)
