@@ -4,7 +4,12 @@
 # far longer than to draw them.
 FIGURES = {
     "claims": ["pages/claim_figure.py", "pages/previews.py"],
-    "front": ["pages/front.py", "pages/previews.py", "pages/rungs.py", "pages/families/*.py"],
+    "front": [
+        "pages/front.py",
+        "pages/previews.py",
+        "pages/rungs.py",
+        "pages/families/*.py",
+    ],
     "measurements": [
         "pages/families/*.py",
         "pages/exhibit.py",
