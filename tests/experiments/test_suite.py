@@ -423,7 +423,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("generation", CPU, {"dtype": "int8"}, "in int8"),
     ("inference", CPU, {"dtype": "int8"}, "int8 is ONNX Runtime's"),
     ("inference", CPU, {"dtype": "float8_e4m3fn"}, "does not answer"),
-    ("inference", CPU, {"backend": "onnx", "dtype": "bfloat16"}, "no bfloat16 kernels"),
+    ("inference", CPU, {"backend": "onnx", "dtype": "bfloat16"}, "computes in float32 and int8 here, not in bfloat16"),
     ("inference", GPU, {"backend": "onnx"}, "does not run on"),
     ("inference", CPU, {"backend": "graph"}, "no graphs"),
     ("inference", CPU, {"batch": 0}, "has data"),

@@ -13,7 +13,7 @@ import pytest
 from tests.workflow.clones import ROOT
 from workflow.machines import TRIES, Machines
 
-RUN = {"preset": "quick", "budget_min": 0, "require": "any", "seed": 3}
+RUN = {"preset": "quick", "budget_min": 0, "require": "any", "seed": 3, "models": ""}
 
 
 def machines(results: Path, **settings: Any) -> Machines:
@@ -42,6 +42,13 @@ def test_a_preset_of_ones_own_is_found_from_elsewhere(tmp_path: Path, monkeypatc
     assert f"preset={tmp_path.resolve() / 'mine.yaml'}" in made.words("one")
     assert "preset=there.yaml" in made.words("one", preset="there.yaml")
     assert (made.own_preset("one"), made.own_preset("two")) == (["mine.yaml"], [])
+
+
+def test_networks_of_ones_own_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = Machines({**RUN, "models": "mine.yaml", "machines": {"one": {}}}, str(tmp_path), lambda _: 20.0)
+    assert f"models={tmp_path.resolve() / 'mine.yaml'}" in made.words("one")
+    assert "models=" in machines(tmp_path, one={}).words("one")
 
 
 def test_a_job_gets_the_time_that_it_is_given_or_its_budget_and_half_of_it_again(tmp_path: Path) -> None:
