@@ -24,7 +24,7 @@ OURS = ("contract", "experiments", "report", "studies", "workflow", "tests")
 
 
 def refusal(error: BaseException) -> Unsupported | None:
-    """What to do about a library that is missing, or fails while it is imported; None for any other error.
+    """Remedy for a library that is missing, or fails while it is imported; None for any other error.
 
     Raises the ModuleNotFoundError of a module of ours or of Python's.
     """
@@ -42,7 +42,7 @@ def refusal(error: BaseException) -> Unsupported | None:
 
 
 def is_installed(library: str) -> bool:
-    """Whether there is a library of this name; '' stands for one that an error does not name."""
+    """True if there is a library of this name; '' stands for one that an error does not name."""
     return not library or importlib.util.find_spec(library) is not None
 
 
@@ -88,7 +88,7 @@ def canonical(name: str) -> str:
 
 
 def _needs(name: str) -> list[Requirement]:
-    """What a library cannot do without, by its metadata."""
+    """Names of the libraries that a library requires, by its metadata."""
     from packaging.requirements import Requirement
 
     try:

@@ -113,7 +113,7 @@ class Job:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether anything that it measures does; a GPU is opened by it."""
+        """True if one of its points does; torch opens a GPU."""
         return self.kind != "cpu" or any(needs_torch(dict(point.params)) for point in self.points)
 
     @property

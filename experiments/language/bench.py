@@ -13,7 +13,7 @@ from experiments.devices import Device
 from experiments.work import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
-# What llama.cpp calls its backends of GPUs.
+# Names of llama.cpp's backends for GPUs.
 GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
 # Tests of one kind that it makes after warming up.
 REPEATS = 5

@@ -109,7 +109,7 @@ class LlamaCppPython(Runtime):
         if not np.array_equal(prompt, self.cached):
             self.read(prompt)
         self._forget(len(prompt) - 1)
-        # Which token comes next does not matter for the time.
+        # The time does not depend on the tokens.
         for token in np.resize(prompt[-1:], count).tolist():
             self._compute([token])
 
