@@ -11,7 +11,7 @@ import re
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -43,6 +43,15 @@ def held_lock(path: Path | str) -> int | None:
     return handle
 
 
+def remove_left(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
+    """Remove what killed processes left: files of which nobody holds the lock. remove: takes such a file."""
+    for left in files:
+        with suppress(OSError):
+            if (unheld := held_lock(left)) is not None:
+                remove(left)
+                os.close(unheld)
+
+
 @contextmanager
 def atomic(path: Path | str) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends well.
@@ -52,12 +61,7 @@ def atomic(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"):
-        with suppress(OSError):
-            # Whoever still writes holds it.
-            if (unheld := held_lock(left)) is not None:
-                left.unlink()
-                os.close(unheld)
+    remove_left(path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"))
     made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(made)
     handle = held_lock(name)

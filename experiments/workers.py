@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from contract import running_time
-from contract.files import held_lock
+from contract.files import held_lock, remove_left
 from experiments import environment
 from experiments.jobs import HANG_S
 
@@ -175,11 +175,8 @@ class Scratch:
 
     def __init__(self) -> None:
         common = Path(tempfile.gettempdir())
-        for left in common.glob(f"{self.PREFIX}*"):
-            with contextlib.suppress(OSError):
-                if (unheld := held_lock(left / "lock")) is not None:
-                    shutil.rmtree(left, ignore_errors=True)
-                    os.close(unheld)
+        locks = common.glob(f"{self.PREFIX}*/lock")
+        remove_left(locks, lambda lock: shutil.rmtree(lock.parent, ignore_errors=True))
         self.path = Path(tempfile.mkdtemp(prefix=self.PREFIX))
         self._lock = held_lock(self.path / "lock")
         # Kernels that inductor compiled are found again by the next process.

@@ -9,14 +9,13 @@ import atexit
 import os
 import shutil
 import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import gguf
 import numpy as np
 
-from contract.files import atomic, held_lock
+from contract.files import atomic, held_lock, remove_left
 from experiments.language import weights
 from experiments.language.shapes import Format, Shape
 from experiments.work import HarnessError
@@ -52,12 +51,7 @@ def model_file(name: str, shape: Shape, kind: Format) -> Path:
 @cache
 def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
     folder = Path(tempfile.gettempdir())
-    for left in folder.glob(f"{_PREFIX}*.gguf"):
-        # A killed process left it if nobody holds its lock.
-        with suppress(OSError):
-            if (unheld := held_lock(left)) is not None:
-                left.unlink()
-                os.close(unheld)
+    remove_left(folder.glob(f"{_PREFIX}*.gguf"))
     _require_room(folder, file_bytes(shape, kind))
     handle, made = tempfile.mkstemp(prefix=f"{_PREFIX}{name}-{kind}-", suffix=".gguf")
     os.close(handle)

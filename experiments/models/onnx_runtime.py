@@ -32,12 +32,11 @@ def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    if device.kind != "cpu":
-        provider = _cuda(device, dtype, onnxruntime.get_available_providers())
-        made = onnxruntime.InferenceSession(onnx_file(name, batch), options, providers=[provider])
+    on_cpu = device.kind == "cpu"
+    provider = "CPUExecutionProvider" if on_cpu else _cuda(device, dtype, onnxruntime.get_available_providers())
+    made = onnxruntime.InferenceSession(onnx_file(name, batch, dtype is Dtype.INT8), options, providers=[provider])
+    if not on_cpu:
         return bound(made, *device.name.split(":"))
-    path = onnx_file(name, batch, dtype is Dtype.INT8)
-    made = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     given = made.get_inputs()[0].name
 
     def call(inputs: torch.Tensor) -> torch.Tensor:
