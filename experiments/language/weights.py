@@ -143,7 +143,7 @@ def forget_pools() -> None:
 
 
 def rope_factors(shape: Shape) -> NDArray[np.float32]:
-    """What each rotary frequency is divided by, as Llama 3 scales them: (head width / 2,)."""
+    """Divisors of the rotary frequencies, as Llama 3 scales them: (head width / 2,)."""
     scaling = shape.scaling
     assert scaling is not None
     frequencies = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)

@@ -203,7 +203,7 @@ def _of_gpu(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """What LightGBM says; lacks: why it cannot."""
+    """Lines of LightGBM's log; lacks: reasons why it cannot."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

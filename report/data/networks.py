@@ -27,7 +27,7 @@ NETWORKS = {
 
 
 def is_known(model: str) -> bool:
-    """Whether people know the network by a name; the study's small ones and a user's own are not."""
+    """True if people know the network by a name; the study's small ones and a user's own are not."""
     return model in NETWORKS
 
 

@@ -114,7 +114,7 @@ def _time(cell: Mapping[str, Any]) -> str:
 
 
 def single_gains(view: View, device: str) -> list[Cell]:
-    """What the fastest of all gains over PyTorch as it comes: single requests, networks in the order of the page."""
+    """Gains of the fastest of all over PyTorch as it comes: single requests, networks in the order of the page."""
     cells = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
     return sorted(cells, key=order)
 
@@ -219,7 +219,7 @@ def _fastest(view: View, device: str) -> list[str]:
 
 
 def _accuracy(view: View, device: str) -> list[str]:
-    """What was tried, and the largest error of each format."""
+    """Runtimes and formats that were tried, and the largest error of each format."""
     points = _points(view, device)
     if not len(points):
         return []
