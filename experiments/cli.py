@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
     plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    plan.add_argument("--models", type=path, help="networks of your own, which a preset calls `own`")
+    plan.add_argument("--models", type=path, help="models of your own, which a preset calls `own`")
     plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
     plan.add_argument("--node", type=path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well, of an H100's rates and cache")
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
     check.add_argument("--node", type=path, help="a node record that must be this machine's, if it exists")
-    check.add_argument("--models", type=path, help="networks of your own, which a preset calls `own`")
+    check.add_argument("--models", type=path, help="models of your own, which a preset calls `own`")
     check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 
@@ -287,11 +287,13 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _announce(models: Path | None) -> None:
-    """Add the networks of the user's own. Raises StudyError."""
-    from experiments.models import catalogue
-
+    """Read the models of the user's own. Raises StudyError."""
     if models:
-        catalogue.announce(models)
+        from experiments import own
+        from experiments.language import own_files, shapes
+        from experiments.models import catalogue
+
+        own.announce(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, own_files.describe)
 
 
 def _described(node: Path | None) -> list[dict[str, Any]]:
@@ -354,7 +356,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _digest(preset: dict[str, Any]) -> str:
     """Twelve digits that change with a preset, and with networks of the user's own."""
-    from experiments.models.catalogue import VARIABLE
+    from experiments.own import VARIABLE
 
     return hashlib.sha256(json.dumps([preset, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 

@@ -160,8 +160,8 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
-    if hint == names.Model:
-        return {"enum": names.known()}
+    if hint in names.KINDS:
+        return {"enum": names.known(hint)}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}x(largest)?LLC$"}
     if get_origin(hint) is Literal:

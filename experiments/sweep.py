@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import read_yaml
 from contract.node import count, fields
 from contract.schema import did_you_mean
-from experiments import backends, hardware
+from experiments import backends, hardware, own
 from experiments.jobs import Point
 from experiments.models import names
 from experiments.registry import Experiment, experiments, get
@@ -64,10 +64,11 @@ class Sweep:
                     raise StudyError(f"{self.place}[{number}]: grid: more than {MOST_POINTS:,} combinations")
                 axes = {**{key: [value] for key, value in case.items()}, **grid}
                 if "model" in axes:
-                    axes["model"] = [network for name in axes["model"] for network in names.expand(name)]
+                    hint = self.experiment.parameters["model"]
+                    axes["model"] = [model for name in axes["model"] for model in names.expand(hint, name)]
                 for values in itertools.product(*axes.values()):
                     for resolved in _resolved(dict(zip(axes, values, strict=True)), device_kind, units):
-                        variables = self.experiment.environment(resolved) | names.variables(resolved)
+                        variables = self.experiment.environment(resolved) | own.variables(resolved.get("model"))
                         point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
@@ -76,10 +77,11 @@ class Sweep:
 def _resolved(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
     """The parameters in numbers.
 
+    format: of a file of the user's own, that of the file.
     threads: 'all', and '1..all' for 1, 2, 4, … all. Footprints: '4xLLC' is four times the device's own last-level
     cache, '4xlargestLLC' four times the largest of the node, so that a point is the same on all its devices.
     """
-    resolved = {key: _bytes(one, units) for key, one in params.items()}
+    resolved = {key: _bytes(one, units) for key, one in params.items()} | own.fixed(params)
     asked = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches

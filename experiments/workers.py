@@ -22,6 +22,7 @@ from contract import running_time
 from contract.files import held_lock, remove_left
 from experiments import environment
 from experiments.jobs import HANG_S
+from experiments.own import FILES
 
 # -u: a line that waits in a buffer would look like a hang.
 COMMAND = (sys.executable, "-u", "-m", "experiments.worker")
@@ -53,8 +54,8 @@ class Workers:
 
     @property
     def environments(self) -> list[dict[str, str]]:
-        """The variables of each child that was asked for."""
-        return [dict(key) for key in self._all]
+        """The variables of each child that was asked for, without folders of the user's own."""
+        return [{name: value for name, value in key if name != FILES} for key in self._all]
 
     def stop(self) -> int:
         """End all children; returns how many were started."""

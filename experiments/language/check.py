@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.devices import Device
 from experiments.language import files, runtimes
-from experiments.language.shapes import SHAPES, Format, Shape
+from experiments.language.shapes import Format, Shape, shapes
 
 # The model that is checked has the widths, heads and formats of the whole one: Q4_K_M mixes its types in both of
 # these layers, and of an output layer each row is computed alike.
@@ -24,8 +24,8 @@ TOLERANCE = 0.06
 
 
 def checked_shape(model: str) -> Shape:
-    """The shape of which answers are checked for a model of SHAPES."""
-    shape = SHAPES[model]
+    """The shape of which answers are checked for a model."""
+    shape = shapes()[model]
     return replace(shape, layers=min(shape.layers, LAYERS), vocabulary=min(shape.vocabulary, VOCABULARY))
 
 

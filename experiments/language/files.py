@@ -15,9 +15,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from contract.errors import StudyError
 from contract.files import atomic, held_lock, remove_left
-from experiments.language import weights
-from experiments.language.shapes import Format, Shape
+from experiments.language import own_files, weights
+from experiments.language.shapes import Format, Shape, shapes
 from experiments.work import HarnessError
 
 FOLDER = "STUDY_MODELS"
@@ -33,9 +34,13 @@ _locks: list[int | None] = []
 def model_file(name: str, shape: Shape, kind: Format) -> Path:
     """The GGUF file of a shape in a format; written by the first call of a process. name: what the file is called by.
 
-    Raises HarnessError where the disk has no room for it, or a kept file is damaged.
+    A whole file of the user's own is taken as it is. Raises HarnessError where the disk has no room for it, or a kept
+    file is damaged.
     """
-    if not (kept := os.environ.get(FOLDER)):
+    if shape.file and shape == shapes().get(name):
+        return shape.file
+    # What is checked of a file is kept for no other run: it may have another content by then.
+    if not (kept := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
     path = Path(kept) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
     if path.exists():
@@ -69,9 +74,9 @@ def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
 def require_whole(path: Path, shape: Shape, kind: Format) -> None:
     """Raise HarnessError where a file is not what is written for this shape and format."""
     try:
-        held = {one.name: (int(one.n_elements), one.tensor_type) for one in gguf.GGUFReader(path).tensors}
-    except (ValueError, LookupError, OverflowError, MemoryError, OSError, AssertionError) as fault:
-        raise HarnessError(f"{path} is no whole GGUF file ({fault}): delete it, and it is written again") from None
+        held = {one.name: (int(one.n_elements), one.tensor_type) for one in own_files.reader(path).tensors}
+    except StudyError as fault:
+        raise HarnessError(f"{fault}: delete it, and it is written again") from None
     if held != {one.name: (one.size, weights.type_of(one, kind, shape)) for one in shape.tensors()}:
         raise HarnessError(f"{path} holds another model than its name says: delete it, and it is written again")
 
@@ -129,7 +134,7 @@ def _write(path: Path, shape: Shape, kind: Format) -> None:
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for one in tensors:
-        writer.write_tensor_data(weights.random_tensor(one, kind, shape))
+        writer.write_tensor_data(weights.values(one, kind, shape))
     writer.flush()
     # Else the system would write the file out while points are measured.
     for file in writer.fout or ():

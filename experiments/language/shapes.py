@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
 
-Name = Literal["llama-tiny", "llama-0.5b", "llama-1b", "llama-3b", "llama-8b"]
-# Formats of files: of 4 bits, 8 bits and 16 bits, as llama.cpp names them.
+from experiments import own
+
+# A parameter of this type takes the names of language models.
+Name = Annotated[str, "a language model's name"]
+# Formats of files: of 4 bits, 8 bits and 16 bits, as llama.cpp names them. A file of the user's own has any other.
 Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 
@@ -27,7 +32,7 @@ class Shape:
 
     source: address of the public configuration. architecture: its name in GGUF and in Transformers (`llama`,
     or `qwen2`: the same with biases of queries, keys and values). kv_heads: heads of keys and values.
-    tied: the output layer uses the embedding table.
+    tied: the output layer uses the embedding table. file: of the user's own, with the weights; None: they are random.
     """
 
     source: str
@@ -44,6 +49,7 @@ class Shape:
     epsilon: float
     tied: bool
     scaling: Scaling | None = None
+    file: Path | None = None
 
     def tensors(self) -> Iterator[Tensor]:
         """All tensors, by their names in GGUF, in the order of a file."""
@@ -135,3 +141,18 @@ SHAPES: dict[str, Shape] = {
         "llama", 32, 4096, 14336, 32, 8, 128, *_LLAMA_3, False, Scaling(8.0),
     ),
 }  # fmt: skip
+
+
+def shapes() -> dict[str, Shape]:
+    """Shapes of the study, and of the user's own files that this process was told of."""
+    return _shapes(own.text())
+
+
+@cache
+def _shapes(_: str) -> dict[str, Shape]:
+    found = dict(SHAPES)
+    for name, about in own.models("shape").items():
+        scaling = about["shape"].get("scaling")
+        more = {"source": name, "file": own.file(name), "scaling": Scaling(**scaling) if scaling else None}
+        found[name] = Shape(**about["shape"] | more)
+    return found

@@ -1,4 +1,4 @@
-"""Random weights in the number formats of GGUF files, each format from a seeded pool of blocks."""
+"""Weights in the number formats of GGUF files: random ones of each format come from a seeded pool of blocks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
+from experiments.language import own_files
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.work import Dtype, Unsupported
 
@@ -21,18 +22,12 @@ POOL_BLOCKS = 262_139
 # Types with blocks of 256 weights, and the types with blocks of 32 for tensors whose rows are no multiple of 256:
 # tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
-_FILE_TYPE = {
-    "Q4_K_M": gguf.LlamaFileType.MOSTLY_Q4_K_M,
-    "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
-    "F16": gguf.LlamaFileType.MOSTLY_F16,
-    "BF16": gguf.LlamaFileType.MOSTLY_BF16,
-}
 _FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
 
 
 def file_type(kind: Format) -> int:
     """The number that GGUF files have for a format."""
-    return int(_FILE_TYPE[kind])
+    return int(gguf.LlamaFileType[f"ALL_{kind}" if kind == "F32" else f"MOSTLY_{kind}"])
 
 
 def float_format(path: Path) -> Dtype:
@@ -52,6 +47,8 @@ def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
     src/llama-quant.cpp: Q6_K for the output layer (the embedding table where that is tied), and in
     some layers for the values and the second feed-forward matrix; Q4_K for the rest.
     """
+    if shape.file:
+        return own_files.tensors(shape.file)[tensor.name].tensor_type
     if tensor.rows == 1:
         return Type.F32
     if kind in _FLOATS:
@@ -88,11 +85,14 @@ def bytes_per_token(kind: Format, shape: Shape) -> int:
     return sum(tensor_bytes(one, kind, shape) for one in shape.tensors()) - unread
 
 
-def random_tensor(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
-    """Random values of a tensor as they lie in the file: (rows, bytes of a row), or float32 (columns,) for a vector.
+def values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
+    """Values of a tensor as they lie in a file: (rows, bytes of a row), or float32 (columns,) for a vector.
 
-    Weights: mean 0 and standard deviation DEVIATION. Factors of a norm: near 1. Equal for equal arguments.
+    Random weights: mean 0 and standard deviation DEVIATION; factors of a norm: near 1; equal for equal arguments.
+    Of a file of the user's own: its first rows.
     """
+    if shape.file:
+        return own_files.tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
     if tensor.name == "rope_freqs.weight":
         return rope_factors(shape)
     draw = np.random.default_rng(list(tensor.name.encode()))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-from contract.errors import StudyError
-from contract.files import read_json, read_yaml
+from experiments import own
 
 
 @dataclass(frozen=True)
@@ -169,72 +165,15 @@ NETWORKS = {
     ),
 }  # fmt: skip
 
-# Holds networks of the user's own as JSON; a preset asks for all of them as OWN.
-VARIABLE, OWN = "STUDY_NETWORKS", "own"
-# The longest text that a record holds.
-MOST_TEXT = 4000
-_NUMBER = {"type": "integer", "minimum": 1, "maximum": 100_000}
-_SCHEMA = {
-    "type": "object",
-    "propertyNames": {"pattern": "^[a-z0-9][a-z0-9.-]{0,40}$"},
-    "additionalProperties": {
-        "type": "object",
-        "properties": {
-            "class": {"type": "string", "pattern": "^[A-Z][A-Za-z0-9]*$"},
-            "config": {"type": ["string", "object"]},
-            "input": {
-                "type": "object",
-                "properties": {
-                    "image": _NUMBER,
-                    "tokens": _NUMBER,
-                    "spectrum": {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2},
-                },
-                "minProperties": 1,
-                "maxProperties": 1,
-                "additionalProperties": False,
-            },
-            "decoder": _NUMBER,
-            "output": {"type": "string"},
-        },
-        "required": ["class", "input"],
-        "additionalProperties": False,
-    },
-}
+
+def networks() -> dict[str, Network]:
+    """The catalogue, and the networks of the user's own that this process was told of."""
+    return _networks(own.text())
 
 
 @cache
-def networks() -> dict[str, Network]:
-    """The catalogue, and the networks of the user's own that `announce` gave this process or its parent."""
-    own = json.loads(os.environ.get(VARIABLE) or "{}")
-    return NETWORKS | {name: _network(name, about) for name, about in own.items()}
-
-
-def announce(path: Path) -> None:
-    """Add the networks in a YAML file: by name a class of Transformers, its config (fields, or a file) and its input.
-
-    Raises StudyError, with file, line and key.
-    """
-    own = read_yaml(path, _SCHEMA)
-    for name, about in own.items():
-        if name in (*SMALL, *NETWORKS, OWN):
-            raise StudyError(f"{path}: {name}: a network of the study has that name: give it another")
-        if isinstance(file := about.get("config"), str):
-            about["config"] = _fields(path.parent / file)
-    text = json.dumps(own, sort_keys=True)
-    if len(text) > MOST_TEXT:
-        raise StudyError(f"{path}: more than {MOST_TEXT:,} characters: leave out fields that the class has itself")
-    os.environ[VARIABLE] = text
-    networks.cache_clear()
-
-
-def _fields(path: Path) -> dict[str, Any]:
-    """The fields of a configuration that shape a network: names of labels become their number."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise StudyError(f"{path}: not a configuration: it has no fields")
-    if "id2label" in content:
-        content["num_labels"] = len(content["id2label"])
-    return {key: value for key, value in content.items() if key not in ("id2label", "label2id")}
+def _networks(_: str) -> dict[str, Network]:
+    return NETWORKS | {name: _network(name, about) for name, about in own.models("class").items()}
 
 
 def _network(name: str, about: Mapping[str, Any]) -> Network:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from experiments.models.catalogue import NETWORKS, OWN, SMALL, VARIABLE, networks
+from experiments import own
+from experiments.language import shapes
+from experiments.models.catalogue import SMALL, networks
 
-# A parameter of this type takes these names.
+# A parameter of this type takes the names of networks.
 Model = Annotated[str, "a network's name"]
+KINDS = (Model, shapes.Name)
 
 
-def known() -> list[str]:
-    """All names, and the one by which a preset asks for the networks of the user's own."""
-    return [*SMALL, *networks(), OWN]
+def known(hint: Any) -> list[str]:
+    """The names that a parameter of this type takes: also the one by which a preset asks for the user's own models."""
+    return [*(shapes.shapes() if hint == shapes.Name else [*SMALL, *networks()]), own.OWN]
 
 
-def expand(name: str) -> list[str]:
-    """The networks that a preset means by a name."""
-    return [one for one in networks() if one not in NETWORKS] if name == OWN else [name]
-
-
-def variables(params: Mapping[str, Any]) -> dict[str, str]:
-    """Variables of a process that measures a point: those that describe a network of the user's own."""
-    name = params.get("model")
-    return {VARIABLE: os.environ[VARIABLE]} if name in networks() and name not in NETWORKS else {}
+def expand(hint: Any, name: str) -> list[str]:
+    """The models that a preset means by a name, for a parameter of this type."""
+    if name != own.OWN:
+        return [name]
+    return list(own.models("shape" if hint == shapes.Name else "class"))
 
 
 def has_attention(model: str) -> bool:

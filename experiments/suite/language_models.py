@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.language.shapes import SHAPES, Format, Name
+from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.work import Threads, Unsupported, Work, not_installed
 
@@ -32,7 +32,7 @@ def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> f
     from experiments.language.check import checked_shape
     from experiments.language.files import file_bytes
 
-    shape = SHAPES[model]
+    shape = shapes()[model]
     reference = 0 if backend == "llama-bench" else 4 * checked_shape(model).parameters
     return float(file_bytes(shape, format) + reference + shape.cache_bytes(tokens + RUN))
 
@@ -42,8 +42,8 @@ def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float
     from experiments.language.weights import bytes_per_token
 
     if phase == "prompt":
-        return SHAPES[model].flop(tokens)
-    return RUN * max(SHAPES[model].flop(1, tokens), FLOP_PER_BYTE * bytes_per_token(format, SHAPES[model]))
+        return shapes()[model].flop(tokens)
+    return RUN * max(shapes()[model].flop(1, tokens), FLOP_PER_BYTE * bytes_per_token(format, shapes()[model]))
 
 
 def extra_s(threads: int, **_: Any) -> float:
@@ -67,7 +67,9 @@ def language_models(
     device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
     threads: Threads,
 ) -> Work:  # fmt: skip
-    """One model in one runtime. model: its shape, with random weights. format: of the file.
+    """One model in one runtime.
+
+    model: a shape with random weights, or a file of the user's own. format: of the file.
 
     prompt: a call computes the token after a fresh prompt of so many. decode: a call computes RUN tokens, one after
     the other, with the keys and values of `tokens` before them cached; its time is that of one token.
@@ -80,7 +82,7 @@ def language_models(
     from experiments.language.runtimes import random_prompt
     from experiments.language.weights import bytes_per_token
 
-    shape = SHAPES[model]
+    shape = shapes()[model]
     if not 1 < tokens <= shape.context - RUN:
         raise Unsupported(f"{tokens} tokens: this model takes 2 to {shape.context - RUN}")
     writes = phase == "decode"
@@ -115,6 +117,6 @@ def loaded(model: str, format: Format, backend: str, device: Device, threads: in
     if asked not in _loaded:
         while _loaded:
             _loaded.popitem()[1].close()
-        path = files.model_file(model, SHAPES[model], format)
-        _loaded[asked] = RUNTIMES[backend](path, SHAPES[model], device, threads, tokens + RUN)
+        path = files.model_file(model, shapes()[model], format)
+        _loaded[asked] = RUNTIMES[backend](path, shapes()[model], device, threads, tokens + RUN)
     return _loaded[asked]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from experiments import registry, sweep
+from experiments import own, registry, sweep
 from experiments.jobs import Job, Point
+from experiments.language import own_files, shapes
 from experiments.models import catalogue, from_transformers
 
 CONFIG = {
@@ -28,16 +29,16 @@ MINE: dict[str, Any] = {
 @pytest.fixture
 def announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Announce networks in a file, for one test."""
-    monkeypatch.setenv(catalogue.VARIABLE, "")
+    for variable in (own.VARIABLE, own.FILES):
+        monkeypatch.setenv(variable, "")
 
     def announce(content: Any) -> dict[str, catalogue.Network]:
         path = tmp_path / "mine.yaml"
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-        catalogue.announce(path)
+        own.announce(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], own_files.describe)
         return catalogue.networks()
 
-    yield announce
-    catalogue.networks.cache_clear()
+    return announce
 
 
 def asked() -> list[Point]:
@@ -58,7 +59,7 @@ def test_a_preset_measures_them_in_processes_that_know_them(announced: Any) -> N
     assert points() == []
     announced({"mine": MINE})
     assert [(one["model"], one["backend"]) for one in points()] == [("mine", "torch"), ("mine", "openvino")]
-    assert all(json.loads(one["environment"][catalogue.VARIABLE]) == {"mine": MINE} for one in points())
+    assert all(json.loads(one["environment"][own.VARIABLE]) == {"mine": MINE} for one in points())
 
 
 def test_another_configuration_by_the_same_name_is_measured_anew(announced: Any) -> None:
@@ -100,5 +101,5 @@ def test_each_mistake_is_told_in_one_line(announced: Any, changed: dict[str, Any
 
 def test_a_name_of_the_study_is_refused(announced: Any) -> None:
     for name in ("resnet-50", "mlp", "own"):
-        with pytest.raises(StudyError, match=f"{name}: a network of the study has that name"):
+        with pytest.raises(StudyError, match=f"{name}: a model of the study has that name"):
             announced({name: MINE})

@@ -168,14 +168,14 @@ def test_a_disk_without_room_is_told_before_anything_is_written(scratch: Path, m
 def test_a_disk_that_fills_up_leaves_no_file(kept: bool, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept:
         monkeypatch.setenv(files.FOLDER, str(scratch))
-    making, calls = weights.random_tensor, iter(range(100))
+    making, calls = weights.values, iter(range(100))
 
     def full(*given: Any) -> Any:
         if next(calls) == 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return making(*given)
 
-    monkeypatch.setattr(weights, "random_tensor", full)
+    monkeypatch.setattr(weights, "values", full)
     with pytest.raises(HarnessError, match=f"cannot be written to {scratch}: No space left"):
         files.model_file("tiny", SMALLEST, "Q8_0")
     assert not list(scratch.iterdir())
