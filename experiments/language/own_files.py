@@ -35,8 +35,9 @@ def tensors(path: Path) -> dict[str, Any]:
 
 def describe(path: Path) -> dict[str, Any]:
     """Shape and format of a file, in JSON. Raises StudyError for a file that the study cannot check."""
-    fields = {name: one.contents() for name, one in reader(path).fields.items() if "tokens" not in name}
-    held = tensors(path)
+    read = reader(path)
+    fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
+    held = {one.name: one for one in read.tensors}
     architecture = fields.get("general.architecture")
     if architecture not in ("llama", "qwen2"):
         raise StudyError(f"{path}: a model of the architecture {architecture}: the study checks llama and qwen2 alone")
