@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,7 @@ def configuration(shape: Shape) -> Any:
     """The shape as a configuration of Transformers."""
     from transformers import LlamaConfig, Qwen2Config
 
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": shape.rope_base}
-    if shape.scaling:
-        rope |= {"rope_type": "llama3", **asdict(shape.scaling)}
-    sizes: dict[str, Any] = {
-        "vocab_size": shape.vocabulary, "hidden_size": shape.width, "intermediate_size": shape.feed_forward,
-        "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_width, "rms_norm_eps": shape.epsilon, "max_position_embeddings": shape.context,
-        "tie_word_embeddings": shape.tied, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None,
-    }  # fmt: skip
-    return (Qwen2Config if shape.architecture == "qwen2" else LlamaConfig)(**sizes)
+    return (Qwen2Config if shape.architecture == "qwen2" else LlamaConfig)(**shape.config)
 
 
 def network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:

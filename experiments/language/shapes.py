@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from experiments import own
 
@@ -81,6 +81,19 @@ class Shape:
     def parameters(self) -> int:
         """Weights and biases; the table of rotary frequencies is none."""
         return sum(one.size for one in self.tensors() if one.name != "rope_freqs.weight")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Fields of its configuration in Transformers."""
+        rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self.rope_base}
+        if self.scaling:
+            rope |= {"rope_type": "llama3", **asdict(self.scaling)}
+        return {
+            "vocab_size": self.vocabulary, "hidden_size": self.width, "intermediate_size": self.feed_forward,
+            "num_hidden_layers": self.layers, "num_attention_heads": self.heads, "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_width, "rms_norm_eps": self.epsilon, "max_position_embeddings": self.context,
+            "tie_word_embeddings": self.tied, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None,
+        }  # fmt: skip
 
     def flop(self, tokens: int, before: int = 0) -> float:
         """Operations of the products for `tokens` tokens after `before` others, 2 for each multiply-add.

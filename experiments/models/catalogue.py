@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from experiments import own
+from experiments.language.shapes import SHAPES
 
 
 @dataclass(frozen=True)
@@ -150,15 +151,7 @@ NETWORKS = {
     ),
     "llama-1b-lora": Network(  # Grattafiori et al. 2024; adapters of the rank that peft begins with
         "LlamaForCausalLM", "transformer", "tokens", (512,), "logits", HUB + "meta-llama/Llama-3.2-1B",
-        {
-            "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-            "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5,
-            "max_position_embeddings": 131072, "tie_word_embeddings": True,
-            "rope_parameters": {
-                "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
-            },
-        },
+        SHAPES["llama-1b"].config,
         adapters=8,
         counts=Counts(1_236_666_368, 650_318_446_592, 8_388_608, (512, 128_256), 851_968, 1_314_478_096_384),
         activation_bytes=1_438_715_904,
