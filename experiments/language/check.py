@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -40,24 +41,29 @@ def _reference(model: str, kind: Format) -> Any:
 
 
 def error(model: str, kind: Format, backend: str, device: Device, threads: int) -> float:
-    """Root mean square of the errors of a runtime's logits, relative to their standard deviation.
-
-    Logits count up to a constant, on fresh random prompts; the reference is Transformers in float32, with the weights
-    that gguf reads from the same file. nan if the runtime has told one.
-    """
-    from experiments.language.reference import logits
-
+    """Error of a runtime's logits, see `difference`."""
     shape = checked_shape(model)
     path = files.model_file(f"{model}-checked", shape, kind)
     runtime = runtimes.RUNTIMES[backend](path, shape, device, threads, CONTEXT)
-    squares, spread = [], []
     try:
-        for _ in range(PROMPTS):
-            prompt = runtimes.random_prompt(TOKENS)
-            right = runtimes.log_probabilities(logits(_reference(model, kind), prompt))
-            ids, told = runtime.following(prompt)
-            squares.append(np.mean((told - right[ids]) ** 2))
-            spread.append(right.var())
+        return difference(model, kind, lambda prompts: [runtime.following(one) for one in prompts])
     finally:
         runtime.close()
+
+
+def difference(model: str, kind: Format, following: Callable[[list[runtimes.Ids]], list[runtimes.Following]]) -> float:
+    """Root mean square of the errors of logits, relative to their standard deviation.
+
+    following: from prompts (tokens,) to tokens that may follow each, and the logarithms of their probabilities, by the
+    model of the checked shape. Logits count up to a constant, on fresh random prompts; the reference is Transformers in
+    float32, with the weights that gguf reads from the same file. nan if a logarithm is.
+    """
+    from experiments.language.reference import logits
+
+    squares, spread = [], []
+    prompts = [runtimes.random_prompt(TOKENS) for _ in range(PROMPTS)]
+    for prompt, (ids, told) in zip(prompts, following(prompts), strict=True):
+        right = runtimes.log_probabilities(logits(_reference(model, kind), prompt))
+        squares.append(np.mean((told - right[ids]) ** 2))
+        spread.append(right.var())
     return float(np.sqrt(np.mean(squares) / np.mean(spread)))

@@ -19,6 +19,8 @@ from experiments.work import Unsupported
 # Number of the token "a" in the vocabulary of our files.
 LETTER = ord("a")
 Ids = NDArray[np.int64]
+# Tokens that may follow a prompt, and the logarithms of their probabilities.
+Following = tuple[Ids, NDArray[np.float64]]
 
 
 class Runtime(ABC):

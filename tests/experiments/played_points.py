@@ -59,6 +59,9 @@ def _requests() -> Iterator[Point]:
     text = {"model": "llama-tiny", "format": "BF16", "tokens": 16}
     for phase, backend in (("prompt", "transformers"), ("decode", "transformers"), ("decode", "transformers-graph")):
         yield "language-models", {**text, "phase": phase, "backend": backend}
+    asked = {"users": 2, "prompt_tokens": 8, "new_tokens": 8, "seconds": 1, "cores": 1}
+    for backend in ("xllamacpp", "llama-server"):
+        yield "language-serving", {"model": "llama-tiny", "format": "Q8_0", **asked, "backend": backend}
 
 
 def _models() -> Iterator[Point]:

@@ -33,6 +33,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "model": "llama-tiny", "format": "BF16", "phase": "decode", "tokens": 16, "backend": "transformers",
         "threads": 1,
     },
+    "language-serving": {
+        "model": "llama-tiny", "format": "Q8_0", "users": 2, "prompt_tokens": 8, "new_tokens": 6, "seconds": 1,
+        "cores": 1, "backend": "xllamacpp", "threads": 1,
+    },
     "libraries": {
         "layer": "convolution", "shape": "conv5-3x3", "batch": 2, "passes": "forward", "variant": "library",
         "dtype": "float32", "threads": 1,

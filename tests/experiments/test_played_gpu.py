@@ -62,6 +62,8 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
     if name == "boosting" and params["backend"] != "sklearn":  # their wheels that the study installs compute on no GPU
         nvidia = device == "cuda:0" and params["backend"] == "xgboost"
         return "pip install xgboost" if nvidia else "OpenCL" if params["backend"] == "lightgbm" else "does not run on"
+    if name == "language-serving":
+        return "does not run on" if params["backend"] == "xllamacpp" else "llama-server"
     if name == "boosting":
         return "does not run on"
     if device == "cuda:0":

@@ -31,7 +31,7 @@ from tests.experiments.processor import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 
 # Those that start processes, and kernels in CUDA C, are run and spoilt in tests of their own.
-ELSEWHERE = {"serving", "several-devices", "without-cuda"}
+ELSEWHERE = {"language-serving", "serving", "several-devices", "without-cuda"}
 FAMILIES = ("mlp", "cnn", "gpt", "resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular")
 
 RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
@@ -371,6 +371,7 @@ LARGER: dict[str, dict[str, Any]] = {
     "gemm-search": {"span": 2},
     "generation": {"context": 128},
     "language-models": {"model": "llama-1b"},
+    "language-serving": {"model": "llama-1b"},
     "parallelism": {"in_flight": 10**6},
     "sequential": {"footprint": 10**8},
     "serving": {"service": "embedding"},

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from experiments.language.shapes import SHAPES
 from tests.workflow.standin.answers import Answer, Series, shares, timed
 from tests.workflow.standin.chips import ITEMSIZE, Chip, Lack
 from tests.workflow.standin.steps import (
@@ -237,6 +238,25 @@ def serving(chip: Chip, p: Params) -> Answer:
         found["p99_latency"] = (2.2 * middle, "s")
     if chip.kind == "gpu":
         found["gpu_busy_share"] = (min(1.0, rate * 8e-4), "1")
+    return Answer([], found)
+
+
+@point("language-serving")
+def language_serving(chip: Chip, p: Params) -> Answer:
+    if (p["backend"] == "xllamacpp") == (chip.kind == "gpu"):
+        raise Lack(f"{p['backend']} does not run on {chip.kind}")
+    weights = SHAPES[p["model"]].parameters * (0.6 if p["format"] == "Q4_K_M" else 1.1)
+    token_s = max(weights / (0.8 * chip.memory), 2 * p["users"] * weights / chip.flops["float32"])
+    first_s = token_s + 2 * weights * p["prompt_tokens"] * (1 + p["users"] / 4) / chip.flops["float32"]
+    answer_s, count = first_s + token_s * p["new_tokens"], 4.0 * p["users"]
+    seconds = {"p50_first_token_latency": first_s, "p50_token_latency": token_s, "p99_token_latency": 3 * token_s,
+               "p50_answer_latency": answer_s, "client_delay": 1e-4}  # fmt: skip
+    if count >= 100:
+        seconds |= {"p99_first_token_latency": 2 * first_s, "p99_answer_latency": 1.2 * answer_s}
+    found = shares(failed_share=0.0, client_share=0.01, requests=count)
+    found |= {name: (value, "s") for name, value in seconds.items()}
+    found["user_tokens_per_s"] = (1 / token_s, "1/s")
+    found["tokens_per_s"] = (p["users"] * p["new_tokens"] / answer_s, "1/s")
     return Answer([], found)
 
 

@@ -1,0 +1,113 @@
+"""A runtime's own server with a GGUF file: started, asked for probabilities, and ended."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from experiments.language.runtimes import Following, Ids, XLlamaCpp
+from experiments.serving import users
+from experiments.serving.process import Child, ChildError, wait_until
+from experiments.work import HarnessError
+
+# Seconds that a server has to load its model, of up to 5 GB.
+START_S = 60.0
+
+
+class Server:
+    """A server that runs: its process and its port on loopback."""
+
+    def __init__(self, child: Child, log: Path) -> None:
+        self.child, self.log, self.port = child, log.open("rb"), 0
+
+    def wait(self) -> None:
+        """Wait until it answers. Raises HarnessError, with its last words, if it ends or keeps silent; Unsupported."""
+        try:
+            self.port = int(self.child.answer(START_S)["port"])
+        except ChildError as end:
+            raise HarnessError(f"{end}{self.last_words()}") from None
+        if not wait_until(self._is_ready, START_S):
+            raise HarnessError(f"the server did not answer within {START_S:g} s{self.last_words()}")
+
+    def _is_ready(self) -> bool:
+        self.require_life()
+        self.port = self.port or listening_port(self.child.pid)
+        if not self.port:
+            return False
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)) as line:
+                line.request("GET", "/health")
+                return line.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def require_life(self) -> None:
+        """Raise HarnessError, with its last words, if it has ended."""
+        if not self.child.alive:
+            raise HarnessError(f"the server ended{self.last_words()}")
+
+    def last_words(self) -> str:
+        """': ' and the last line that it has logged; '' if there is none."""
+        self.log.seek(0)
+        lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
+        return f": {lines[-1].strip()[:200]}" if lines else ""
+
+    def following(self, prompts: list[Ids]) -> list[Following]:
+        """Tokens that may follow each prompt, asked for at the same time, and the logarithms of their probabilities.
+
+        Raises HarnessError where it has ended, RuntimeError where it does not answer rightly.
+        """
+        try:
+            with ThreadPoolExecutor(len(prompts)) as together:
+                return list(together.map(self._likely, prompts))
+        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as fault:
+            self.require_life()
+            raise RuntimeError(f"the server told no probabilities ({type(fault).__name__}: {fault})") from None
+
+    def _likely(self, prompt: Ids) -> Following:
+        body = users.request(prompt.tolist(), 1, stream=False, logprobs=XLlamaCpp.MOST)
+        line, response = users.opened(self.port, body, START_S)
+        with closing(line):
+            likely = json.load(response)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
+
+
+@contextmanager
+def started(orders: Mapping[str, Any]) -> Iterator[Server]:
+    """A server with these orders, see `experiments.serving.language_server`; ended with the block.
+
+    Raises HarnessError, with the server's last words, where it does not start, and Unsupported.
+    """
+    handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
+    os.close(handle)
+    try:
+        child = Child("language_server", {**orders, "log": name})
+        server = Server(child, Path(name))
+        with server.log:
+            try:
+                server.wait()
+                Path(name).unlink(missing_ok=True)
+                yield server
+            finally:
+                child.stop()
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def listening_port(pid: int) -> int:
+    """The port at which a process listens; 0 if there is none yet, or no process."""
+    try:
+        found = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return 0
+    return next((one.laddr.port for one in found if one.status == psutil.CONN_LISTEN), 0)

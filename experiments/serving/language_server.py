@@ -1,0 +1,97 @@
+"""A language model behind its runtime's own server: llama-server, or the same in xllamacpp's library.
+
+Both are llama.cpp's server: they speak OpenAI's protocol, and batch the users' tokens as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from contract import ending
+from experiments.serving.process import orders
+from experiments.work import Unsupported, not_installed
+
+LOOPBACK = "127.0.0.1"
+PROGRAM = "llama-server"
+ABSENT = f"{PROGRAM} is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
+# Layers of which no model has more.
+ALL_LAYERS = 999
+# Settings that versions without them need not know: the server keeps no answered prompts, and asks no other host.
+_SETTINGS = {"LLAMA_ARG_CACHE_RAM": "0", "LLAMA_ARG_OFFLINE": "1"}
+
+
+def program() -> str | None:
+    """The path of llama-server; None where there is none."""
+    return shutil.which(PROGRAM)
+
+
+def require_program(on_gpu: bool) -> str:
+    """The path of llama-server. Raises Unsupported where it is absent, or, for a GPU, its build computes on none."""
+    if (path := program()) is None:
+        raise Unsupported(ABSENT)
+    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"
+    if on_gpu and not re.search(r"^\s+\w+\d+: ", ending.run([path, "--list-devices"]).stdout, re.MULTILINE):
+        raise Unsupported(f"the {PROGRAM} on PATH computes on CPUs alone: build llama.cpp with -DGGML_CUDA=ON")
+    return path
+
+
+def arguments(asked: Mapping[str, Any]) -> list[str]:
+    """Arguments of llama-server for the orders of `main`."""
+    words = ["-m", asked["model"], "--host", LOOPBACK, "--port", "0", "-np", str(asked["slots"])]
+    words += ["-c", str(asked["slots"] * asked["context"])]
+    if asked["threads"]:
+        return [*words, "-ngl", "0", "-t", str(asked["threads"]), "-tb", str(asked["threads"])]
+    return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(asked["gpu"])]
+
+
+def start_in_library(asked: Mapping[str, Any]) -> tuple[Any, int]:
+    """xllamacpp's server, which answers as long as it is held, and its port. Raises ModuleNotFoundError."""
+    import xllamacpp
+
+    settings = xllamacpp.CommonParams()
+    settings.model.path = asked["model"]
+    settings.hostnames, settings.port, settings.offline = [LOOPBACK], 0, True
+    settings.n_parallel, settings.n_ctx = asked["slots"], asked["slots"] * asked["context"]
+    settings.n_gpu_layers, settings.cache_ram_mib = 0, 0
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = asked["threads"]
+    server = xllamacpp.Server(settings)
+    return server, int(server.listening_address.rpartition(":")[2])
+
+
+def _log_to(path: str) -> None:
+    """Send all output of this process to a file, which its maker holds open and nobody finds afterwards."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.unlink(path)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def main() -> None:
+    """Serve until the parent is gone.
+
+    Orders: backend, model (a file), slots, context (tokens of a slot), threads (0: on a GPU, the one of number `gpu`),
+    log (a file), cpus. The answer tells the port of a library; a program takes this process over, and tells nobody.
+    """
+    asked, tell = orders()
+    _log_to(asked["log"])
+    if asked["backend"] == PROGRAM:
+        tell({"port": 0})
+        path = require_program(on_gpu=False)
+        os.execve(path, [path, *arguments(asked)], {**os.environ, **_SETTINGS})
+    try:
+        server, port = start_in_library(asked)
+    except ModuleNotFoundError as absent:
+        tell({"unsupported": str(not_installed(absent))})
+        return
+    tell({"port": port})
+    while server:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,419 @@
+"""A language model's server is the runtime's own, its users wait for their answers, and each fault is told as its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.language import check, files, server, weights
+from experiments.language.shapes import SHAPES
+from experiments.registry import get
+from experiments.serving import language_server, limits, process, users
+from experiments.suite import language_serving
+from experiments.suite.serving import DisturbedError
+from experiments.work import HarnessError, Unsupported
+from tests.experiments.points import CPU, GPU, observed, params, right, work
+from tests.experiments.test_serving import gone, refused
+
+NAME = "language-serving"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Files are written once, and kept in a folder of the tests."""
+    folder = tmp_path_factory.mktemp("models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(files.FOLDER, str(folder))
+        patch.setattr(weights, "POOL_BLOCKS", 8191)
+        yield folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Temporary files and the home folder are the test's; nothing of ours is left in them, and nothing runs on."""
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(home))
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert not process._ALL
+    assert [*home.iterdir(), *tmp_path.glob("study-*")] == []
+
+
+def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch: None) -> None:
+    made = work(NAME, users=3)
+    assert right(made)
+    seen = observed(made)
+    assert seen["requests"] >= 3
+    assert seen["failed_share"] == 0
+    assert min(seen["tokens_per_s"], seen["user_tokens_per_s"], seen["p50_first_token_latency"]) > 0
+    assert 0 < seen["p50_token_latency"] <= seen["p50_answer_latency"]
+
+
+def as_program(folder: Path, monkeypatch: pytest.MonkeyPatch, *devices: str) -> Path:
+    """A `llama-server` on PATH that is xllamacpp's, lists these devices, and notes its arguments in a file."""
+    folder.mkdir()
+    place = folder / "llama-server"
+    place.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys, time\n"
+        "from pathlib import Path\n"
+        f"sys.path.insert(0, {str(Path.cwd())!r})\n"
+        "if sys.argv[1:] == ['--list-devices']:\n"
+        f"    print('Available devices:', *{devices!r}, sep='\\n  ')\n"
+        "    sys.exit()\n"
+        f"Path({str(folder / 'arguments.json')!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
+        "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+        "from experiments.serving.language_server import start_in_library\n"
+        "slots = int(given['-np'])\n"
+        "held = start_in_library({'model': given['-m'], 'slots': slots, 'context': int(given['-c']) // slots,\n"
+        "                         'threads': int(given.get('-t', 1))})\n"
+        "time.sleep(600)\n"
+    )
+    place.chmod(place.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder / "arguments.json"
+
+
+@pytest.mark.parametrize(("device", "devices"), [(CPU, ()), (GPU, ("CUDA0: A GPU (81000 MiB, 80000 MiB free)",))])
+def test_a_program_on_path_serves_as_well(
+    device: Any, devices: Any, models: Path, scratch: None, tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = as_program(tmp_path_factory.mktemp("bin") / "bin", monkeypatch, *devices)
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "7")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    made = work(NAME, device, backend="llama-server")
+    assert right(made)
+    assert observed(made)["requests"] >= 2
+    arguments, environment = json.loads(told.read_text())
+    layers = arguments[arguments.index("-ngl") + 1]
+    assert (layers, "-mg" in arguments, "-t" in arguments) == (
+        ("0", False, True) if device is CPU else ("999", True, False)
+    )
+    assert "LLAMA_ARG_CTX_SIZE" not in environment
+    assert environment["LLAMA_ARG_CACHE_RAM"] == "0"
+
+
+def test_no_program_outlives_its_parent(
+    models: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_program(tmp_path_factory.mktemp("bin") / "bin", monkeypatch)
+    path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
+    orders = {"backend": "llama-server", "model": str(path), "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    code = (
+        f"import time; from experiments.language.server import started\nwith started({orders!r}) as running:\n"
+        "    print(running.child.pid, running.port, flush=True)\n    time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        pid, port = map(int, parent.stdout.readline().split())
+        assert server.listening_port(pid) == port
+        parent.kill()
+        assert process.wait_until(lambda: gone(pid) and refused(port), 10)
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = get(NAME).lacks
+    with pytest.raises(Unsupported, match="no GPU|xllamacpp"):
+        work(NAME, GPU)
+    as_program(tmp_path / "bin", monkeypatch)
+    with pytest.raises(Unsupported, match="computes on CPUs alone: build llama.cpp with -DGGML_CUDA=ON"):
+        work(NAME, GPU, backend="llama-server")
+    assert not lacks([], params(NAME, backend="llama-server"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="llama-server is not on PATH: install"):
+        work(NAME, backend="llama-server")
+    assert "not on PATH" in lacks([], params(NAME, backend="llama-server"))
+    assert not lacks([], params(NAME))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"users": 0}, {"new_tokens": 1}, {"prompt_tokens": 510}, {"threads": 4097}, {"cores": 4096}]
+)
+def test_what_no_server_can_do_is_unsupported(changed: dict[str, int]) -> None:
+    with pytest.raises(Unsupported):
+        work(NAME, **changed)
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words(scratch: None) -> None:
+    orders = {"backend": "xllamacpp", "model": "/nowhere.gguf", "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    with (
+        pytest.raises(HarnessError, match=r"language_server ended with code 1 .*: RuntimeError: .*"),
+        server.started(orders),
+    ):
+        pass
+
+
+def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> None:
+    path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
+    orders = {"backend": "xllamacpp", "model": str(path), "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    load = {"users": 1, "prompt_tokens": 8, "new_tokens": 200, "seconds": 60, "timeout_s": 60, "cpus": []}
+    with server.started(orders) as running:
+        threading.Timer(1.5, running.child._process.kill).start()
+        with pytest.raises(HarnessError, match="the server ended"):
+            language_serving.offered(running, load)
+
+
+def test_the_check_notices_wrong_probabilities(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = files.model_file("llama-tiny-checked", check.checked_shape("llama-tiny"), "Q8_0")
+    orders = {"backend": "xllamacpp", "model": str(path), "slots": 2, "context": 256, "threads": 1, "cpus": []}
+    with server.started(orders) as running:
+        assert check.difference("llama-tiny", "Q8_0", running.following) < check.TOLERANCE
+        swapped = check.difference("llama-tiny", "Q8_0", lambda prompts: running.following(prompts)[::-1])
+    assert swapped > check.TOLERANCE
+
+
+def test_a_disturbed_load_is_offered_again_and_then_told(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offers: list[int] = []
+
+    def stands_still(*_: Any) -> None:
+        offers.append(1)
+        raise DisturbedError("the load stood still for 9.0 s")
+
+    monkeypatch.setattr(language_serving, "offered", stands_still)
+    with pytest.raises(HarnessError, match="stood still"):
+        observed(work(NAME))
+    assert len(offers) == language_serving.TRIES
+
+
+def test_memory_grows_with_the_users() -> None:
+    memory = get(NAME).memory
+    assert memory is not None
+    one, many = (memory(**{**params(NAME), "model": "llama-1b", "users": count}) for count in (1, 33))
+    assert many - one == 32 * SHAPES["llama-1b"].cache_bytes(256)
+    assert one > files.file_bytes(SHAPES["llama-1b"], "Q8_0")
+
+
+# ------------------------------------------------------------------ users
+
+
+def event(text: str, **more: Any) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"text": text}], **more}).encode() + b"\n"
+
+
+def whole(count: int = 3, prompt: int = 8) -> list[bytes]:
+    """The lines of a right answer: a token by itself, and two that came together."""
+    return [event("a"), b"\n", *(event("a") for _ in range(count - 3)), event("aa"),
+            event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
+
+
+def answer(lines: list[bytes], count: int = 3) -> users.Answer:
+    return users.Answer(0.0, count, lines=[(float(at), line) for at, line in enumerate(lines)], ended=99.0)
+
+
+def test_a_whole_answer_is_right() -> None:
+    users.require_right(answer(whole()), 8)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "broke off"),
+        (whole()[:-2], "broke off"),
+        ([b"data: [DONE]\n"], "broke off"),
+        ([event("a"), *whole()], "4 tokens in place of 3"),
+        (whole()[1:], "2 tokens in place of 3"),
+        ([event("b"), *whole()[1:]], "wrote 'b' where it was told to write 'a' alone"),
+        (whole(prompt=2), "computed 2 of the 8 tokens"),
+        ([*whole()[:-4], event(""), *whole()[-2:]], "it is too old"),
+        ([b'data: {"error": {"message": "no slot"}}\n', *whole()], "streamed .*no slot"),
+        ([b"data: [1]\n", *whole()], "streamed"),
+        ([b"data: \xff\n", *whole()], "streamed"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_was_not_asked_for_is_told(lines: list[bytes], words: str) -> None:
+    with pytest.raises(users.AnswerError, match=words):
+        users.require_right(answer(lines), 8)
+
+
+LINES = st.one_of(
+    st.binary(max_size=30), st.sampled_from(whole()), st.binary(max_size=20).map(lambda one: b"data:" + one)
+)
+
+
+@given(st.lists(LINES, max_size=8))
+def test_no_stream_breaks_the_load(lines: list[bytes]) -> None:
+    first = users.Answer(0.0, 1, first=True, counted=False, ended=0.5)
+    seen = users.summary([first, answer(lines)], 8, over=100.0)
+    assert len(seen.whole) + sum(seen.faults.values()) == 1
+
+
+@given(st.integers(0, len(b"".join(whole())) - 1))
+def test_an_answer_that_is_cut_anywhere_is_no_answer(cut: int) -> None:
+    cut = min(cut, len(b"".join(whole())) - len(b"\n\n") - 1)
+    with pytest.raises(users.AnswerError):
+        users.require_right(answer(b"".join(whole())[:cut].splitlines(keepends=True)), 8)
+
+
+def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() -> None:
+    """A first answer until 2, one that counts, one that is not whole at the end, and one that failed."""
+    first = users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, event("aaa"))], ended=2.0)
+    counted = users.Answer(2.0, 3, lines=[(4.0, event("a")), (5.0, event("a")), (7.0, event("a"))], ended=8.0)
+    counted.lines += [(7.5, event("", timings={"prompt_n": 8})), (7.5, b"data: [DONE]\n")]
+    going = users.Answer(8.0, 3, counted=False, lines=[(9.0, event("a")), (11.0, event("a"))])
+    failed = users.Answer(3.0, 3, lines=[(4.0, event("a"))], ended=5.0, fault="the server said 500")
+    seen = users.summary([first, counted, going, failed], 8, over=10.0)
+    assert (seen.first, seen.between, seen.whole, seen.user_rates) == ([2.0], [1.0, 2.0], [6.0], [2 / 3])
+    assert (seen.tokens, seen.span_s) == (4, 8.0)
+    assert seen.faults == {"the server said 500": 1}
+
+
+class Stand(ThreadingHTTPServer):
+    """A server in the real one's place: streams letters, `pause_s` before each, and notes what it is asked."""
+
+    daemon_threads = True
+
+    def __init__(self, says: Callable[[Any], None] | None = None, pause_s: float = 0.002) -> None:
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.says, self.pause_s, self.one = says, pause_s, threading.Lock()
+        self.asked: list[dict[str, Any]] = []
+        self.open, self.most = 0, 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def count(self, more: int) -> None:
+        with self.one:
+            self.open += more
+            self.most = max(self.most, self.open)
+
+
+class Asked(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        stand = self.server
+        assert isinstance(stand, Stand)
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        stand.asked.append(asked)
+        stand.count(1)
+        try:
+            (stand.says or Asked.stream)(self)
+        except ConnectionError:  # the user has left
+            pass
+        finally:
+            stand.count(-1)
+            self.close_connection = True
+
+    def stream(self, fault: str = "") -> None:
+        asked, stand = self.server.asked[-1], self.server  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for _ in range(asked["max_tokens"]):
+            time.sleep(stand.pause_s)  # type: ignore[attr-defined]
+            self.chunk(event("a") + b"\n")
+            if fault == "cut":
+                return
+        self.chunk(event("", timings={"prompt_n": len(asked["prompt"])}) + b"\n" + b"data: [DONE]\n\n")
+        self.chunk(b"")
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    def log_message(self, *_: Any) -> None:
+        """Silence."""
+
+
+def offered(stand: Stand, count: int, seconds: float = 0.2) -> users.Seen:
+    asked = {"port": stand.server_address[1], "users": count, "prompt_tokens": 8, "new_tokens": 8, "seconds": seconds,
+             "timeout_s": 5.0, "seed": 3}  # fmt: skip
+    try:
+        return users.Crowd(asked).run()
+    finally:
+        stand.shutdown()
+        stand.server_close()
+
+
+def test_users_ask_again_when_they_have_their_answer_and_never_twice_the_same() -> None:
+    stand = Stand()
+    seen = offered(stand, 4)
+    assert stand.most == 4
+    assert len(seen.whole) >= 4 and not seen.faults
+    assert min(seen.first) >= stand.pause_s and min(seen.whole) >= 8 * stand.pause_s
+    assert seen.tokens > 0 and seen.span_s > 0 and seen.cpu_s > 0
+    prompts = [tuple(one["prompt"]) for one in stand.asked]
+    assert len(set(prompts)) == len(prompts) > 8
+    assert sorted(one["max_tokens"] for one in stand.asked[:4]) == [2, 4, 6, 8]
+    assert {one["max_tokens"] for one in stand.asked[4:]} == {8}
+    assert all(one["stream"] and one["ignore_eos"] and not one["cache_prompt"] for one in stand.asked)
+
+
+def test_each_user_has_an_answer_that_counts_however_short_the_load() -> None:
+    assert len(offered(Stand(), 5, seconds=0.0).whole) == 5
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (lambda self: self.send_error(500, "broken"), "the server said 500"),
+        (lambda self: self.send_error(400), "the server said 400"),
+        (lambda self: self.stream("cut"), "broke off"),
+        (lambda self: None, "broke off"),
+        (lambda self: self.wfile.write(b"no HTTP\r\n\r\n"), "broke off"),
+    ],
+    ids=["500", "400", "cut", "nothing", "no HTTP"],
+)
+def test_failed_answers_are_counted_by_their_fault(says: Any, words: str) -> None:
+    seen = offered(Stand(says), 2)
+    assert not seen.whole
+    assert len(seen.faults) == 1 and words in next(iter(seen.faults))
+    assert sum(seen.faults.values()) >= 2
+
+
+def test_a_load_without_a_right_answer_fails_with_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        port = 1
+
+        def require_life(self) -> None:
+            """It lives."""
+
+    class Load:
+        def __init__(self, *_: Any) -> None: ...
+
+        def answer(self, _: float) -> dict[str, Any]:
+            return {"stood_s": 0.0, "whole": [], "faults": {"the server said 500: broken": 2}}
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr(language_serving, "Child", Load)
+    with pytest.raises(RuntimeError, match="no answer was right: the server said 500: broken"):
+        language_serving.offered(Running(), {"seconds": 1})
+
+
+def test_a_port_where_nobody_listens_is_the_harnesss_trouble() -> None:
+    stand = Stand()
+    stand.shutdown()
+    stand.server_close()
+    asked = {"port": stand.server_address[1], "users": 2, "prompt_tokens": 8, "new_tokens": 8, "seconds": 1,
+             "timeout_s": 5.0, "seed": 3}  # fmt: skip
+    with pytest.raises(HarnessError, match="ECONNREFUSED"):
+        users.Crowd(asked).run()
+
+
+def test_percentiles_need_enough_times() -> None:
+    seen = {"user_rates": [2.0], "tokens": 10, "span_s": 2.0, "faults": {"x": 1}, "whole": [1.0] * 3, "cpu_s": 0.2,
+            "load_s": 4.0, "late": [1e-4], "first": [0.5] * 3, "between": [0.1] * 100}  # fmt: skip
+    found = {name: value for name, (value, _) in language_serving.metrics(seen, shared=2).items()}
+    assert found["p99_token_latency"] == 0.1 and "p99_first_token_latency" not in found
+    assert (found["failed_share"], found["requests"], found["tokens_per_s"]) == (0.25, 4, 5.0)
+    assert found["client_share"] == pytest.approx(0.025)
+    assert language_serving.metrics(seen, shared=0)["client_share"] == (0.0, "1")
