@@ -225,6 +225,10 @@ def label_value(name: str, value: Any) -> str:
         return f"{count(int(value), 'thread')} in flight"
     if name == "requests_per_s":
         return _joined(exactly(float(value)), "requests/s")
+    if name == "users":
+        return count(int(value), "user")
+    if name in ("prompt_tokens", "new_tokens"):
+        return f"{exactly(float(value))} {name.removesuffix('_tokens')} tokens"
     if name == "traffic":
         return f"{number(float(value))} tokens a day"
     if name == "service":

@@ -25,10 +25,11 @@ START_S = 60.0
 
 
 class Server:
-    """A server that runs: its process and its port on loopback."""
+    """A server that runs: its process, its port on loopback, and the number that its vocabulary has for LETTER."""
 
     def __init__(self, child: Child, log: Path) -> None:
         self.child, self.log, self.port = child, log.open("rb"), 0
+        self.letter = 0
 
     def wait(self) -> None:
         """Wait until it answers. Raises HarnessError, with its last words, if it ends or keeps silent; Unsupported."""
@@ -38,6 +39,7 @@ class Server:
             raise HarnessError(f"{end}{self.last_words()}") from None
         if not wait_until(self._is_ready, START_S):
             raise HarnessError(f"the server did not answer within {START_S:g} s{self.last_words()}")
+        self.letter = int(self._asked("/tokenize", json.dumps({"content": users.LETTER}).encode())["tokens"][0])
 
     def _is_ready(self) -> bool:
         self.require_life()
@@ -67,18 +69,27 @@ class Server:
 
         Raises HarnessError where it has ended, RuntimeError where it does not answer rightly.
         """
+        with ThreadPoolExecutor(len(prompts)) as together:
+            return list(together.map(self._likely, prompts))
+
+    def _asked(self, path: str, body: bytes) -> Any:
+        """The server's answer, parsed. Raises as `following`."""
         try:
-            with ThreadPoolExecutor(len(prompts)) as together:
-                return list(together.map(self._likely, prompts))
-        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as fault:
+            line, response = users.opened(self.port, body, START_S, path)
+            with closing(line):
+                return json.load(response)
+        except (OSError, http.client.HTTPException, ValueError) as fault:
             self.require_life()
-            raise RuntimeError(f"the server told no probabilities ({type(fault).__name__}: {fault})") from None
+            raise RuntimeError(f"the server does not answer {path} ({type(fault).__name__}: {fault})") from None
 
     def _likely(self, prompt: Ids) -> Following:
-        body = users.request(prompt.tolist(), 1, stream=False, logprobs=XLlamaCpp.MOST)
-        line, response = users.opened(self.port, body, START_S)
-        with closing(line):
-            likely = json.load(response)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        told = self._asked(
+            users.PATH, users.request(prompt.tolist(), 1, self.letter, stream=False, logprobs=XLlamaCpp.MOST)
+        )
+        try:
+            likely = told["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        except (LookupError, TypeError):
+            raise RuntimeError("the server tells no probabilities: its version is too old") from None
         return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
 
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from contract import ending
@@ -66,7 +67,7 @@ def start_in_library(asked: Mapping[str, Any]) -> tuple[Any, int]:
 def _log_to(path: str) -> None:
     """Send all output of this process to a file, which its maker holds open and nobody finds afterwards."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
-    os.unlink(path)
+    Path(path).unlink()
     os.dup2(log, 1)
     os.dup2(log, 2)
 

@@ -25,8 +25,8 @@ from experiments.serving import limits
 from experiments.serving.process import orders
 from experiments.work import HarnessError
 
-# Number of the letter in the vocabulary of our files, whose first tokens are the bytes, and its advantage.
-LETTER, BIAS = "a", [[ord("a"), 1e3]]
+# The letter, and the advantage of its token. Vocabularies have it with a blank or without.
+LETTER, BIAS, BLANK = "a", 1e3, " "
 PATH = "/v1/completions"
 # The last event of a stream.
 END = b"data: [DONE]"
@@ -80,22 +80,24 @@ class Seen:
     stood_s: float = 0.0
 
 
-def request(prompt: list[int], count: int, **more: Any) -> bytes:
-    """The body of a request for exactly `count` tokens after a prompt (numbers of tokens)."""
+def request(prompt: list[int], count: int, letter: int, **more: Any) -> bytes:
+    """The body of a request for exactly `count` tokens after a prompt (numbers of tokens). letter: number of LETTER."""
     asked = {
-        "prompt": prompt, "max_tokens": count, "ignore_eos": True, "temperature": 0.0, "logit_bias": BIAS,
+        "prompt": prompt, "max_tokens": count, "ignore_eos": True, "temperature": 0.0, "logit_bias": [[letter, BIAS]],
         "cache_prompt": False, "stream": True, **more,
     }  # fmt: skip
     return json.dumps(asked).encode()
 
 
-def opened(port: int, body: bytes, timeout_s: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+def opened(
+    port: int, body: bytes, timeout_s: float, path: str = PATH
+) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     """A connection of its own for a request, and the response, of which only the header is read.
 
     Raises OSError, http.client.HTTPException, and AnswerError where the server refuses.
     """
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
-    line.request("POST", PATH, body, {"Content-Type": "application/json", "Connection": "close"})
+    line.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close"})
     response = line.getresponse()
     if response.status != 200:
         said = response.read(2000).decode(errors="replace")
@@ -104,13 +106,14 @@ def opened(port: int, body: bytes, timeout_s: float) -> tuple[http.client.HTTPCo
     return line, response
 
 
-def read(answer: Answer, port: int, prompt: list[int], timeout_s: float) -> None:
+def read(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
     """Ask for an answer, and read it. Its lines are parsed when the load is over, so that nothing delays reading.
 
-    timeout_s: for how long the server may be silent. Raises HarnessError where nobody listens, or the system refuses.
+    body: see `request`. timeout_s: for how long the server may be silent. Raises HarnessError where nobody listens, or
+    the system refuses.
     """
     try:
-        line, response = opened(port, request(prompt, answer.count), timeout_s)
+        line, response = opened(port, body, timeout_s)
         with closing(line):
             answer.lines += ((time.perf_counter(), one) for one in response)
     except TimeoutError:
@@ -137,7 +140,7 @@ def parsed(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str, Mappi
             text = str(event["choices"][0]["text"])
         except (ValueError, LookupError, TypeError):
             raise AnswerError(f"the server streamed {line[:200].decode(errors='replace').strip()}") from None
-        if text.strip(LETTER):
+        if text.strip(LETTER + BLANK):
             raise AnswerError(f"the server wrote {text[:40]!r} where it was told to write {LETTER!r} alone")
         found.append((at, text, event))
     return found
@@ -150,7 +153,7 @@ def require_right(answer: Answer, prompt: int) -> None:
     events = parsed(answer.lines)
     if not any(line.strip() == END for _, line in answer.lines) or not events:
         raise AnswerError(BROKEN)
-    if (written := sum(len(text) for _, text, _ in events)) != answer.count:
+    if (written := sum(text.count(LETTER) for _, text, _ in events)) != answer.count:
         raise AnswerError(f"the server wrote {written} tokens in place of {answer.count}")
     try:
         computed = events[-1][2]["timings"]["prompt_n"]
@@ -167,7 +170,7 @@ class Crowd:
     afterwards; it does not count. Answers that are asked for in `seconds` from the start do, one of each user at least.
     Users who have theirs ask on until all have, so that none is answered under less load; their last ones are left.
 
-    asked: port, users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
+    asked: port, letter (number of its token), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
     """
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
@@ -204,12 +207,12 @@ class Crowd:
         draw = random.Random(f"{self.asked['seed']} {number}")
         count, ended, owed = max(1, self.asked["new_tokens"] * (number + 1) // self.asked["users"]), 0.0, True
         while not self._over.is_set():
-            prompt = draw.choices(range(256), k=self.asked["prompt_tokens"])
+            body = request(draw.choices(range(256), k=self.asked["prompt_tokens"]), count, self.asked["letter"])
             answer = Answer(time.perf_counter(), count, first=not ended, counted=bool(ended) and owed)
             self.answers.append(answer)
             if ended:
                 self.late.append(answer.asked - ended)
-            read(answer, self.asked["port"], prompt, self.asked["timeout_s"])
+            read(answer, self.asked["port"], body, self.asked["timeout_s"])
             count, ended = self.asked["new_tokens"], time.perf_counter()
             answer.ended = ended
             if answer.counted and ended >= self.begun + self.asked["seconds"]:
@@ -235,7 +238,7 @@ def summary(answers: Sequence[Answer], prompt: int, over: float) -> Seen:
         try:
             if whole:
                 require_right(answer, prompt)
-            times = [at for at, text, _ in parsed(list(answer.lines)) for _ in text]
+            times = [at for at, text, _ in parsed(list(answer.lines)) for _ in range(text.count(LETTER))]
         except AnswerError as fault:
             if whole:
                 seen.faults[str(fault)] = seen.faults.get(str(fault), 0) + 1

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.devices import Device
-from experiments.language.shapes import SHAPES, Format, Name
+from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.serving import language_server
 from experiments.serving.process import Child, split_cores
@@ -42,7 +42,7 @@ def memory(model: str, format: Format, users: int, prompt_tokens: int, new_token
     from experiments.language.check import checked_shape
     from experiments.language.files import file_bytes
 
-    shape = SHAPES[model]
+    shape = shapes()[model]
     cache = users * shape.cache_bytes(context(prompt_tokens, new_tokens))
     return float(file_bytes(shape, format) + cache + 4 * checked_shape(model).parameters)
 
@@ -65,9 +65,10 @@ def language_serving(
 ) -> Work:  # fmt: skip
     """`users` who ask for `new_tokens` tokens after a prompt, read them as they stream, and ask again at once.
 
-    model: its shape, with random weights. format: of the GGUF file. seconds: for which they ask, and as much longer as
-    it takes until each has an answer. cores: the server is held to so many; 0: all. The users have others, or where
-    there are none the same. threads: of the server's computation; it batches all users' tokens.
+    model: a shape with random weights, or a GGUF file of the user's own. format: of the file. seconds: for which they
+    ask, and as much longer as it takes until each has an answer. cores: the server is held to so many; 0: all. The
+    users have others, or where there are none the same. threads: of the server's computation; it batches all users'
+    tokens.
     Error: of probabilities that came through the server, see `experiments.language.check`.
     Observed: latencies of the first token (from the request), of each further one (from the one before) and of whole
     answers. user_tokens_per_s: of an answer after its first token, the median. tokens_per_s: of all users together.
@@ -79,7 +80,7 @@ def language_serving(
     """
     from experiments.language import check, files, server
 
-    shape = SHAPES[model]
+    shape = shapes()[model]
     if min(users, seconds, prompt_tokens) < 1 or new_tokens < 2:
         raise Unsupported("there is a user at least, a second, a token of a prompt, and two of an answer")
     if prompt_tokens + new_tokens > shape.context:
@@ -126,7 +127,7 @@ def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Raises RuntimeError if no answer was right, HarnessError for trouble that is not the server's, or if it ended.
     """
-    child = Child("users", {**load, "port": running.port, "seed": random.getrandbits(32)})
+    child = Child("users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)})
     try:
         seen = child.answer(load["seconds"] + ENDS_S)
     except HarnessError:

@@ -13,6 +13,7 @@ from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import amounts, sentence, shares, texts
+from report.pages.language_users import language_users
 from report.pages.listed import listed, on_gpu
 from report.pages.rows import dicts, points
 from report.pages.words import BARS, NOTHING
@@ -161,7 +162,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node loads and costs; then what serving takes against training."""
+    """For each node loads, costs, and users of language models; then what serving takes against training."""
     yield from on_each(evidence, _machine)
     yield from _outgrows(evidence)
 
@@ -169,6 +170,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     yield from _loads(view, f"serving-load-{place}")
     yield from _costs(view, f"serving-cost-{place}")
+    yield from language_users(view, place)
 
 
 FAMILY = Family(

@@ -1,0 +1,163 @@
+"""Language models behind a server: how soon answers begin and how fast they stream, by users. On the serving page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from report.data.networks import title
+from report.formatting import count, exactly, several, two_digits, with_unit
+from report.pages.charts import Chart, lines
+from report.pages.evidence import View
+from report.pages.exhibit import Exhibit, Table, records, stated
+from report.pages.heading import Sentence, amounts, sentence, shares
+from report.pages.listed import on_gpu
+from report.pages.rows import dicts, library, points
+from report.pages.words import BARS, NOTHING
+from report.quantities.language_serving import SERVER
+
+Cell = Mapping[str, Any]
+# Columns of the table: their heads, the quantities, and the units.
+COLUMNS = {
+    "First token, median": ("first_token_s", "s"),
+    "99% of first tokens within": ("p99_first_token_s", "s"),
+    "99% of further tokens within": ("p99_token_s", "s"),
+    "Whole answer, median": ("answer_s", "s"),
+    "Tokens/s of each user": ("user_tokens_per_s", "tokens/s"),
+    "Tokens/s of all": ("tokens_per_s", "tokens/s"),
+}
+
+
+def language_users(view: View, place: int) -> Iterable[Exhibit]:
+    """The time to the first token over the users, and the rate at which each user's answer streams."""
+    found = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
+    cells = {name: {(*_server(one), one["users"]): one for one in found[name]} for name in found}
+    if not found["first_token_s"]:
+        return
+    note = f"● measured on {view.name}. {BARS}."
+    first, rates = found["first_token_s"], found["user_tokens_per_s"]
+    heading = _by_users(
+        "The first token of an answer comes after {alone} to one user", "after {crowd} to {users} at a time",
+        "When the first token of an answer comes cannot be told from this run", first, "s",
+    )  # fmt: skip
+    table = [
+        [*_words(one), exactly(one["users"]),
+         *(stated(cells[name][key], unit) if key in cells[name] else NOTHING for name, unit in COLUMNS.values())]
+        for key, one in cells["first_token_s"].items()
+    ]  # fmt: skip
+    yield Exhibit(
+        _chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
+        [_work(first), *_faults(view), *_client(view), *_missing(view)],
+        Table(["Model", "Server", "Users", *COLUMNS], table, "llr" + "r" * len(COLUMNS),
+              f"Language models behind a server on {view.name}").filled(),
+        [], heading,
+    )  # fmt: skip
+    if not rates:
+        return
+    heading = _by_users(
+        "An answer streams at {alone} to one user", "at {crowd} to each of {users}",
+        "How fast answers stream cannot be told from this run", rates, "tokens/s",
+    )  # fmt: skip
+    together = sentence(
+        "All users together are written {all} at most.", all=amounts(_fastest(found["tokens_per_s"]), "tokens/s")
+    )
+    yield Exhibit(
+        _chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
+        [str(together)] if together.able else [], None, [], heading,
+    )  # fmt: skip
+
+
+def _server(cell: Cell) -> tuple[Any, ...]:
+    return tuple(cell[name] for name in SERVER)
+
+
+def _words(cell: Cell) -> list[str]:
+    """Model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
+    server = library(str(cell["backend"]))
+    cores = "" if not cell["cores"] or on_gpu(str(cell["device"])) else f", {count(int(cell['cores']), 'core')}"
+    return [f"{title(str(cell['model']))}, {cell['format']}", f"{server}{cores}{on_gpu(str(cell['device']))}"]
+
+
+def _ends(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Of each server the cell of one user, and that of the most users that any has had."""
+    most = max(int(one["users"]) for one in cells)
+    return [one for one in cells if one["users"] == 1], [one for one in cells if one["users"] == most > 1]
+
+
+def _by_users(one: str, many: str, otherwise: str, cells: Sequence[Cell], unit: str) -> Sentence:
+    """A heading about one user and the most users, of those that were measured."""
+    alone, crowd = _ends(cells)
+    users = count(max(int(cell["users"]) for cell in cells), "user")
+    many = many.replace("{users}", users)
+    if alone and crowd:
+        return sentence(f"{one}, {many}", otherwise, alone=amounts(alone, unit), crowd=amounts(crowd, unit))
+    if alone:
+        return sentence(one, otherwise, alone=amounts(alone, unit))
+    begin = one.partition("{")[0].rstrip().removesuffix(" after").removesuffix(" at")
+    return sentence(f"{begin} {many}", otherwise, crowd=amounts(crowd, unit))
+
+
+def _fastest(cells: Sequence[Cell]) -> list[Cell]:
+    """The highest rate of each server."""
+    best: dict[tuple[Any, ...], Cell] = {}
+    for one in cells:
+        if _server(one) not in best or one["estimate"] > best[_server(one)]["estimate"]:
+            best[_server(one)] = one
+    return list(best.values())
+
+
+def _chart(name: str, heading: Sentence, cells: Sequence[Cell], axis: str, unit: str, note: str) -> Chart:
+    """A line for each server over the users."""
+    groups: dict[str, list[Cell]] = {}
+    for one in cells:
+        groups.setdefault(", ".join(_words(one)), []).append(one)
+    table = pd.DataFrame(
+        [{**point, "server": server} for server, some in groups.items() for point in points(some, "users")]
+    )
+    alt = "; ".join(
+        f"{one['server']}, {count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}" for one in dicts(table)
+    )
+    return Chart(name, str(heading), lines(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
+
+
+def _work(cells: Sequence[Cell]) -> str:
+    """A sentence about what users ask for."""
+    asked = sorted({(int(one["prompt_tokens"]), int(one["new_tokens"])) for one in cells})
+    work = several([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
+    return (
+        f"Each user sends {work} as they stream, and asks again as soon as the answer is whole; no prompt comes twice. "
+        "The model's weights are random, which changes nothing of the work."
+    )
+
+
+def _faults(view: View) -> list[str]:
+    """A sentence for each load under which answers failed."""
+    failed = [one for one in records(view.quantity("language_serving.failed_share")) if one["estimate"] > 0]
+    told = [
+        sentence(f"Of the answers to {count(int(one['users']), 'user')} of {', '.join(_words(one))}, {{share}} failed.",
+                 share=shares([one]))
+        for one in failed
+    ]  # fmt: skip
+    return [str(one) for one in told if one.able]
+
+
+def _client(view: View) -> list[str]:
+    """A sentence about what the users' own process took from the server, where that is worth telling."""
+    share = view.of("language-serving", "client_share")["estimate"].max()
+    if not share >= 0.01:
+        return []
+    return [f"The users' own process took up to {two_digits(100 * share)}% of the time of the server's cores."]
+
+
+def _missing(view: View) -> list[str]:
+    """Loads that were not measured, with the reason."""
+    table = view.data.table
+    rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
+    lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
+    told = [
+        f"{library(backend)}, {count(int(points), 'load')} {status}: {reason}"
+        for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
+    ]
+    return [f"Not measured here: {'; '.join(told)}."] if told else []
