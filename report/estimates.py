@@ -20,6 +20,9 @@ from report.formatting import label_value
 # Not labels: what an estimate holds. `detail` says what an aggregate was made of ("torch, 2048x2048x2048"),
 # `source_rows` from which rows of the summary, by number; none where that was not followed.
 VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
+# Labels that name the libraries by which the best was reached. They differ between machines of one kind and along a
+# series, and therefore tell no two cases apart.
+RUNTIMES = ("runtime", "cpu_runtime")
 
 
 def device_kind(device: str) -> str:
@@ -113,6 +116,11 @@ class Estimates:
     def labels(self) -> list[str]:
         """Names of the label columns."""
         return [name for name in self.frame.columns if name not in VALUES]
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the labels that tell cases apart: all but RUNTIMES."""
+        return [name for name in self.labels if name not in RUNTIMES]
 
     def value(self, name: str, row: int) -> Any:
         """A label or value of one row."""
@@ -236,13 +244,13 @@ class Estimates:
         return Estimates(self.frame.assign(**scaled), self.log)
 
     def __truediv__(self, other: Estimates | float) -> Estimates:
-        """Ratio to a number, or to those estimates that agree in all labels which both sides have.
+        """Ratio to a number, or to those estimates that agree in all keys which both sides have.
 
         Off the log scale the ends are divided crosswise, which is conservative.
         """
         if not isinstance(other, Estimates):
             return self * (1 / other)
-        shared = [name for name in self.labels if name in other.labels]
+        shared = [name for name in self.keys if name in other.keys]
         if not len(self) or not len(other):
             return Estimates(self.frame.iloc[:0])
         how = {"on": shared, "how": "inner"} if shared else {"how": "cross"}

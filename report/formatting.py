@@ -235,6 +235,10 @@ def label_value(name: str, value: Any) -> str:
         return SERVICES.get(str(value), str(value))
     if name == "cores":
         return count(int(value), "core") if value else "all cores"
+    if name == "runtime":
+        return f"by {value}"
+    if name == "cpu_runtime":
+        return f"CPU by {value}"
     if name == "paths":
         return count(int(value), "path")
     if name == "uses":

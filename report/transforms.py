@@ -59,7 +59,7 @@ def ratios(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 def _series(cells: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """Cells that differ only along one numeric label, and in what it orders, sorted by it."""
-    labels = [name for name in cells.labels if name not in (along, *_NAMES.get(along, []))]
+    labels = [name for name in cells.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cells.frame.assign(**{along: pd.to_numeric(cells.frame[along])}).dropna(subset=[along])
     if not labels:
         return [({}, frame.sort_values(along))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from report.estimates import Estimates
+from report.estimates import RUNTIMES, Estimates
 from report.model import Side
 
 # Most of what a reader can take in within a sentence.
@@ -66,7 +66,7 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
 
 def _labels(rows: Sequence[Row]) -> list[str]:
     """Labels that all rows bear and that differ among them; numeric ones first."""
-    shared = [name for name in rows[0] if name != "_" and all(name in row for row in rows)]
+    shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
     differ = [name for name in shared if len({row[name] for row in rows}) > 1]
     return sorted(differ, key=lambda name: not _numeric(rows, name))
 

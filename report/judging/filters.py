@@ -37,8 +37,8 @@ def _decidable(estimates: Estimates) -> Estimates:
     sure = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or sure.all():
         return estimates
-    keys = estimates.frame[estimates.labels].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
-    same = keys.groupby(estimates.labels, dropna=False, sort=False).ngroup().to_numpy()
+    keys = estimates.frame[estimates.keys].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
+    same = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
     return estimates.at(sure | ~np.isin(same, same[sure]))
 
 

@@ -28,7 +28,7 @@ from scipy import stats
 
 from contract.node import kind_of_node, machine_of_node
 from report import statistics
-from report.estimates import Estimates, merged
+from report.estimates import RUNTIMES, Estimates, merged
 from report.model import Side
 from report.statistics import Floats
 from report.transforms import ComparedEstimates
@@ -42,7 +42,7 @@ class Pooled(Estimates):
     """One row per case, some of which are of several machines of a kind.
 
     instances: the estimates that they were made of; places: the row here of each, shape (instances,). `node` is the
-    first by name. `detail` is that of the median machine, the lower of two. There is no standard error: the ends stand
+    first by name. `detail` and the labels RUNTIMES are those of the median machine, the lower of two. There is no standard error: the ends stand
     as given, and come from the instances' own at another level.
     """
 
@@ -159,7 +159,7 @@ def pool(compared: ComparedEstimates) -> ComparedEstimates:
 
 
 def pooled(estimates: Estimates) -> Estimates:
-    """Estimates with one row for all machines of a kind that agree in every other label.
+    """Estimates with one row for all machines of a kind that agree in every other key.
 
     As given, where every kind has one machine.
     """
@@ -179,8 +179,8 @@ def pooled(estimates: Estimates) -> Estimates:
 
 
 def _same(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A number for each row, the same for rows of one kind and the same labels, in the order in which they come."""
-    keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.labels if name != "node"})
+    """A number for each row, the same for rows of one kind and the same keys, in the order in which they come."""
+    keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.keys if name != "node"})
     numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
     return pd.factorize(numbers)[0].astype(np.intp)
 
@@ -205,7 +205,7 @@ def _pooled(blank: Pooled) -> Pooled:
         "df": np.inf,
         "n_rounds": grouped["n_rounds"].min().to_numpy(),
         "n_samples": grouped["n_samples"].sum().to_numpy(),
-        "detail": each["detail"].to_numpy(object)[at[several]],
+        **{name: each[name].to_numpy(object)[at[several]] for name in ("detail", *RUNTIMES) if name in each},
     }
     whole = {}
     for name, some in values.items():

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity, says
+from report.quantities.comparing import BEST_LABELS
 from report.quantities.training import speedup
 
 # A level's place among the levels of its graph, and the metric that holds its width.
@@ -76,7 +77,7 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
     "1",
     experiments=["training"],
     device="both",
-    labels=("model", "batch", "baseline", "precision", "dtype"),
+    labels=("model", "batch", "baseline", *BEST_LABELS),
 )
 @says("On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
@@ -85,7 +86,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     The transformer is gpt-1m, whose multiply-adds for a byte are those of the LSTM
     within a tenth. Each point of the LSTM is compared with the batch of the transformer
     whose step takes the nearest number of operations, if that is within a factor of
-    1.5; `detail` names it. Same node, baseline and precision. model and batch: the LSTM's, by length.
+    1.5; `detail` names it. Same node, baseline and precision. model, batch, runtime and cpu_runtime: the LSTM's.
     """
     operations = data.summary("training", value="flop")
     step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))
@@ -93,11 +94,15 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     speedups = speedups.label(step_flop=[step_flop.get(step, np.nan) for step in speedups.rows("model", "batch")])
     recurrent = speedups.at(speedups["model"].astype(str).str.startswith(RECURRENT))
     transformer = speedups.only(model=TRANSFORMER)
-    others = transformer.label(other_batch=transformer["batch"], other_flop=transformer["step_flop"])
+    runtimes = [f"{gpu} over {cpu}" for gpu, cpu in transformer.rows(*RUNTIMES)]
+    others = transformer.label(
+        other_batch=transformer["batch"], other_flop=transformer["step_flop"], other_runtimes=runtimes
+    )
     pairs = recurrent / others.without("model", "batch", "step_flop")
     apart = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
     like = apart[apart <= np.log(LIKE)]
     point = [pairs[name][like.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
     nearest = pairs.at(sorted(like.groupby(point, dropna=False).idxmin()))
-    detail = [f"over {TRANSFORMER}, batch {int(batch)}" for batch in nearest["other_batch"]]
-    return nearest.label(detail=detail).without("step_flop", "other_batch", "other_flop")
+    detail = [f"over {TRANSFORMER}, batch {int(batch)}, {runtimes}"
+              for batch, runtimes in nearest.rows("other_batch", "other_runtimes")]  # fmt: skip
+    return nearest.label(detail=detail).without("step_flop", "other_batch", "other_flop", "other_runtimes")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity, says
-from report.quantities.comparing import over, with_library
+from report.quantities.comparing import best_ratios, with_library
 
 _WORK = ["rows", "trees"]
 _boosting = partial(quantity, experiments=["boosting"])
@@ -45,13 +45,14 @@ def predict_s(data: Dataset) -> Estimates:
     return _seconds(data, "predict")
 
 
-@_boosting("boosting.gpu_gain", "1", ("phase", *_WORK), device="both")
+@_boosting("boosting.gpu_gain", "1", ("phase", *_WORK, *RUNTIMES), device="both")
 @says("On {node}, boosted trees are {value} times as fast on the GPU as on its host's CPU ({labels})")
 def gpu_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same phase, rows and trees.
 
-    Data lie in host memory on both sides, so the GPU's time includes copies.
+    Data lie in host memory on both sides, so the GPU's time includes copies. runtime, cpu_runtime: the libraries of the
+    GPU and of the CPU. All libraries take tables in the same number format.
     """
     found = speeds(data)
-    gpu = found.only(device="gpu").best(["node", "device", "phase", *_WORK], of=["library"])
-    return over(gpu, found.only(device="cpu").best(["node", "phase", *_WORK], of=["library"]))
+    gpu, cpu = found.only(device="gpu"), found.only(device="cpu").without("device")
+    return concat(best_ratios(gpu, cpu, ["phase", *_WORK], ["library"]))

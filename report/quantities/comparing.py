@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from report.estimates import Estimates
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from report.estimates import RUNTIMES, Estimates
 from report.formatting import count
+
+# Labels beside a quantity's own that `best_ratios` gives.
+BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 
 
 def most_threads(rates: Estimates, *by: str) -> Estimates:
@@ -18,11 +24,44 @@ def with_library(rates: Estimates) -> Estimates:
     return rates.label(library=[f"{name}, {count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
 
 
-def over(above: Estimates, below: Estimates) -> Estimates:
+# Divides estimates; Any stands for Estimates or a subclass.
+Divide = Callable[[Estimates, Estimates], Any]
+
+
+def over(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
     """Their ratio; `detail` says what is compared: 'A over B'."""
-    ratio = above / below.label(rival=below["detail"])
-    detail = [f"{mine} over {rival}".strip() for mine, rival in ratio.rows("detail", "rival")]
+    ratio = divide(above, below.label(rival=below["detail"]))
+    detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
     return ratio.without("rival").label(detail=detail)
+
+
+def best_ratios(
+    gpu: Estimates, cpu: Estimates, by: Sequence[str], of: Sequence[str] = (), divide: Divide = Estimates.__truediv__
+) -> list[Any]:
+    """The best rate of each GPU over the best of a CPU: at equal precision, and at the best of either side.
+
+    gpu, cpu: rates with a label `backend`. by: labels in which both sides agree; those of them that one side lacks, and
+    `node` and `device`, tell its own cases apart. of: labels that `detail` names for either side. Without a label
+    `dtype` there is one comparison, and no label `precision`. runtime, cpu_runtime: backends of the GPU and the CPU.
+    """
+    precisions = (("equal", ["dtype"]), ("best", [])) if "dtype" in gpu.labels else (("", []),)
+    found = []
+    for precision, agree in precisions:
+        named = [*of, *(["dtype"] if precision == "best" else [])]
+        above, below = (
+            _best_of(side, ["node", "device", *by, *agree], named, runtime)
+            for side, runtime in zip((gpu, cpu), RUNTIMES, strict=True)
+        )
+        ratios = over(above, below, divide)
+        found.append(ratios.label(precision=precision) if precision else ratios)
+    return found
+
+
+def _best_of(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
+    """The best of each group by the labels that there are; its backend becomes the label `runtime`."""
+    keys, named = ([name for name in names if name in rates.labels] for names in (by, of))
+    best = rates.best(keys, named, ["backend"])
+    return best.label(**{runtime: best["backend"]}).without("backend")
 
 
 def complement(ratios: Estimates) -> Estimates:

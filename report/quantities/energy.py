@@ -7,11 +7,10 @@ packages without the memory. `detail` says whether the device counted it or powe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, says
+from report.quantities.comparing import BEST_LABELS, best_ratios
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # Metric, and how the energy is known.
@@ -26,12 +25,6 @@ def joules(data: Dataset, experiment: str, per: str = "") -> Estimates:
     counted, added = (data.summary(experiment, metric, per=per).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
     return concat([counted, added.at([device not in devices for device in added.rows("node", "device")])])
-
-
-def least(energies: Estimates, by: Sequence[str]) -> Estimates:
-    """The row of each group that takes least; among near ties the choice biases the estimate downward a little."""
-    groups = energies.numbers("estimate").groupby([energies[name] for name in by], dropna=False)
-    return energies.at(sorted(groups.idxmin()))
 
 
 @quantity(
@@ -76,27 +69,32 @@ def idle_power(data: Dataset) -> Estimates:
     return idle.without("load", "extent", "dtype", "backend", "threads")  # of nothing that is done
 
 
-@quantity("energy.gpu_over_cpu", "1", experiments=["gemm"], device="both", labels=("dtype",))
+@quantity("energy.gpu_over_cpu", "1", experiments=["gemm"], device="both", labels=BEST_LABELS)
 @says("On {node}, the GPU spends {value} times the CPU's energy on a floating-point operation ({labels})")
 def gpu_over_cpu(data: Dataset) -> Estimates:
-    """Joules per floating-point operation of a GPU over those of its host, each by the library and shape with least."""
-    return _over(least(per_flop(data), ["node", "device", "dtype"]), "gpu", "cpu", "dtype")
+    """Joules per floating-point operation of a GPU over those of its host, each by the library and shape with least.
+
+    precision: equal (the same dtype on both sides) or best (each side's dtype with least). runtime, cpu_runtime: the
+    libraries of the GPU and of the CPU; `detail` says of both sides how the energy is known.
+    """
+    return _work_per_joule(per_flop(data)).inverse()
 
 
-@quantity("energy.training_ratio", "1", experiments=["training"], device="both", labels=("model", "batch"))
+@quantity(
+    "energy.training_ratio", "1", experiments=["training"], device="both", labels=("model", "batch", *BEST_LABELS)
+)
 @says("On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})")
 def training_ratio(data: Dataset) -> Estimates:
-    """Joules of a training step on the CPU over those on a GPU, each by the library, format and threads with least.
+    """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
 
-    What the host draws while its GPU works is in neither: the ratio is that of the two devices.
+    What the host draws while its GPU works is in neither: the ratio is that of the two devices. precision, runtime,
+    cpu_runtime, `detail`: as for `energy.gpu_over_cpu`.
     """
-    energies = least(joules(data, "training"), ["node", "device", "model", "batch"])
-    return _over(energies, "cpu", "gpu", "model", "batch")
+    return _work_per_joule(joules(data, "training"), "model", "batch")
 
 
-def _over(energies: Estimates, above: str, below: str, *labels: str) -> Estimates:
-    """Of one kind of device over those of another; the label `device` is the GPU's, `detail` has both methods."""
-    cpu, gpu = energies.only(device="cpu"), energies.only(device="gpu")
-    methods = [f"{kind}: {', '.join(sorted(set(side['detail'])))}" for kind, side in (("CPU", cpu), ("GPU", gpu))]
-    sides = {"cpu": cpu.by("node", *labels), "gpu": gpu.by("node", "device", *labels)}
-    return (sides[above] / sides[below]).label(detail="; ".join(methods))
+def _work_per_joule(energies: Estimates, *by: str) -> Estimates:
+    """Work for a joule of each GPU over that of its host's CPU, by precision."""
+    work = energies.inverse().label(method=energies["detail"])
+    gpu, cpu = work.only(device="gpu"), work.only(device="cpu").without("device")
+    return concat(best_ratios(gpu, cpu, by, ["method"]))

@@ -7,13 +7,13 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, says
-from report.quantities.memory import CACHE_MULTIPLE, bandwidth_rate, last_level_cache
+from report.quantities.memory import over_memory
 
 TAIL = 0.99
 # The 99th percentile of fewer samples is their largest.
 LEAST_SAMPLES = 100
 # Number formats in which a trained model answers as it is.
-FORMATS = ("float32", "bfloat16", "float16")
+FORMATS = ("float32", "tf32", "bfloat16", "float16")
 _LABELS = ("model", "parameters", "batch", "dtype", "backend", "threads")
 _REQUEST = ["node", "device", "model", "parameters", "batch", "dtype"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
@@ -119,11 +119,8 @@ def bandwidth_share(data: Dataset) -> Estimates:
     Bandwidth: the fastest of STREAM's passes by as many threads. Models whose bytes could stay in caches
     (fewer than four times the last one) are left out. It may exceed 1: a call mostly reads, and STREAM also writes.
     """
-    rates = data.summary("generation", value="bytes_per_s")
-    moved = data.summary("generation", value="bytes").rows("node", "device", "estimate")
-    large = rates.at([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in moved])
-    memory = bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
-    return with_parameters(data, large / memory)
+    rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
+    return with_parameters(data, over_memory(data, rates, moved))
 
 
 @_of_text("generation.peak_share", "1", ceiling=1.0)

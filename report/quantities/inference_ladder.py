@@ -13,19 +13,17 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity, says
 from report.quantities.comparing import exact_where_equal
-from report.quantities.inference import requests
+from report.quantities.inference import FORMATS, requests
 
 # Backends that are PyTorch itself: as it comes, compiled, captured in a graph, or with another layout.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
-# Formats with a sign, an exponent and a fraction: a network answers in them without quantisation.
-FLOATING = ("float32", "tf32", "bfloat16", "float16")
 # From the bottom to the top. A rung takes the fastest of what it names; a key that it lacks may have any value.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
-    ("PyTorch, tuned, best format", {"backend": PYTORCH, "dtype": FLOATING}),
+    ("PyTorch, tuned, best format", {"backend": PYTORCH, "dtype": FORMATS}),
     ("best runtime", {"dtype": "float32"}),
-    ("best floating-point format", {"dtype": FLOATING}),
+    ("best floating-point format", {"dtype": FORMATS}),
     ("best of all formats", {}),
 )
 DEFAULT, TUNED, TUNED_FORMAT, RUNTIME, FLOAT, BEST = (name for name, _ in RUNGS)

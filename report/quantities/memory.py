@@ -13,7 +13,7 @@ from report.data.machines import of_kind
 from report.estimates import Estimates, concat, exact
 from report.formatting import with_unit
 from report.quantities import quantity, says
-from report.quantities.comparing import most_threads, over
+from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
 
 CACHE_MULTIPLE = 4
 CPU_CACHE_BYTES = 32 * 2**20
@@ -61,19 +61,33 @@ def bandwidth_rate(data: Dataset) -> Estimates:
     return concat([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
-@_bandwidth("bandwidth.over_desktop", "1", ("op", "dtype", "footprint", "baseline"), device="both")
+def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
+    """Rates over the measured bandwidth: the fastest of STREAM's passes by as many threads.
+
+    rates: bytes per second of points; moved: bytes of a call of the same points, in the same order. Points whose bytes
+    could stay in caches (fewer than CACHE_MULTIPLE times the last one) are left out.
+    """
+    sizes = moved.rows("node", "device", "estimate")
+    large = rates.at([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
+    return large / bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
+
+
+@_bandwidth("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
 @says("The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})")
 def over_desktop(data: Dataset) -> Estimates:
-    """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation and format.
+    """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.
 
     baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machines.DESKTOP`), with all
-    its threads; the fastest library and footprint on either side. `detail` names it.
+    its threads; the fastest library and footprint on either side. precision: equal (the same dtype on both sides) or
+    best (each side's fastest dtype). runtime, cpu_runtime: the libraries of the GPU and of the desktop, which `detail`
+    names.
     """
-    rates = bandwidth_rate(data).only(backend="best").without("backend")
+    rates = bandwidth_rate(data)
+    rates = rates.at(rates["backend"] != "best")
     desktops = most_threads(rates.only(device="cpu", node=of_kind(data, "desktop")))
     named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
-    gpus = rates.only(device="gpu").without("threads").label(detail="")
-    return over(gpus, named.best(["op", "dtype", "baseline"], of=["named"]))
+    cpu = named.without("node", "device")
+    return concat(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))
 
 
 def copies(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:

@@ -6,20 +6,14 @@ from collections.abc import Sequence
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import inference, quantity, says
-from report.quantities.comparing import over
-
-
-def _gpu_over_cpu(rates: Estimates, by: Sequence[str], of: Sequence[str]) -> Estimates:
-    """The most that each GPU does over the most of its node's CPU; `detail` says by what the GPU does it."""
-    gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu")
-    return gpu.best(["node", "device", *by], of=of) / cpu.best(["node", *by], of=of)
+from report.quantities import inference, language, quantity, says
+from report.quantities.comparing import BEST_LABELS, best_ratios
 
 
 @quantity(
     "inference.gpu_over_cpu",
     "1",
-    ("model", "precision", "dtype", "runtime", "cpu_runtime"),
+    ("model", *BEST_LABELS),
     experiments=["inference"],
     device="both",
 )
@@ -32,24 +26,37 @@ def answers(data: Dataset) -> Estimates:
     and format.
     """
     rates = inference.requests(data).inverse()
-    rates = rates.scaled_by(rates.numbers("batch")).without("parameters")
-    rates = rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]])
-    equal, best = ["model", "dtype"], ["model"]
-    return concat([_by_runtime(rates, by).label(precision=name) for name, by in (("equal", equal), ("best", best))])
+    return _over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
 
 
-def _by_runtime(rates: Estimates, by: Sequence[str]) -> Estimates:
-    """The most of each GPU over the most of its host's CPU, with the runtime of each side as a label."""
-    of, keep = ["batch", "dtype"], ["backend"]
-    gpu = rates.only(device="gpu").best(["node", "device", *by], of, keep)
-    cpu = rates.only(device="cpu").best(["node", *by], of, keep)
-    gpu, cpu = (side.label(**{name: side["backend"]}).without("backend")
-                for side, name in ((gpu, "runtime"), (cpu, "cpu_runtime")))  # fmt: skip
-    return over(gpu, cpu)
-
-
-@quantity("generation.gpu_over_cpu", "1", ("model", "phase"), experiments=["generation"], device="both")
+@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), experiments=["generation"], device="both")
 @says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
 def tokens(data: Dataset) -> Estimates:
-    """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and format."""
-    return _gpu_over_cpu(inference.tokens_per_s(data), ["model", "phase"], ["context", "batch", "dtype"])
+    """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.
+
+    precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
+    """
+    return _over_host(inference.tokens_per_s(data).without("parameters"), ["model", "phase"], ["context"])
+
+
+@quantity(
+    "language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), experiments=["language-models"],
+    device="both",
+)  # fmt: skip
+@says("On {node}, one GPU reads or writes {value} times as many tokens a second as all cores of its host ({labels})")
+def language_tokens(data: Dataset) -> Estimates:
+    """Most tokens per second of one GPU over the most of its host's CPU, same model and tokens, one text at a time.
+
+    precision: equal (the same format of the file on both sides, as `dtype`) or best (each side's fastest format).
+    runtime, cpu_runtime: of the GPU and of the CPU.
+    """
+    rates = language.tokens_per_s(data)
+    return _over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
+
+
+def _over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+    """The most of each GPU over the most of its host's CPU; `detail` names batches and formats."""
+    if "batch" in rates.labels:
+        rates = rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]])
+    gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu").without("device")
+    return concat(best_ratios(gpu, cpu, by, [*of, "batch"]))

@@ -20,6 +20,7 @@ from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.formatting import count, exactly, several
 from report.model import ARITHMETIC
 from report.quantities import quantity, says
+from report.quantities.comparing import BEST_LABELS
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
@@ -175,7 +176,7 @@ SAVING = Formula(
 @quantity(
     "price.speedup_over_price_ratio",
     "1",
-    ("model", "batch", "baseline", "precision", "dtype"),
+    ("model", "batch", "baseline", *BEST_LABELS),
     experiments=["training"],
     device="both",
     tier="derived",

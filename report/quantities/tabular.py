@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity, says
-from report.quantities.comparing import over, with_library
+from report.quantities.comparing import best_ratios, with_library
 
 # What a table's user gets who chooses nothing.
 DEFAULT = "pandas"
-_TASK = ["node", "op", "rows"]
 _POINT = ["node", "device", "op", "rows", "transfers"]
 _tabular = partial(quantity, experiments=["tabular"])
 
@@ -34,12 +33,13 @@ def rate(data: Dataset) -> Estimates:
     return concat([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
 
 
-@_tabular("tabular.gpu_gain", "1", ("op", "rows", "transfers"), device="both")
+@_tabular("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
 @says("On {node}, the GPU works through a table {value} times as fast as its host's CPU ({labels})")
 def gpu_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same operation and rows.
 
-    transfers: whether the GPU's time includes the way from host memory and back.
+    transfers: whether the GPU's time includes the way from host memory and back. runtime, cpu_runtime: the libraries of
+    the GPU and of the CPU.
     """
-    gpu, cpu = rates(data).only(device="gpu"), rates(data).only(device="cpu")
-    return over(gpu.best(_POINT, of=["library"]), cpu.best(_TASK, of=["library"]))
+    gpu, cpu = rates(data).only(device="gpu"), rates(data).only(device="cpu").without("device", "transfers")
+    return concat(best_ratios(gpu, cpu, ["op", "rows", "transfers"], ["library"]))

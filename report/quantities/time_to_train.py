@@ -9,12 +9,12 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.derivations import Formula
-from report.derived_estimates import quotient
+from report.derived_estimates import join, quotient
 from report.estimates import Estimates
 from report.model import ARITHMETIC
 from report.quantities import quantity, says
-from report.quantities.comparing import most_threads
-from report.quantities.training import best_rates
+from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
+from report.quantities.training import family_rates
 from report.quantities.whole_runs import EXPERIMENT, of_rounds, over_measured, rounds
 
 _LABELS = ("job", "dtype", "backend", "threads")
@@ -80,7 +80,7 @@ RATIO = Formula(
 @quantity(
     "time_to_train.ratio",
     "1",
-    ("baseline",),
+    ("baseline", *BEST_LABELS),
     experiments=["training"],
     device="gpu",
     tier="derived",
@@ -91,13 +91,16 @@ RATIO = Formula(
 def ratio(data: Dataset) -> Estimates:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
 
-    The operations are the same on both sides, so that it is the ratio of the best training rates of
-    any transformer, batch, format and library (`best_rates`). baseline: laptop, a node whose
-    processor bears a laptop's name (`machines.LAPTOP`), with all its cores.
+    The operations are the same on both sides, so that it is the ratio of the best training rates of any transformer,
+    batch and library (`training.family_rates`). baseline: laptop, a node whose processor bears a laptop's name
+    (`machines.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's fastest
+    dtype). runtime, cpu_runtime: of the GPU and of the laptop; `detail` names their models and batches, and the laptop.
     """
-    rates = best_rates(data).only(family="transformer")
+    rates = family_rates(data).only(family="transformer")
     laptops = rates.only(device="cpu", node=of_kind(data, "laptop"))
-    named = laptops.label(baseline="laptop", named=[f"over {data.label(node)}" for node in laptops["node"]])
-    best = named.best(["baseline"], of=["named"])
-    ratios = quotient(RATIO, rates.only(device="gpu").without("threads", "baseline", "family"), best)
-    return ratios.label(detail=best["detail"].tolist() * len(ratios))
+    named = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
+    cpu = named.without("node", "device")
+    of = ["named", "model", "batch"]
+    return join(
+        best_ratios(rates.only(device="gpu").without("baseline"), cpu, ["baseline"], of, partial(quotient, RATIO))
+    )

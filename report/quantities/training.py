@@ -11,7 +11,7 @@ from report.derivations import Formula
 from report.derived_estimates import DerivedEstimates, join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import energy, gemm, quantity, says, summary_quantity
-from report.quantities.comparing import exact_where_equal
+from report.quantities.comparing import BEST_LABELS, best_ratios, exact_where_equal
 from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
@@ -37,15 +37,15 @@ def baselines(rates: Estimates) -> Estimates:
 
 
 def fleet(data: Dataset, rates: Estimates) -> Estimates:
-    """Of every model, batch and format the fastest CPU with all its threads, of all nodes; `detail` is its node.
+    """Of `baselines` the CPUs of all nodes with all their threads, as one baseline `fleet`; `of` names the node.
 
     None where CPUs of one kind of node only were measured: that is the baseline `node`.
     """
-    whole = baselines(rates).only(baseline="node")
+    whole = rates.only(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
         return Estimates.empty()
-    best = whole.label(of=[data.label(node) for node in whole["node"]])
-    return best.best(["model", "batch", "dtype"], of=["of"]).label(baseline="fleet")
+    named = whole.label(baseline="fleet", of=[data.label(node) for node in whole["node"]])
+    return named.without("node", "device")
 
 
 # The study's models whose measured rate stands for that of a family.
@@ -58,18 +58,22 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def best_rates(data: Dataset) -> Estimates:
-    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
-
-    Over models of the family, batch sizes, number formats and libraries; `detail`
-    says which it was. The plain loops of the ladder are left out.
-    """
+def family_rates(data: Dataset) -> Estimates:
+    """FLOP/s of training steps, by the family of the model: of a CPU with all threads. Plain loops are left out."""
     rates = data.summary("training", value="flop_per_s")
     rates = rates.at(~rates["backend"].isin(LOOPS))
     rates = concat([baselines(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
     rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
-    by, of = ["node", "device", "threads", "baseline"], ["model", "batch", "dtype", "backend"]
-    return concat([rates.only(model=models).best(by, of).label(family=family) for family, models in FAMILIES.items()])
+    return concat([rates.only(model=models).label(family=family) for family, models in FAMILIES.items()])
+
+
+def best_rates(data: Dataset) -> Estimates:
+    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
+
+    Over models of the family, batch sizes, number formats and libraries; `detail` says which it was.
+    """
+    by = ["node", "device", "threads", "baseline", "family"]
+    return family_rates(data).best(by, of=["model", "batch", "dtype", "backend"])
 
 
 SPEEDUP = Formula(
@@ -84,7 +88,7 @@ SPEEDUP = Formula(
     "1",
     experiments=["training"],
     device="both",
-    labels=("model", "batch", "baseline", "precision", "dtype"),
+    labels=("model", "batch", "baseline", *BEST_LABELS),
     formulas=(SPEEDUP,),
 )
 @says("On {node}, the GPU trains {value} times as fast as a CPU ({labels})")
@@ -94,27 +98,15 @@ def speedup(data: Dataset) -> Estimates:
     baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes,
     with all its threads, which `detail` names; or server: that host where it has at least
     `machines.SERVER_CORES` cores, all of them. precision: equal (the same dtype on both
-    sides) or best (each side's fastest dtype). The fastest library on each side.
+    sides) or best (each side's fastest dtype). The fastest library on each side: runtime
+    on the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
     gpu, cpu = rates.only(device="gpu"), baselines(rates)
     servers = cpu.only(baseline="node", node=of_kind(data, "server"))
-    cpu = concat([cpu, servers.label(baseline="server")])
-    by = [*_JOB, "device"]
-    equal = quotient(SPEEDUP, gpu.best([*by, "dtype"]), cpu.best([*_JOB, "baseline", "dtype"]))
-    best = quotient(SPEEDUP, gpu.best(by, of=["dtype"]), cpu.best([*_JOB, "baseline"], of=["dtype"]))
-    others = fleet(data, rates)
-    fastest = others.best(["model", "batch", "baseline"], of=["dtype"])
-    named = {(model, batch, dtype): of for model, batch, dtype, of in others.rows("model", "batch", "dtype", "detail")}
-    fastest = fastest.label(detail=[f"{named[key]} in {key[2]}" for key in fastest.rows("model", "batch", "detail")])
-    return join(
-        [
-            equal.label(precision="equal"),
-            best.label(precision="best"),
-            _against(gpu.best([*by, "dtype"]), others).label(precision="equal"),
-            _against(gpu.best(by, of=["dtype"]), fastest).label(precision="best"),
-        ]
-    )
+    hosts = concat([cpu, servers.label(baseline="server")]).without("device")
+    by, divide = ["model", "batch", "baseline"], partial(quotient, SPEEDUP)
+    return join([*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet(data, cpu), by, ["of"], divide)])
 
 
 def _against(above: Estimates, below: Estimates) -> DerivedEstimates:

@@ -44,5 +44,6 @@ test_boosting = holding(
     case("boosting.gpu_gain", {("fit", FEW): 2.0, ("predict", 1): 0.2}, by=("phase", "rows"),
          detail="xgboost over xgboost, 2 threads", rows=[FEW, 1]),
     case("boosting.gpu_gain", 24.0, rows=MANY, detail="lightgbm over xgboost, 2 threads",
-         labels={"node": "node-a", "device": "cuda:0", "phase": "fit", "rows": MANY, "trees": 100}),
+         labels={"node": "node-a", "device": "cuda:0", "phase": "fit", "rows": MANY, "trees": 100,
+                 "runtime": "lightgbm", "cpu_runtime": "xgboost"}),
 )  # fmt: skip

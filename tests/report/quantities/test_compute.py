@@ -122,7 +122,7 @@ test_training = holding(
 def test_each_gpu_is_held_against_its_own_host_and_the_fleet_is_named(made: Made, synthetic: Factory) -> None:
     fleet = cells("training.speedup", made(training), baseline="fleet")
     other = made(training).label("node-b")
-    assert set(fleet["detail"]) == {f"over {other}", f"over {other} in bfloat16"}
+    assert set(fleet["detail"]) == {f"over {other}", f"bfloat16 over {other}, bfloat16"}
     nodes = [synthetic(name, gpus=1, cores=cores) for name, cores in (("small", 2), ("large", 8))]
     for node in nodes:
         step(step(node, 10 * node.cores, threads=node.cores), 1000, **ONE_GPU)
@@ -505,7 +505,7 @@ def test_the_recurrence_is_compared_with_the_step_of_like_arithmetic(synthetic: 
     name, found = "sequential.recurrent_over_transformer", recurrent(synthetic, 1e9)
     by = [(baseline, precision) for baseline in ("core", "node") for precision in ("best", "equal")]
     case(name, dict.fromkeys(by, 0.1), by=("baseline", "precision"), model="lstm-128", batch=16, rel=0.01,
-         detail="over gpt-1m, batch 16").check(found)  # fmt: skip
+         detail="over gpt-1m, batch 16, torch over torch").check(found)  # fmt: skip
     place = {"baseline": "node", "precision": "equal"}
     sides = cells("training.speedup", found, **place, model=["lstm-128", "gpt-1m"], batch=16).numbers("se")
     assert only(name, found, **place)["se"] == pytest.approx((sides**2).sum() ** 0.5, rel=1e-6)

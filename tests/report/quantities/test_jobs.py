@@ -83,8 +83,10 @@ test_sustained = holding(
          detail="counted by the device", **_GEMM),
     case("energy.per_flop", 1e-12, device="gpu", experiment="sustained", **_USED),
     case("energy.per_byte", 4e-3 / 2**28, footprint=2**28, sources=("bandwidth",)),
-    case("energy.gpu_over_cpu", 0.25, labels={"node": "node-a", "dtype": "float32", "device": "cuda:0"}, **_GEMM),
-    case("energy.training_ratio", 3.0, model="mlp", sources=("training",)),
+    case("energy.gpu_over_cpu", 0.25, precision="equal", labels={"node": "node-a", "dtype": "float32",
+         "device": "cuda:0", "precision": "equal", "runtime": "torch", "cpu_runtime": "onednn"}, **_GEMM),
+    case("energy.training_ratio", {"equal": 2.0, "best": 3.0}, by="precision", model="mlp", runtime="torch",
+         cpu_runtime="torch", sources=("training",)),
     case("energy.idle_power", 70, width="any", **_USED),
 )  # fmt: skip
 
@@ -108,8 +110,8 @@ def test_readings_are_medians_of_a_rounds_later_half_and_no_power_is_no_reading(
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
     paid(node := synthetic("node-a", gpus=1), 8.0)
     paid(node, 1.0, metric=ADDED, **ONE_GPU)
-    detail = "CPU: counted by the device; GPU: power times time"
-    case("energy.gpu_over_cpu", 1 / 8, detail=detail, **_GEMM).check(evidence(synthetic, node))
+    detail = "power times time over counted by the device"
+    case("energy.gpu_over_cpu", 1 / 8, precision="equal", detail=detail, **_GEMM).check(evidence(synthetic, node))
 
 
 def whole_jobs(synthetic: Factory) -> list[SyntheticNode]:
@@ -144,8 +146,9 @@ test_jobs = holding(
     case("time_to_train.prediction_error", 0.75, node="node-b", low=0.75, high=0.75, **_RATED),
     # An error whose sign is open begins at zero.
     case("time_to_train.prediction_error", 0.0450, node="node-e", low=0, high=0.7237, **_JOBS),
-    case("time_to_train.ratio", 60, baseline="laptop", sources=("training",), width="any",
-         labels={"node": "node-d", "device": "cuda:0", "baseline": "laptop"}),
+    case("time_to_train.ratio", 60, baseline="laptop", precision="best", sources=("training",), width="any",
+         labels={"node": "node-d", "device": "cuda:0", "baseline": "laptop", "precision": "best", "runtime": "torch",
+                 "cpu_runtime": "torch"}),
 )  # fmt: skip
 
 

@@ -1,0 +1,113 @@
+"""A GPU over a CPU: the best of either side at equal and at best precision, each under the name of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from report.estimates import Estimates, concat
+from report.judging.boundary import find_boundary
+from report.judging.instances import pooled
+from report.model import Side
+from report.quantities import quantities
+from report.quantities.comparing import best_ratios
+from report.transforms import slopes
+from tests.report.conftest import Factory, SyntheticNode
+from tests.report.deciding import log_cells
+from tests.report.priced import evidence
+
+# Work a second by library and format: on a CPU, whose fastest formats and libraries differ, and on a GPU.
+CPU = {("torch", "float32"): 2.0, ("openvino", "float32"): 4.0, ("torch", "bfloat16"): 5.0, ("onnx", "int8"): 8.0}
+GPU = {("torch", "float32"): 40.0, ("graph", "float32"): 60.0, ("inductor", "bfloat16"): 100.0, ("torch", "tf32"): 80.0}
+EXPECTED = {
+    ("equal", "float32"): (15.0, "graph", "openvino"),
+    ("equal", "bfloat16"): (20.0, "inductor", "torch"),
+    ("best", ""): (12.5, "inductor", "onnx"),
+}
+Add = Callable[[SyntheticNode, float, Mapping[str, Any]], object]
+
+
+def timed(experiment: str, params: Mapping[str, Any], **more: Any) -> Add:
+    """Adds a point whose time is the inverse of its rate."""
+    return lambda node, rate, point: node.point(experiment, 1 / rate, params=params, spread=1e-6, **more, **point)
+
+
+def paid(experiment: str, params: Mapping[str, Any]) -> Add:
+    """Adds a point whose energy is the inverse of its rate."""
+
+    def add(node: SyntheticNode, rate: float, point: Mapping[str, Any]) -> None:
+        node.point(experiment, 1.0, params=params, flop=1.0, **point)
+        node.point(experiment, 1 / rate, params=params, flop=1.0, metric="energy", unit="J", spread=1e-6, **point)
+
+    return add
+
+
+STEP = {"model": "resnet-50", "batch": 16}
+TEXT = {"model": "gpt2", "phase": "decode", "context": 64, "batch": 1}
+QUANTITIES: dict[str, tuple[Add, dict[str, Any], bool]] = {
+    "inference.gpu_over_cpu": (timed("inference", STEP), {}, False),
+    "generation.gpu_over_cpu": (timed("generation", TEXT), {}, False),
+    "training.speedup": (timed("training", STEP), {"baseline": "node"}, False),
+    "energy.training_ratio": (paid("training", STEP), {}, False),
+    "energy.gpu_over_cpu": (paid("gemm", {"m": 8, "n": 8, "k": 8}), {}, True),
+}
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name: str, backwards: bool) -> None:
+    add, scope, inverse = QUANTITIES[name]
+    node = synthetic("node-a", gpus=1)
+    for device, rates in (("cpu", CPU), ("cuda:0", GPU)):
+        points = sorted(rates.items(), reverse=backwards)
+        for (backend, dtype), rate in points:
+            add(node, rate, {"device": device, "backend": backend, "dtype": dtype, "threads": 2})
+    found = quantities()[name].estimates(evidence(synthetic, node)).only(**scope)
+    told = {
+        (precision, dtype if isinstance(dtype, str) else ""): (value, runtime, cpu)
+        for precision, dtype, value, runtime, cpu in found.rows(
+            "precision", "dtype", "estimate", "runtime", "cpu_runtime"
+        )
+    }
+    assert told.keys() == EXPECTED.keys()
+    for key, (value, *runtimes) in EXPECTED.items():
+        assert told[key] == (pytest.approx(1 / value if inverse else value, rel=1e-3), *runtimes)
+    (best,) = found.only(precision="best")["detail"]
+    assert "bfloat16 over" in best and "int8" in best
+
+
+def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_none() -> None:
+    rates = log_cells([6.0, 9.0, 3.0], 0.01, node="a", device=["cuda:0", "cuda:0", "cpu"],
+                      backend=["torch", "cupy", "polars"], rows=10)  # fmt: skip
+    gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu").without("device")
+    (one,) = best_ratios(gpu, cpu, ["rows"])
+    assert one.rows("rows", "estimate", "runtime", "cpu_runtime") == [(10, pytest.approx(3.0), "cupy", "polars")]
+    assert "precision" not in one.labels
+    for sides in ((gpu, Estimates.empty()), (Estimates.empty(), cpu), (Estimates.empty(), Estimates.empty())):
+        assert not len(concat(best_ratios(*sides, ["rows"])))
+
+
+def test_machines_of_a_kind_are_one_case_whichever_runtime_is_fastest() -> None:
+    gains = log_cells([2.0, 3.0, 4.0], 0.01, node=["k.000001", "k.000002", "k.000003"], model="bert-base",
+                      runtime=["onnx", "openvino", "inductor"])  # fmt: skip
+    (case,) = pooled(gains).rows("estimate", "runtime")
+    assert case == (3.0, "openvino")
+
+
+def test_a_series_goes_on_where_another_runtime_is_fastest() -> None:
+    speedups = log_cells([1.0, 4.0, 16.0], 0.01, node="a", batch=[1, 4, 16], runtime=["graph", "torch", "inductor"])
+    (slope,) = slopes(speedups, {"along": "batch"}).estimates["estimate"]
+    assert slope == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_fastest_runtime_is_a_result_and_no_boundary() -> None:
+    gains = log_cells([0.5, 2.0], 0.01, node="a", runtime=["torch", "openvino"], model=["mlp", "bert-base"])
+    assert find_boundary(gains, [Side.CHALLENGES, Side.SUPPORTS], {}).label == "model"
+
+
+def test_ratios_of_ratios_need_not_come_from_one_runtime() -> None:
+    above = log_cells([6.0], 0.01, node="a", runtime=["graph"], cpu_runtime=["torch"])
+    below = log_cells([3.0], 0.01, node="a", runtime=["torch"], cpu_runtime=["onednn"])
+    assert (above / below).rows("estimate", "runtime", "cpu_runtime") == [(pytest.approx(2.0), "graph", "torch")]
