@@ -21,8 +21,16 @@ NETWORKS = {
     "gpt2-124m": ("GPT-2 124M", "tokens"),
     "bert-base-classifier": ("BERT-base, classifier", "tokens"),
     "gpt2-124m-1024": ("GPT-2 124M, 1,024 tokens", "tokens"),
-    "llama-1b-lora": ("Llama 1B, LoRA", "tokens"),
+    "llama-1b-lora": ("Llama 3.2 1B, LoRA", "tokens"),
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
+}
+
+# Shapes of language models that write text, by the name that samples have.
+LANGUAGE_MODELS = {
+    "llama-0.5b": "Qwen2.5 0.5B",
+    "llama-1b": "Llama 3.2 1B",
+    "llama-3b": "Llama 3.2 3B",
+    "llama-8b": "Llama 3.1 8B",
 }
 
 
@@ -33,7 +41,7 @@ def is_known(model: str) -> bool:
 
 def title(model: str) -> str:
     """The name that people know, or the one that samples have."""
-    return NETWORKS[model][0] if model in NETWORKS else model
+    return NETWORKS[model][0] if model in NETWORKS else LANGUAGE_MODELS.get(model, model)
 
 
 def group(model: str) -> str:

@@ -42,8 +42,8 @@ class Pooled(Estimates):
     """One row per case, some of which are of several machines of a kind.
 
     instances: the estimates that they were made of; places: the row here of each, shape (instances,). `node` is the
-    first by name. `detail` and the labels RUNTIMES are those of the median machine, the lower of two. There is no standard error: the ends stand
-    as given, and come from the instances' own at another level.
+    first by name. `detail` and the labels RUNTIMES are those of the median machine, the lower of two. There
+    is no standard error: the ends stand as given, and come from the instances' own at another level.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)

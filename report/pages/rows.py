@@ -16,7 +16,10 @@ _ENDS = ("estimate", "low", "high")
 _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuPy", "jax": "JAX",
           "scalar": "scalar loop", "inductor": "PyTorch, compiled", "channels_last": "PyTorch, channels last",
           "graph": "PyTorch, one graph", "onnx": "ONNX Runtime", "openvino": "OpenVINO", "xgboost": "XGBoost",
-          "lightgbm": "LightGBM", "sklearn": "scikit-learn"}  # fmt: skip
+          "lightgbm": "LightGBM", "sklearn": "scikit-learn", "xllamacpp": "llama.cpp (xllamacpp)",
+          "llama-cpp-python": "llama.cpp (llama-cpp-python)", "llama-bench": "llama.cpp (llama-bench)",
+          "openvino-genai": "OpenVINO GenAI", "transformers": "Transformers",
+          "transformers-graph": "Transformers, one graph"}  # fmt: skip
 
 
 def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:

@@ -93,8 +93,9 @@ def ratio(data: Dataset) -> Estimates:
 
     The operations are the same on both sides, so that it is the ratio of the best training rates of any transformer,
     batch and library (`training.family_rates`). baseline: laptop, a node whose processor bears a laptop's name
-    (`machines.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's fastest
-    dtype). runtime, cpu_runtime: of the GPU and of the laptop; `detail` names their models and batches, and the laptop.
+    (`machines.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's
+    fastest dtype). runtime, cpu_runtime: of the GPU and of the laptop; `detail` names their models and batches, and
+    the laptop.
     """
     rates = family_rates(data).only(family="transformer")
     laptops = rates.only(device="cpu", node=of_kind(data, "laptop"))

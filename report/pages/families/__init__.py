@@ -4,9 +4,9 @@ import pkgutil
 
 # The order of their pages; what is not listed comes after.
 _ORDER = (
-    "training", "time_to_train", "convergence", "inference", "runtimes", "serving", "tables", "matrix_products",
-    "parallelism", "one_thread", "memory", "roofline", "model_steps", "transfers", "orchestration", "numerics",
-    "without_cuda", "published", "checks",
+    "training", "time_to_train", "convergence", "inference", "runtimes", "language", "serving", "tables",
+    "matrix_products", "parallelism", "one_thread", "memory", "roofline", "model_steps", "transfers", "orchestration",
+    "numerics", "without_cuda", "published", "checks",
 )  # fmt: skip
 _FOUND = sorted(module.name for module in pkgutil.iter_modules(__path__))
 FAMILIES: tuple[str, ...] = tuple(

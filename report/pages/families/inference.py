@@ -143,7 +143,7 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
         used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in used_by.items()}
         drawn += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(one["estimate"]), "of": called, "in": phase}
                   for called, one in used.items() if one and not as_share(one).impossible]  # fmt: skip
-        words = [_share(one) for one in used.values()]
+        words = [share_in_table(one) for one in used.values()]
         peaks += [(phase, as_share(one, f"{VERBS[phase]} with {case}", called.removeprefix("of ")))
                   for called, one in used.items() if one]  # fmt: skip
         lines.append([case, PHASES[phase], stated(rate, "tokens/s"), *words])
@@ -175,7 +175,7 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _share(cell: Mapping[str, Any] | None) -> str:
+def share_in_table(cell: Mapping[str, Any] | None) -> str:
     """A share in a table; one that cannot be is not told as a number."""
     if cell is None:
         return NOTHING

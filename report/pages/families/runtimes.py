@@ -157,7 +157,8 @@ def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
     ]
     yield Exhibit(
         chart,
-        [*texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device), *_missing(view, device)],
+        [*texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device),
+         *unmeasured(view, device, "inference", "request")],
         Table(["Network", "Batch", "Threads", "Rung", "By", "Time", "Gain", "Error"], table, "lrrllrrr",
               f"Requests on {view.device_name(device)}; gain over PyTorch as it comes; error against float64"),
         CLAIMS, heading,
@@ -235,18 +236,18 @@ def _accuracy(view: View, device: str) -> list[str]:
     ]
 
 
-def _missing(view: View, device: str) -> list[str]:
-    """Points that were not measured, by reason: what there was to measure, and what to do."""
+def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]:
+    """Points of an experiment that were not measured, counted by reason. noun: one point, as in 'request'."""
     table = view.data.table
     rows = table[
-        (table["node"] == view.node) & (table["experiment"] == "inference") & (table["device"] == device)
+        (table["node"] == view.node) & (table["experiment"] == experiment) & (table["device"] == device)
         & (table["status"] != "ok")
     ]  # fmt: skip
     if not len(rows):
         return []
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size().sort_values(ascending=False)
     told = [
-        f"{library(backend)}, {count(int(points), 'request')} {status}: {reason}"
+        f"{library(backend)}, {count(int(points), noun)} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
     return [f"Not measured here: {first(told, _MOST_REASONS, '; ')}."]

@@ -1,0 +1,218 @@
+"""Language models as people run them: tokens that are written beside what memory allows, prompts, and a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+
+from report.data.networks import title
+from report.formatting import capital, count, number, several, two_digits
+from report.pages.charts import Chart, bars
+from report.pages.evidence import Evidence, View
+from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.families.inference import share_in_table
+from report.pages.families.runtimes import unmeasured
+from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, texts
+from report.pages.listed import listed, most_threads
+from report.pages.rows import library, name_of, one_round
+from report.pages.words import NOTHING
+from report.quantities.language import DECODE, EXPERIMENT, PROMPT
+
+Cell = dict[str, Any]
+WRITTEN, ALLOWED = "written", "what memory allows"
+VERBS = {PROMPT: "reads", DECODE: "writes"}
+_POINT = ("model", "format", "tokens", "backend", "threads")
+_FILE = ("model", "tokens", "format")
+
+
+def _fastest(view: View, device: str, phase: str) -> list[Cell]:
+    """The fastest runtime and number of threads for each model, format and length, from the smallest rate on."""
+    cells = records(view.quantity("language.fastest", device=device, phase=phase))
+    return sorted((one for one in cells if one["format"] != "best"), key=lambda one: float(one["estimate"]))
+
+
+def _every(view: View, device: str, phase: str) -> list[Cell]:
+    """All points of one phase, by model and format, the fastest first."""
+    cells = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
+    return sorted(cells, key=lambda one: (*map(str, (one[name] for name in _FILE)), -float(one["estimate"])))
+
+
+def _case(cell: Mapping[str, Any]) -> str:
+    return f"{title(str(cell['model']))}, {cell['format']}"
+
+
+def _shares(view: View, device: str) -> dict[tuple[Any, ...], Cell]:
+    """Shares of the memory's bandwidth that written tokens take, by point."""
+    cells = records(view.quantity("language.bandwidth_share", device=device))
+    return {tuple(one[name] for name in _POINT): one for one in cells}
+
+
+def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Tokens that are written a second in the fastest runtime, beside those for which memory could be read."""
+    cells = _fastest(view, device, DECODE)
+    if not cells:
+        return
+    used = _shares(view, device)
+    of = {id(one): used.get(tuple({**one, "backend": one["runtime"]}[name] for name in _POINT)) for one in cells}
+    drawn: list[dict[str, Any]] = []
+    for cell in cells:
+        alone = ", one round" if one_round(cell) else ""
+        drawn.append({"case": _case(cell) + alone, "rate": float(cell["estimate"]), "of": WRITTEN})
+        if (share := of[id(cell)]) and not as_share(share).impossible:
+            drawn.append({**drawn[-1], "rate": float(cell["estimate"]) / float(share["estimate"]), "of": ALLOWED})
+    measured = [as_share(share, f"writing with {_case(cell)}", "the memory's bandwidth")
+                for cell in cells if (share := of[id(cell)])]  # fmt: skip
+    where = "on the CPU" if device == "cpu" else "on the GPU"
+    heading = sentence(
+        f"Language models write {{rate}} tokens a second {where}"
+        + (", {share} of what memory allows" if measured else ""),
+        f"How fast language models write {where} cannot be told from this run",
+        rate=amounts(cells), **({"share": shares(measured)} if measured else {}),
+    )  # fmt: skip
+    points = _every(view, device, DECODE)
+    lines = [[title(str(one["model"])), str(one["format"]), library(str(one["backend"])), _threads(one),
+              stated(one, "tokens/s"), share_in_table(used.get(tuple(one[name] for name in _POINT))),
+              _error(view, device, one)]
+             for one in points]  # fmt: skip
+    yield Exhibit(
+        Chart(
+            name, str(heading), bars(pd.DataFrame(drawn), "rate", "case", "tokens a second", hue="of"),
+            f"● measured on {view.device_name(device)}: one text at a time, each file in its fastest runtime. Memory "
+            "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
+            "; ".join(f"{one['case']}: {two_digits(one['rate'])} {one['of']}" for one in drawn),
+        ),
+        [*texts(_formats(cells)), *_runtimes(cells), *texts(_cores(points)),
+         *unmeasured(view, device, EXPERIMENT, "point"),
+         "The files have the public models' exact shapes, with random weights: those do not change the speed."],
+        Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
+              f"Tokens written on {view.device_name(device)}; error of the logits"),
+        heading=heading,
+    )  # fmt: skip
+
+
+def _threads(cell: Mapping[str, Any]) -> str:
+    return str(int(cell["threads"])) if cell["threads"] else NOTHING
+
+
+def _error(view: View, device: str, cell: Mapping[str, Any]) -> str:
+    """The largest relative error of a point's logits, where they were checked."""
+    points = view.of(EXPERIMENT, device=device)
+    for column in (*_POINT, "phase"):
+        points = points[points[column] == cell[column]]
+    worst = points["error"].max()
+    return NOTHING if pd.isna(worst) else number(float(worst), 2)
+
+
+def _formats(cells: Sequence[Cell]) -> list[Any]:
+    """The gain of the fastest format over the slowest of each model that has several."""
+    gains = []
+    for _, group in groupby(sorted(cells, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
+        rates = sorted(group, key=lambda one: float(one["estimate"]))
+        if len({str(one["format"]) for one in rates}) > 1:
+            text = (
+                f"{title(str(rates[0]['model']))} writes {{gain}} in {rates[-1]['format']} as in {rates[0]['format']}."
+            )
+            gains.append(sentence(text, gain=ratios([quotient(rates[-1], rates[0])], "as fast")))
+    return gains
+
+
+def _runtimes(cells: Sequence[Cell]) -> list[str]:
+    """How often each runtime is the fastest."""
+    most = Counter(library(str(one["runtime"])) for one in cells).most_common()
+    told = [f"{name} for {count(files, 'file')}" for name, files in most]
+    return [f"Fastest: {several(told)}."]
+
+
+def _cores(points: Sequence[Cell]) -> list[Any]:
+    """The gain of the most threads over one, same file and runtime."""
+    alone = {tuple(one[name] for name in _POINT[:-1]): one for one in points if int(one["threads"]) == 1}
+    many = [one for one in most_threads(list(points)) if int(one["threads"]) > 1]
+    pairs = [(one, alone[key]) for one in many if (key := tuple(one[name] for name in _POINT[:-1])) in alone]
+    gains = ratios([quotient(*pair) for pair in pairs], "as fast")
+    return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
+
+
+def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Tokens of a prompt that are read a second in the fastest runtime."""
+    cells = _fastest(view, device, PROMPT)
+    if not cells:
+        return
+    written = {tuple(one[name] for name in _FILE): one for one in _fastest(view, device, DECODE)}
+    pairs = [(one, written[key]) for one in cells if (key := tuple(one[name] for name in _FILE)) in written]
+    dearer = sentence("A written token takes {ratio} as one that is read.",
+                      ratio=ratios([quotient(*pair) for pair in pairs], "as long"))  # fmt: skip
+    rest = [one for one in _every(view, device, PROMPT)
+            if not any(_same(one, best) for best in cells)]  # fmt: skip
+    lines = [(_case(one), one, [library(str(one.get("runtime") or one["backend"])), _threads(one)])
+             for one in [*cells, *rest]]  # fmt: skip
+    lengths = sorted({int(one["tokens"]) for one in cells})
+    yield listed(
+        name,
+        sentence(
+            f"Prompts of {several([f'{one:,}' for one in lengths], 'or')} tokens are read at {{rate}} tokens a second",
+            "How fast language models read a prompt cannot be told from this run",
+            rate=amounts(cells),
+        ),
+        lines, "tokens/s", "tokens a second",
+        f"● measured on {view.device_name(device)}: one prompt at a time. The fastest runtime for each file first.",
+        ["Model and file", "Runtime", "Threads", "Read"], log=True,
+        says=[*(texts([dearer]) if pairs else []),
+              "The tokens of a prompt share each reading of the weights; a written token needs one of its own."],
+    )  # fmt: skip
+
+
+def _same(point: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    return point["backend"] == best["runtime"] and all(point[name] == best[name] for name in (*_FILE, "threads"))
+
+
+def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
+    """A GPU over its host's CPU, each in its fastest format and runtime, and in the same format."""
+    cells = sorted(
+        records(view.quantity("language.gpu_over_cpu")),
+        key=lambda one: (str(one["phase"]) != DECODE, str(one["model"]), str(one["precision"])),
+    )
+    best = [one for one in cells if one["precision"] == "best"]
+    if not cells:
+        return
+    phases = [phase for phase in (DECODE, PROMPT) if any(one["phase"] == phase for one in best)]
+    gains = {phase: ratios([one for one in best if one["phase"] == phase], "as fast") for phase in phases}
+    yield listed(
+        name,
+        sentence(
+            capital(f"a GPU {several([f'{VERBS[phase]} {{{phase}}}' for phase in phases])} as its host's CPU, each in "
+                    "its fastest format and runtime"),
+            "What a GPU gains with language models cannot be told from this run",
+            **gains,
+        ),
+        [(f"{title(str(one['model']))} {VERBS[str(one['phase'])]}, {_formats_of(one)}", one,
+          [f"{library(str(one['runtime']))} over {library(str(one['cpu_runtime']))}"]) for one in cells],
+        "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
+        ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
+    )  # fmt: skip
+
+
+def _formats_of(cell: Mapping[str, Any]) -> str:
+    return f"both in {cell['dtype']}" if cell["precision"] == "equal" else str(cell["detail"])
+
+
+def show(evidence: Evidence) -> Iterable[Exhibit]:
+    """For each device of each node tokens that are written and read; for each GPU its gain over its host."""
+    return on_each(evidence, _machine)
+
+
+def _machine(view: View, place: int) -> Iterable[Exhibit]:
+    for device in view.devices():
+        yield from _decode(view, device, f"language-decode-{name_of(place, device)}")
+        yield from _prompts(view, device, f"language-prompt-{name_of(place, device)}")
+    yield from _on_gpu(view, f"language-gpu-{place}")
+
+
+FAMILY = Family(
+    "language", "Language models",
+    "How fast does a language model read a prompt and write an answer, and how near is that to what memory allows?",
+    show,
+)  # fmt: skip
