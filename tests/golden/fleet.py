@@ -1,8 +1,9 @@
-"""Makes the synthetic fleet again: `python -m tests.golden.fleet`, a minute.
+"""Adds measurements to the synthetic fleet: `python -m tests.golden.fleet`, a minute.
 
 Machines that no one has measured yet, as `tests.workflow.standin` plays them: a server of 64 cores with an H100, a
 desktop and a laptop. With them and the published node every rule that can be decided is. Their records stay as they
-are; the samples are made anew, in the rounds of the real plan and in no time.
+are, and so do their first rounds (rounds.parquet), made of presets with networks that the study no longer measures.
+Everything of later presets that those lack is made anew (added.parquet), in the rounds of the real plan and in no time.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 FLEET = Path(__file__).parent / "fleet"
-# A machine, its preset, and the experiments of it that the claims about such a machine need; none: all.
+# A machine, its preset, and the experiments of which points are added.
 MACHINES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "large server": ("rented", ()),
-    "desktop": ("quick", ()),
-    "laptop": ("quick", ("clock", "peak", "gemm", "models", "roofline", "training", "time-to-train")),
+    "large server": ("rented", ("boosting", "language-models")),
+    "desktop": ("quick", ("boosting", "language-models")),
+    "laptop": ("quick", ("language-models",)),
 }
 ROUNDS = 3
 
 
 def make(machine: str) -> None:
-    """Measure a machine and keep all its rounds in one file."""
+    """Measure the points of a machine that its first rounds lack, and keep them in one file."""
     import pandas as pd
 
     from contract.node import read_node
@@ -39,15 +41,29 @@ def make(machine: str) -> None:
     place = FLEET / machine.replace(" ", "-")
     record = read_node(place / "node.json")
     preset = read_preset(name)
-    preset["experiments"] = {key: one for key, one in preset["experiments"].items() if key in some or not some}
+    preset["experiments"] = {key: one for key, one in preset["experiments"].items() if key in some}
     plan = full_plan(preset, str(preset_path(name)), record["devices"], CORES)
     counted = counts.of_plan(plan)
-    tables = [_round(job, number, counted, str(record["id"])) for number in range(1, ROUNDS + 1) for job in plan.jobs]
+    known = _known(place / "rounds.parquet")
+    jobs = [
+        replace(job, points=points)
+        for job in plan.jobs
+        if (points := tuple(one for one in job.points if (job.experiment, dict(one.params).get("model")) not in known))
+    ]
+    tables = [_round(job, number, counted, str(record["id"])) for number in range(1, ROUNDS + 1) for job in jobs]
     write_unchecked(
-        place / "rounds.parquet",
+        place / "added.parquet",
         pd.concat(tables, ignore_index=True),
         {"seed": 0, "wall_s": 900.0, "warmup_s": 150.0, "timed_s": 450.0},
     )
+
+
+def _known(rounds: Path) -> set[tuple[str, Any]]:
+    """Experiments of rounds, each with its models; None as the model of an experiment that has none."""
+    import pandas as pd
+
+    table = pd.read_parquet(rounds, columns=["experiment", "params"]).drop_duplicates()
+    return {(name, json.loads(params).get("model")) for name, params in table.itertuples(index=False)}
 
 
 def _round(job: Any, number: int, counted: dict[str, Any], node: str) -> Any:
