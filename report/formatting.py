@@ -206,8 +206,10 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# What the servers of the study answer with.
+# Services behind the servers of the study. `classifier` and `int8` are small networks of its own, once measured.
 SERVICES = {
+    "text-classifier": "classifier of texts",
+    "image-classifier": "classifier of photographs",
     "classifier": "classifier of images",
     "lookup": "rows of a table of vectors",
     "embedding": "search of a million vectors",

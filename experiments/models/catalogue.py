@@ -144,6 +144,16 @@ NETWORKS = {
         HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
         counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
     ),
+    # For a service; published times of the same network: see W30. Its head is that of `bert-base-classifier`.
+    "minilm-l6-classifier": Network(
+        "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
+        HUB + "philschmid/MiniLM-L6-H384-uncased-sst2",
+        {
+            "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536,
+            "num_labels": 2,
+        },
+        counts=Counts(22_713_986, 1_434_600_192, 18_874_368, (1, 2)),
+    ),
     # As long as its context, which is the length that it is trained with.
     "gpt2-124m-1024": Network(
         "GPT2LMHeadModel", "transformer", "tokens", (1024,), "logits", HUB + "openai-community/gpt2",

@@ -16,11 +16,14 @@ PLACES = ("Exception from", "Check '", "FrontEnd API", "Model wasn't")
 PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"}
 
 
-def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def session(
+    name: str, batch: int, dtype: Dtype, threads: int, alone: bool = True
+) -> Callable[[torch.Tensor], torch.Tensor]:
     """The network `name`, with the weights of seed 0, for batches of this size.
 
     dtype: the format that OpenVINO computes in; weights, inputs and outputs are handed over in float32. Left alone it
-    takes the one that it holds fastest here. threads: 0 leaves their number to the library.
+    takes the one that it holds fastest here. threads: 0 leaves their number to the library. alone: this process
+    computes by one session at a time; threads of several would be held to the same cores.
     Raises Unsupported for formats that it has not, or does not take on this processor.
     """
     import openvino
@@ -31,6 +34,8 @@ def session(name: str, batch: int, dtype: Dtype, threads: int) -> Callable[[torc
     options = {"INFERENCE_PRECISION_HINT": PRECISIONS[dtype], "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if threads:
         options |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_HYPER_THREADING": True}
+    if not alone:
+        options["ENABLE_CPU_PINNING"] = False
     core, path = openvino.Core(), onnx_file(name, batch)
     try:
         made = core.compile_model(core.read_model(path), "CPU", options)

@@ -180,7 +180,9 @@ def main() -> None:
 
         device = open_device(asked["device"])
         device.set_threads(asked["threads"])
-        service = SERVICES[asked["service"]](device, Dtype(asked["dtype"]))
+        service = SERVICES[asked["service"]](
+            device, Dtype(asked["dtype"]), asked["backend"], asked["threads"], asked["workers"]
+        )
         # The first request would wait for libraries that set themselves up.
         service.answer(service.inputs(service.requests()[0]))
         desk = Desk(service, device, asked["kind"], asked["threads"], asked["workers"])

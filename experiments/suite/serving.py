@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 TIMEOUT_S = 2.0
 # Seconds that a server has to start, and to finish what is left over from the last point.
 START_S, DRAIN_S = 50.0, 10.0
+# Seconds in which a process that gives up its socket has ended.
+END_S = 1.0
 # Servers that are kept at a time; each needs memory, and nothing else while nobody asks it.
-MOST_SERVERS = 4
+MOST_SERVERS = 6
 # Latencies kept of a round; percentiles are those of all.
 MOST_SAMPLES = 500
 # Share of the requests that the harness may fail, and that are left out. Beyond it, the load failed.
@@ -42,9 +44,11 @@ TRIES = 3
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
 
 
-def memory(service: str, dtype: str, **_: Any) -> float:
-    """A million stored vectors of 384 numbers and the scores of eight requests; next to nothing for the others."""
-    return 1e6 * (384.0 * Dtype(dtype).itemsize + 8 * 8.0) if service in ("embedding", "lookup") else 0.0
+def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
+    """As the service says."""
+    from experiments.serving.services import SERVICES
+
+    return SERVICES[service].memory(Dtype(dtype), backend)
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ class Kept:
         return found
 
     def raise_end(self) -> None:
-        """Raise HarnessError, with the server's last word if it had one, where it has ended."""
-        if not self.child.alive:
+        """Raise HarnessError, with the server's last word if it had one, where it has ended or is about to."""
+        if wait_until(lambda: not self.child.alive, END_S):
             self.child.answer(1.0)
 
 
@@ -106,20 +110,22 @@ def close() -> None:
         _SERVERS.popitem()[1].child.stop()
 
 
-def extra_s(threads: int, **_: Any) -> float:
-    """Starting the server: on a GPU torch, the runtime and a million vectors take as long as a measuring process."""
-    return 0.0 if threads else 7.0
+def extra_s(threads: int, service: str, **_: Any) -> float:
+    """Starting the client, and of the server's start and the check the share of one of two or three points."""
+    if not threads:  # torch, the runtime and a million vectors take a GPU as long as a measuring process
+        return 7.0
+    return 0.7 + (3.0 if service.endswith("classifier") else 1.5)
 
 
 @experiment("serving", memory=memory, observed=True, extra_s=extra_s)
 def serving(
     device: Device,
-    service: Literal["classifier", "lookup", "embedding", "int8"],
+    service: Literal["text-classifier", "image-classifier", "lookup", "embedding"],
     requests_per_s: int,
     cores: int,
     seconds: int,
     dtype: Dtype,
-    backend: Literal["torch"],
+    backend: Literal["torch", "onnx", "openvino"],
     threads: Threads,
 ) -> Work:
     """A server under `seconds` of load, or as long as `requests_per_s * seconds` random arrivals take.
@@ -140,7 +146,7 @@ def serving(
     from experiments.serving.services import SERVICES, error
 
     kind = SERVICES[service]
-    tolerance = kind.right(dtype)
+    tolerance = kind.right(dtype, backend)
     device.torch_dtype(dtype)
     if requests_per_s < 1 or seconds < 1:
         raise Unsupported("a load has a request a second at least, and lasts a second")
@@ -150,8 +156,8 @@ def serving(
         raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
     each = max(1, threads)
     orders = {
-        "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "threads": each,
-        "workers": room // each, "cpus": cpus, "port": 0,
+        "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "backend": backend,
+        "threads": each, "workers": room // each, "cpus": cpus, "port": 0,
     }  # fmt: skip
     expected: list[int] = []
 

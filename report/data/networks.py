@@ -20,6 +20,7 @@ NETWORKS = {
     "t5-small": ("T5-small", "tokens"),
     "gpt2-124m": ("GPT-2 124M", "tokens"),
     "bert-base-classifier": ("BERT-base, classifier", "tokens"),
+    "minilm-l6-classifier": ("MiniLM-L6, classifier", "tokens"),
     "gpt2-124m-1024": ("GPT-2 124M, 1,024 tokens", "tokens"),
     "llama-1b-lora": ("Llama 3.2 1B, LoRA", "tokens"),
     "whisper-tiny": ("Whisper-tiny", "spectrum"),

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.backends import loops
 from experiments.models import convergence, data, loading, onnx_files
-from experiments.serving.process import Child
+from experiments.serving import process
 from experiments.work import Unsupported, not_installed
 from tests.experiments.points import answer
 from tests.experiments.test_serving import ORDERS
@@ -49,8 +49,9 @@ def test_a_point_without_its_library_is_unsupported(
 def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
     with pytest.raises(Unsupported, match="uvicorn is not installed: pip install uvicorn"):
-        Child("server", ORDERS).answer(60)
+        process.Child("server", ORDERS).answer(60)
 
 
 @pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,15 +32,20 @@ from experiments.serving import load, process, server, services
 from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
 from experiments.work import Dtype, HarnessError, Unsupported
+from tests.experiments.echoing.service import Echo
 from tests.experiments.points import CPU, GPU, observed, right, work
 
-ORDERS = {"service": "classifier", "device": "cpu", "kind": "cpu", "dtype": "float32", "threads": 1, "workers": 1,
-          "cpus": [], "port": 0}  # fmt: skip
+ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32", "backend": "torch", "threads": 1,
+          "workers": 1, "cpus": [], "port": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_server_is_left() -> Iterator[None]:
-    yield
+def echoing() -> Iterator[None]:
+    """Servers know a service that is there at once; none of them is left in the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
+        patch.setitem(services.SERVICES, "echo", Echo)
+        yield
     serving.close()
     process.stop_all()
     assert not process._ALL
@@ -53,18 +59,23 @@ def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         kind.exact.cache_clear()
 
 
-CASES = [(name, dtype) for name, kind in services.SERVICES.items() for dtype in kind.tolerance]
+CASES = [
+    *((name, dtype, "torch") for name in ("lookup", "embedding") for dtype in services.SERVICES[name].tolerance),
+    ("text-classifier", Dtype.FLOAT32, "torch"), ("text-classifier", Dtype.BFLOAT16, "torch"),
+    ("text-classifier", Dtype.FLOAT32, "onnx"), ("text-classifier", Dtype.INT8, "onnx"),
+    ("text-classifier", Dtype.FLOAT32, "openvino"), ("image-classifier", Dtype.FLOAT32, "openvino"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, few_vectors: None) -> None:
+@pytest.mark.parametrize(("name", "dtype", "backend"), CASES)
+def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend: str, few_vectors: None) -> None:
     kind = services.SERVICES[name]
-    service = kind(CPU, dtype)
+    service = kind(CPU, dtype, backend, 1, 2)
     bodies, exact = kind.requests(), kind.exact()
     assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
     for body, expected in zip(bodies, exact, strict=True):
         answer = service.answer(service.inputs(body))
-        assert services.error(answer, expected) <= kind.right(dtype)
+        assert services.error(answer, expected) <= kind.right(dtype, backend)
         assert expected.argmax() in answer["best"]
 
 
@@ -72,7 +83,14 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, few_vec
 def test_words_that_no_table_has_are_no_request(words: list[int], few_vectors: None) -> None:
     body = torch.tensor(words, dtype=torch.int32).numpy().tobytes()
     with pytest.raises(ValueError, match="words"):
-        services.Lookup(CPU, Dtype.FLOAT32).inputs(body)
+        services.Lookup.inputs(body)
+
+
+@pytest.mark.parametrize("tokens", [[0] * 127, [-1] * 128, [30_522] * 128])
+def test_tokens_that_the_vocabulary_lacks_are_no_request(tokens: list[int]) -> None:
+    body = torch.tensor(tokens, dtype=torch.int32).numpy().tobytes()
+    with pytest.raises(ValueError, match="words"):
+        services.TextClassifier.inputs(body)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +112,59 @@ def test_a_wrong_answer_is_noticed(fault: Any) -> None:
     assert not services.error(answer, exact) <= 0.01
 
 
-def test_quantising_reaches_every_linear_layer() -> None:
-    model = services.in_int8(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8))))
-    assert not any(isinstance(layer, torch.nn.Linear) for layer in model.modules())
-    assert sum(isinstance(layer, services.LinearInt8) for layer in model.modules()) == 2
+def test_callers_of_one_network_get_the_answers_to_their_own_requests() -> None:
+    kind = services.TextClassifier
+    service, asked = kind(CPU, Dtype.FLOAT32, "onnx", 1, 2), [kind.inputs(body) for body in kind.requests()] * 4
+    alone = [service.answer(inputs)["scores"] for inputs in asked]
+    with ThreadPoolExecutor(2) as callers:
+        assert [one["scores"] for one in callers.map(service.answer, asked)] == alone
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux holds threads to cores")
+def test_threads_of_several_sessions_are_not_held_to_the_same_core() -> None:
+    kind, ends = services.TextClassifier, threading.Event()
+    held: set[tuple[int, ...]] = set()
+    service, inputs = kind(CPU, Dtype.FLOAT32, "openvino", 1, 2), kind.inputs(kind.requests()[0])
+
+    def ask() -> None:
+        while not ends.is_set():
+            service.answer(inputs)
+
+    callers = [threading.Thread(target=ask) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for _ in range(30):
+        held |= {tuple(os.sched_getaffinity(caller.native_id)) for caller in callers if caller.native_id}
+        time.sleep(0.01)
+    ends.set()
+    for caller in callers:
+        caller.join(30)
+    assert held == {tuple(os.sched_getaffinity(0))}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "backend", "words"),
+    [
+        ("text-classifier", Dtype.INT8, "torch", "int8 is ONNX Runtime's"),
+        ("text-classifier", Dtype.INT8, "openvino", "int8 is ONNX Runtime's"),
+        ("text-classifier", Dtype.FLOAT64, "onnx", "not in float64"),
+        ("image-classifier", Dtype.INT8, "onnx", "not in int8"),
+        ("lookup", Dtype.FLOAT32, "onnx", "comes in torch, not in onnx"),
+        ("embedding", Dtype.FLOAT32, "openvino", "comes in torch, not in openvino"),
+    ],
+)
+def test_formats_and_runtimes_that_a_service_lacks_are_unsupported(
+    name: str, dtype: Dtype, backend: str, words: str
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        services.SERVICES[name].right(dtype, backend)
 
 
 class Slow(services.Service):
     """Answers after a while; fails where it is told to."""
 
-    def inputs(self, body: bytes) -> Any:
+    @classmethod
+    def inputs(cls, body: bytes) -> Any:
         if not body:
             raise ValueError("a request asks for something")
         return body
@@ -117,7 +178,7 @@ class Slow(services.Service):
         time.sleep(0.05)
         return {"answer": len(inputs)}
 
-    requests = exact = classmethod(lambda cls: [])  # type: ignore[assignment]
+    requests = exact = memory = classmethod(lambda *_: [])  # type: ignore[assignment]
 
 
 def desk(kind: str = "cpu", workers: int = 2) -> server.Desk:
@@ -229,9 +290,11 @@ def refused(port: int) -> bool:
 def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
     # A shell that starts the tests in the background has them, and their children, ignore an interrupt.
     code = (
-        "import signal, time; from experiments.serving.process import Child\n"
+        "import signal, time; from experiments.serving import process\n"
+        "process._PACKAGE = 'tests.experiments.echoing'\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"child = Child('server', {ORDERS!r}); print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
+        f"child = process.Child('server', {ORDERS!r})\n"
+        "print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
@@ -365,8 +428,7 @@ def stand() -> Iterator[Any]:
 def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> load.Seen:
     asked = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
              "expected": [7]}  # fmt: skip
-    with asyncio.Runner(loop_factory=load.exact_loop) as runner:
-        return runner.run(load.offer(asked))
+    return load.offer(asked)
 
 
 def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
@@ -449,7 +511,7 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
 ) -> None:
     monkeypatch.setattr(serving, "LATE_S", 1.0)  # whoever runs tests has other work on its cores
     serving.close()
-    made = work("serving", device, threads=1)
+    made = work("serving", device, threads=1, service="echo")
     assert right(made)
     (kept,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
@@ -459,7 +521,7 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
     assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
     assert 0 < found["p50_latency"] < serving.TIMEOUT_S
     assert ("gpu_busy_share" in found) == (device.kind == "gpu")
-    assert right(work("serving", device, threads=1, requests_per_s=70))
+    assert right(work("serving", device, threads=1, service="echo", requests_per_s=70))
     assert list(serving._SERVERS.values()) == [kept]
     serving.close()
     assert not kept.child.alive
@@ -476,7 +538,7 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     third = serving.server({**ORDERS, "workers": 2})
     assert not second.child.alive
     assert third.child.alive
-    with pytest.raises(RuntimeError, match="the server said 400: an image is 784 bytes, not 3"):
+    with pytest.raises(RuntimeError, match="the server said 400: scores are 80 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
     assert serving.server({**ORDERS, "workers": 2}) is third
     serving.close()
@@ -500,16 +562,23 @@ def test_the_vectors_nearest_to_a_request_are_those_it_was_made_of(few_vectors: 
 
 
 def test_a_product_of_8_bit_integers_is_near_the_one_of_floats() -> None:
-    layer, x = torch.nn.Linear(64, 24), torch.randn(3, 5, 64)
-    with torch.no_grad():
-        right, told = layer(x), services.LinearInt8(layer)(x)
+    x, weight = torch.randn(15, 64), torch.randn(24, 64)
+    told = services.product_int8(x, *(part.t() for part in services.to_int8(weight)))
+    right = x @ weight.t()
     assert told.shape == right.shape
     assert 0 < float((told - right).norm() / right.norm()) < 0.02
 
 
-def test_memory_is_that_of_the_stored_vectors() -> None:
+def test_a_network_answers_through_its_server() -> None:
+    serving.close()
+    assert right(work("serving", threads=1, backend="onnx"))
+    serving.close()
+
+
+def test_memory_is_that_of_the_stored_vectors_or_of_the_weights() -> None:
     memory = get("serving").memory
     assert memory is not None
     of = {"requests_per_s": 5, "cores": 1, "seconds": 1, "backend": "torch", "threads": 1}
     assert 1.5e9 < memory(service="embedding", dtype="float32", **of) < 1.7e9
-    assert memory(service="classifier", dtype="float32", **of) == 0
+    text, image = (memory(service=f"{what}-classifier", dtype="float32", **of) for what in ("text", "image"))
+    assert 4 * 22e6 < text < image < 1.5e9

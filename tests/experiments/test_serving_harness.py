@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import json
 import os
 import resource
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from contract.files import write_json
 from experiments import worker
@@ -28,19 +33,13 @@ from experiments.serving.process import Child, ChildError
 from experiments.state import Watch
 from experiments.suite import serving
 from experiments.work import HarnessError, Unsupported
+from tests.experiments.echoing.service import Echo
 from tests.experiments.points import CPU, params, work
-from tests.experiments.test_serving import ORDERS, desk, offered, seen, stand
+from tests.experiments.test_serving import ORDERS, desk, echoing, offered, seen, stand
 
-__all__ = ["stand"]  # a fixture
+__all__ = ["echoing", "stand"]  # fixtures
 USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25}
 RANGE = "proc/sys/net/ipv4/ip_local_port_range"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_server_is_left() -> Iterator[None]:
-    yield
-    serving.close()
-    process.stop_all()
 
 
 @pytest.fixture
@@ -186,38 +185,135 @@ ANSWERS: list[tuple[bytes | str, bool | str]] = [
 ]
 
 
+Script = bytes | str
+
+
+@contextlib.contextmanager
+def saying(*answers: Script) -> Iterator[int]:
+    """A server on this port that gives the first answer to the first request, and so on, the last to all others.
+
+    'reset', 'silent', or bytes after which it closes the connection.
+    """
+    held, left = socket.create_server(("127.0.0.1", 0)), list(answers)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                serve_one(held.accept()[0])
+
+    def serve_one(line: socket.socket) -> None:
+        with line, contextlib.suppress(OSError):
+            asked = b""
+            while not asked.endswith(b"\r\n\r\nx"):
+                asked += line.recv(1 << 16)
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            if answer == "reset":
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            elif answer == "silent":
+                line.recv(1)  # until the client has left
+            else:
+                assert isinstance(answer, bytes)
+                line.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield held.getsockname()[1]
+    finally:
+        # Wakes up `accept` as well.
+        held.shutdown(socket.SHUT_RDWR)
+        held.close()
+
+
 @pytest.mark.parametrize(("answer", "fate"), ANSWERS, ids=[str(answer)[:60] for answer, _ in ANSWERS])
-def test_what_an_overloaded_server_does_is_its_failure_and_nothing_else_is(
-    answer: bytes | str, fate: bool | str
-) -> None:
-    import aiohttp
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        if answer == "reset":
-            linger = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        elif answer == "silent":
-            await asyncio.sleep(0.6)
-        else:
-            assert isinstance(answer, bytes)
-            writer.write(answer)
-        writer.close()
-
-    async def ask() -> bool:
-        listener = await asyncio.start_server(handle, "127.0.0.1", 0)
-        port = listener.sockets[0].getsockname()[1]
+def test_what_an_overloaded_server_does_is_its_failure_and_nothing_else_is(answer: Script, fate: bool | str) -> None:
+    with saying(answer) as port:
         if answer == "nobody listens":
-            listener.close()
-        until = asyncio.get_running_loop().time() + (0.2 if answer == "silent" else 20)
-        async with listener, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-            return await load._asked(session, b"x", 7, until)
-
+            with socket.create_server(("127.0.0.1", 0)) as closed:
+                port = closed.getsockname()[1]
+        found = load.Load(port, [b"x"], [7], 0.2 if answer == "silent" else 20.0, 4).offer([0.0], [0])
     if isinstance(fate, str):
-        with pytest.raises(HarnessError, match=fate):
-            asyncio.run(ask())
+        ((trouble, count),) = found.trouble.items()
+        assert trouble.startswith(fate) and count == 1
+        assert not found.good
     else:
-        assert asyncio.run(ask()) is fate
+        assert (found.good, found.trouble) == ([fate], {})
+        assert fate or found.latency[0] >= (0.2 if answer == "silent" else 20.0)
+
+
+RIGHT = said("200 OK", b'{"answer":7}')
+MANGLED = st.one_of(
+    st.binary(max_size=300),
+    st.integers(0, len(RIGHT) - 1).map(lambda end: RIGHT[:end]),
+    st.tuples(st.integers(0, len(RIGHT) - 1), st.binary(min_size=1, max_size=4)).map(
+        lambda given: RIGHT[: given[0]] + given[1] + RIGHT[given[0] + 1 :]
+    ),
+    st.binary(min_size=1, max_size=20).map(lambda more: RIGHT + more),
+    st.integers(100, 999).map(lambda status: said(f"{status} Odd", b'{"answer":7}')),
+    st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
+        lambda told: said("200 OK", json.dumps(told).encode())
+    ),
+    st.just(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 200_000),
+    st.just(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
+    st.just(said("200 OK", b"[" * 50_000)),
+)
+
+
+@given(MANGLED)
+@settings(max_examples=150, deadline=None)
+def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
+    """Whatever comes, each request ends once, and the next one is answered."""
+    with saying(answer, RIGHT) as port:
+        client = load.Load(port, [b"x"], [7], 5.0, 4)
+        first, second = client.offer([0.0], [0]), client.offer([0.0], [0])
+    assert len(first.good) + sum(first.trouble.values()) == 1
+    assert len(first.good) == len(first.latency) == len(first.late)
+    assert (second.good, second.trouble) == ([True], {})
+
+
+@given(st.integers(1, len(RIGHT) - 1))
+@settings(max_examples=10, deadline=None)
+def test_an_answer_that_comes_in_pieces_is_whole_in_the_end(cut: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+
+        def serve() -> None:
+            line, _ = held.accept()
+            with line:
+                line.recv(1 << 16)
+                line.sendall(RIGHT[:cut])
+                time.sleep(0.01)
+                line.sendall(RIGHT[cut:])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert load.Load(held.getsockname()[1], [b"x"], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        thread.join(30)
+
+
+def test_a_request_that_the_system_takes_in_parts_is_sent_whole() -> None:
+    body = os.urandom(30_000_000)
+    got: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as held:
+
+        def serve() -> None:
+            line, _ = held.accept()
+            with line:
+                asked = line.recv(1 << 16)
+                while not asked.endswith(body[-100:]):
+                    asked += line.recv(1 << 20)
+                got.append(asked.endswith(body))
+                line.sendall(RIGHT)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        thread.join(30)
+    assert got == [True]
+
+
+def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    with saying(RIGHT) as port:
+        found = load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
+    assert (found.good, found.trouble) == ([True] * 3, {})
 
 
 def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
@@ -241,7 +337,7 @@ def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     kept = serving.server(ORDERS)
-    kind = serving_kind()
+    kind = Echo
     expected = [kept.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
     limit = psutil.Process(kept.child.pid).num_fds() + 4
     resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
@@ -271,12 +367,6 @@ def test_the_server_ends_where_the_system_refuses_it_something(
     assert [str(word)[:40] for word in said] == (
         [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
     )
-
-
-def serving_kind() -> Any:
-    from experiments.serving.services import SERVICES
-
-    return SERVICES["classifier"]
 
 
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:

@@ -26,7 +26,7 @@ MEMORY_S = (110e-9, 620e-9)
 MISPREDICTED_S = 3.2e-9
 GPU_THREADS = 132 * 2048
 LINK, LINK_PAGEABLE, LINK_S = 52e9, 11e9, 8e-6
-REQUEST_S = {"classifier": 0.9e-3, "lookup": 1.2e-3, "embedding": 6e-3, "int8": 3e-3}
+REQUEST_S = {"text-classifier": 15e-3, "image-classifier": 40e-3, "lookup": 1.2e-3, "embedding": 6e-3}
 POINTS: dict[str, Callable[[Chip, Params], Answer]] = {}
 STEPS = {
     "training": training, "roofline": roofline, "inference": inference, "generation": generation,

@@ -1,0 +1,5 @@
+"""The load, as it is."""
+
+from experiments.serving.load import main
+
+main()

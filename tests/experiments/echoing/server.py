@@ -1,0 +1,22 @@
+"""The server, with `Echo` beside the other services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.serving import process, server
+
+
+def orders() -> Any:
+    """The orders of the server, which holds itself to its cores before it loads a library."""
+    asked = process.orders()
+    from experiments.serving.services import SERVICES
+    from tests.experiments.echoing.service import Echo
+
+    SERVICES["echo"] = Echo
+    return asked
+
+
+if __name__ == "__main__":
+    server.orders = orders
+    server.main()

@@ -1,0 +1,39 @@
+"""A service whose answers are the scores that it is asked with: it reads no weights."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from experiments.serving.services import REQUESTS, Service
+from experiments.work import Dtype
+
+
+class Echo(Service):
+    """Gives back the numbers of a request."""
+
+    SIZE = 20
+    tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-6}
+
+    @classmethod
+    def memory(cls, *_: object) -> float:
+        return 0.0
+
+    @classmethod
+    def inputs(cls, body: bytes) -> Tensor:
+        if len(body) != 4 * cls.SIZE:
+            raise ValueError(f"scores are {4 * cls.SIZE} bytes, not {len(body)}")
+        return torch.frombuffer(bytearray(body), dtype=torch.float32)
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+    @classmethod
+    def exact(cls) -> Tensor:
+        return torch.stack([torch.arange(cls.SIZE).roll(place) for place in range(REQUESTS)]).double()
+
+    @classmethod
+    def requests(cls) -> list[bytes]:
+        return [scores.float().numpy().tobytes() for scores in cls.exact()]
