@@ -53,7 +53,7 @@ class Part:
 
 
 PARTS = {
-    "serving": Part(("aiohttp", "httptools", "starlette", "uvicorn"), "`serving`", taken=True),
+    "serving": Part(("httptools", "starlette", "uvicorn"), "`serving`", taken=True),
     "wgpu": Part(("wgpu",), "`without-cuda` through Vulkan", taken=True),
     "vulkan": Part((), "`without-cuda` through Vulkan, where libvulkan.so.1 is not there already", debian="libvulkan1"),
     "polars": Part(

@@ -32,6 +32,8 @@ START_S, DRAIN_S = 50.0, 10.0
 END_S = 1.0
 # Servers that are kept at a time; each needs memory, and nothing else while nobody asks it.
 MOST_SERVERS = 6
+# Requests a second up to which a point is taken to start its server.
+STARTING = 20
 # Latencies kept of a round; percentiles are those of all.
 MOST_SAMPLES = 500
 # Share of the requests that the harness may fail, and that are left out. Beyond it, the load failed.
@@ -110,11 +112,13 @@ def close() -> None:
         _SERVERS.popitem()[1].child.stop()
 
 
-def extra_s(threads: int, service: str, **_: Any) -> float:
-    """Starting the client, and of the server's start and the check the share of one of two or three points."""
+def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
+    """Starting the client; at loads of which most servers have one, the server's start and the check as well."""
     if not threads:  # torch, the runtime and a million vectors take a GPU as long as a measuring process
         return 7.0
-    return 0.7 + (3.0 if service.endswith("classifier") else 1.5)
+    if requests_per_s > STARTING:
+        return 0.5
+    return 5.0 if service.endswith("classifier") else 6.0
 
 
 @experiment("serving", memory=memory, observed=True, extra_s=extra_s)
