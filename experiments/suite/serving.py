@@ -223,7 +223,7 @@ def _observed(
 def raise_lost(seen: Mapping[str, Any]) -> None:
     """Raise HarnessError where more than HARNESS_SHARE of the requests failed for no fault of the server.
 
-    Whose a failed request is decides `experiments.serving.load._asked`.
+    Whose a failed request is decides `experiments.serving.load.Load`.
     """
     lost = sum(seen["trouble"].values())
     offered = lost + len(seen["good"])
