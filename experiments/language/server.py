@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import psutil
@@ -27,9 +27,8 @@ START_S = 60.0
 class Server:
     """A server that runs: its process, its port on loopback, and the number that its vocabulary has for LETTER."""
 
-    def __init__(self, child: Child, log: Path) -> None:
-        self.child, self.log, self.port = child, log.open("rb"), 0
-        self.letter = 0
+    def __init__(self, child: Child, log: IO[bytes]) -> None:
+        self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
         """Wait until it answers. Raises HarnessError, with its last words, if it ends or keeps silent; Unsupported."""
@@ -100,19 +99,17 @@ def started(orders: Mapping[str, Any]) -> Iterator[Server]:
     Raises HarnessError, with the server's last words, where it does not start, and Unsupported.
     """
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
-    os.close(handle)
-    try:
-        child = Child("language_server", {**orders, "log": name})
-        server = Server(child, Path(name))
-        with server.log:
+    with os.fdopen(handle, "rb") as log:
+        try:
+            child = Child("language_server", {**orders, "log": name})
             try:
+                server = Server(child, log)
                 server.wait()
-                Path(name).unlink(missing_ok=True)
                 yield server
             finally:
                 child.stop()
-    finally:
-        Path(name).unlink(missing_ok=True)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def listening_port(pid: int) -> int:

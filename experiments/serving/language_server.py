@@ -44,9 +44,10 @@ def require_program(on_gpu: bool) -> str:
 def arguments(asked: Mapping[str, Any]) -> list[str]:
     """Arguments of llama-server for the orders of `main`."""
     words = ["-m", asked["model"], "--host", LOOPBACK, "--port", "0", "-np", str(asked["slots"])]
-    words += ["-c", str(asked["slots"] * asked["context"])]
-    if asked["threads"]:
-        return [*words, "-ngl", "0", "-t", str(asked["threads"]), "-tb", str(asked["threads"])]
+    threads = str(asked["threads"] or max(1, len(asked["cpus"])))
+    words += ["-c", str(asked["slots"] * asked["context"]), "-t", threads, "-tb", threads]
+    if asked["gpu"] is None:
+        return [*words, "-ngl", "0"]
     return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(asked["gpu"])]
 
 
@@ -75,8 +76,9 @@ def _log_to(path: str) -> None:
 def main() -> None:
     """Serve until the parent is gone.
 
-    Orders: backend, model (a file), slots, context (tokens of a slot), threads (0: on a GPU, the one of number `gpu`),
-    log (a file), cpus. The answer tells the port of a library; a program takes this process over, and tells nobody.
+    Orders: backend, model (a file), slots, context (tokens of a slot), threads (0: as many as `cpus`), gpu (its number;
+    None: a CPU computes), log (a file), cpus. The answer tells the port of a library; a program takes this process
+    over, and tells nobody.
     """
     asked, tell = orders()
     _log_to(asked["log"])

@@ -115,7 +115,8 @@ def read(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
     try:
         line, response = opened(port, body, timeout_s)
         with closing(line):
-            answer.lines += ((time.perf_counter(), one) for one in response)
+            for one in response:
+                answer.lines.append((time.perf_counter(), one))
     except TimeoutError:
         answer.fault = f"the server was silent for {timeout_s:g} s"
     except (ConnectionResetError, BrokenPipeError, http.client.HTTPException):

@@ -26,6 +26,8 @@ TIMEOUT_S = 120.0
 ENDS_S = 600.0
 # llama.cpp gives a slot a multiple of so many tokens.
 BLOCK = 256
+# Most slots of a server: LLAMA_MAX_SEQ in llama.cpp.
+SLOTS = 256
 # A load is offered so often until nothing disturbs it.
 TRIES = 3
 # Percentiles of times, and the fewest times of which they tell.
@@ -83,6 +85,8 @@ def language_serving(
     shape = shapes()[model]
     if min(users, seconds, prompt_tokens) < 1 or new_tokens < 2:
         raise Unsupported("there is a user at least, a second, a token of a prompt, and two of an answer")
+    if users > SLOTS:
+        raise Unsupported(f"llama.cpp's server answers {SLOTS} users at a time, not {users}")
     if prompt_tokens + new_tokens > shape.context:
         raise Unsupported(f"{prompt_tokens + new_tokens} tokens: this model takes {shape.context}")
     if backend == language_server.PROGRAM:
@@ -95,7 +99,7 @@ def language_serving(
         raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
     orders = {
         "backend": backend, "slots": users, "context": context(prompt_tokens, new_tokens), "threads": threads,
-        "gpu": int(device.name.partition(":")[2] or 0), "cpus": cpus,
+        "gpu": int(device.name.partition(":")[2] or 0) if device.kind == "gpu" else None, "cpus": cpus,
     }  # fmt: skip
     load = {
         "users": users, "prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "seconds": seconds,
@@ -147,13 +151,14 @@ def metrics(seen: Mapping[str, Any], shared: int) -> dict[str, Observed]:
     """Metrics of what users saw. shared: cores that they and the server have in common."""
     failed = sum(seen["faults"].values())
     found: dict[str, Observed] = {
-        "user_tokens_per_s": (percentile(np.array(seen["user_rates"]), 50.0), "1/s"),
         "tokens_per_s": (seen["tokens"] / seen["span_s"], "1/s"),
         "failed_share": (failed / (failed + len(seen["whole"])), "1"),
         "requests": (float(failed + len(seen["whole"])), "1"),
         "client_share": (min(1.0, seen["cpu_s"] / (seen["load_s"] * shared)) if shared else 0.0, "1"),
         "client_delay": (percentile(np.array(seen["late"]), 99.0), "s"),
     }
+    if seen["user_rates"]:
+        found["user_tokens_per_s"] = (percentile(np.array(seen["user_rates"]), 50.0), "1/s")
     for name, key in (("first_token", "first"), ("token", "between"), ("answer", "whole")):
         for part, percent, least in PERCENTILES:
             if len(seen[key]) >= least:

@@ -80,7 +80,7 @@ def as_program(folder: Path, monkeypatch: pytest.MonkeyPatch, *devices: str) -> 
         f"    print('Available devices:', *{devices!r}, sep='\\n  ')\n"
         "    sys.exit()\n"
         f"Path({str(folder / 'arguments.json')!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
-        "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+        "given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))\n"
         "from experiments.serving.language_server import start_in_library\n"
         "slots = int(given['-np'])\n"
         "held = start_in_library({'model': given['-m'], 'slots': slots, 'context': int(given['-c']) // slots,\n"
@@ -104,9 +104,7 @@ def test_a_program_on_path_serves_as_well(
     assert observed(made)["requests"] >= 2
     arguments, environment = json.loads(told.read_text())
     layers = arguments[arguments.index("-ngl") + 1]
-    assert (layers, "-mg" in arguments, "-t" in arguments) == (
-        ("0", False, True) if device is CPU else ("999", True, False)
-    )
+    assert (layers, "-mg" in arguments) == (("0", False) if device is CPU else ("999", True))
     assert "LLAMA_ARG_CTX_SIZE" not in environment
     assert environment["LLAMA_ARG_CACHE_RAM"] == "0"
 
@@ -116,7 +114,15 @@ def test_no_program_outlives_its_parent(
 ) -> None:
     as_program(tmp_path_factory.mktemp("bin") / "bin", monkeypatch)
     path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
-    orders = {"backend": "llama-server", "model": str(path), "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    orders = {
+        "backend": "llama-server",
+        "model": str(path),
+        "slots": 1,
+        "context": 256,
+        "threads": 1,
+        "gpu": None,
+        "cpus": [],
+    }
     code = (
         f"import time; from experiments.language.server import started\nwith started({orders!r}) as running:\n"
         "    print(running.child.pid, running.port, flush=True)\n    time.sleep(600)"
@@ -149,7 +155,8 @@ def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    "changed", [{"users": 0}, {"new_tokens": 1}, {"prompt_tokens": 510}, {"threads": 4097}, {"cores": 4096}]
+    "changed",
+    [{"users": 0}, {"users": 257}, {"new_tokens": 1}, {"prompt_tokens": 510}, {"threads": 4097}, {"cores": 4096}],
 )
 def test_what_no_server_can_do_is_unsupported(changed: dict[str, int]) -> None:
     with pytest.raises(Unsupported):
@@ -157,7 +164,15 @@ def test_what_no_server_can_do_is_unsupported(changed: dict[str, int]) -> None:
 
 
 def test_a_server_that_does_not_start_is_told_with_its_last_words(scratch: None) -> None:
-    orders = {"backend": "xllamacpp", "model": "/nowhere.gguf", "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    orders = {
+        "backend": "xllamacpp",
+        "model": "/nowhere.gguf",
+        "slots": 1,
+        "context": 256,
+        "threads": 1,
+        "gpu": None,
+        "cpus": [],
+    }
     with (
         pytest.raises(HarnessError, match=r"language_server ended with code 1 .*: RuntimeError: .*"),
         server.started(orders),
@@ -167,7 +182,15 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(scratch: None)
 
 def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> None:
     path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
-    orders = {"backend": "xllamacpp", "model": str(path), "slots": 1, "context": 256, "threads": 1, "cpus": []}
+    orders = {
+        "backend": "xllamacpp",
+        "model": str(path),
+        "slots": 1,
+        "context": 256,
+        "threads": 1,
+        "gpu": None,
+        "cpus": [],
+    }
     load = {"users": 1, "prompt_tokens": 8, "new_tokens": 200, "seconds": 60, "timeout_s": 60, "cpus": []}
     with server.started(orders) as running:
         threading.Timer(1.5, running.child._process.kill).start()
@@ -177,7 +200,15 @@ def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> N
 
 def test_the_check_notices_wrong_probabilities(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files.model_file("llama-tiny-checked", check.checked_shape("llama-tiny"), "Q8_0")
-    orders = {"backend": "xllamacpp", "model": str(path), "slots": 2, "context": 256, "threads": 1, "cpus": []}
+    orders = {
+        "backend": "xllamacpp",
+        "model": str(path),
+        "slots": 2,
+        "context": 256,
+        "threads": 1,
+        "gpu": None,
+        "cpus": [],
+    }
     with server.started(orders) as running:
         assert check.difference("llama-tiny", "Q8_0", running.following) < check.TOLERANCE
         swapped = check.difference("llama-tiny", "Q8_0", lambda prompts: running.following(prompts)[::-1])
