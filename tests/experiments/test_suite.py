@@ -74,7 +74,8 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
         ("inference", CPU, {"model": model, "backend": backend, "dtype": dtype})
         for model, backend, dtype in (
             ("cnn", "onnx", "float32"), ("gpt-1m", "onnx", "float32"), ("mlp", "onnx", "int8"),
-            ("lstm-32", "onnx", "int8"), ("resnet", "torch", "bfloat16"), ("gpt-1m", "torch", "bfloat16"),
+            ("lstm-32", "onnx", "int8"), ("resnet", "openvino", "int8"), ("cnn", "onnx", "int8"),
+            ("resnet", "torch", "bfloat16"), ("gpt-1m", "torch", "bfloat16"),
             *(("mobilenet-v2", backend, "float32") for backend in ("torch", "channels_last", "onnx", "openvino")),
             ("minilm-l6", "torch", "float32"), ("minilm-l6", "openvino", "float32"), ("minilm-l6", "onnx", "int8"),
         )
