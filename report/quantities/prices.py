@@ -96,7 +96,7 @@ REQUEST = Formula(
 @quantity(
     "price.cpu_over_gpu_per_request",
     "1",
-    ("service", "requests_per_s"),
+    ("service", "requests_per_s", "cpu_runtime"),
     experiments=["serving"],
     device="cpu",
     tier="derived",
@@ -108,16 +108,18 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price of a request on the cheapest measured CPU server over that on the cheapest machine with a GPU, same load.
 
     CPU: of the servers that answer 99 of 100 requests within LIMIT_S at that load or at a higher one, the one of the
-    fewest cores, by the core. Where the percentile's interval does not tell whether any does, the price has no
-    interval. What no CPU server answers in time is limited by its arithmetic, and has no price here. GPU: at the least
-    one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have been measured.
-    Loads: LOADS, and those that were offered.
+    fewest cores, by the core; of several the one that was offered the lowest such load, then the fastest, in whatever
+    runtime and format. cpu_runtime: its backend. Where the percentile's interval does not tell whether any does, the
+    price has no interval. What no CPU server answers in time is limited by its arithmetic, and has no price here. GPU:
+    at the least one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have
+    been measured. Loads: LOADS, and those that were offered.
     """
     whole = assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
     servers = p99_latency(data).only(device="cpu")
     rates, cores, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "cores", "high", "estimate"))
-    rows = servers.rows("dtype", "n_rounds", "n_samples", "source_rows")
+    estimate = ends[1]
+    rows = servers.rows("backend", "dtype", "n_rounds", "n_samples", "source_rows")
     for (node, service), at in servers.positions("node", "service"):
         gpu, name = _cheapest(data)
         cpu = data.record(node)["hardware"]["cpu"]
@@ -126,11 +128,11 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
             continue
         # No number of cores: all of them.
         known = np.where(cores[at] == 0, cpu["usable_cores"], cores[at])
-        order = np.lexsort((rates[at], known))
+        order = np.lexsort((estimate[at], rates[at], known))
         known, at = known[order], at[order]
         for load, first, sure in _smallest(rates[at], *(end[at] for end in ends)):
             n_cores, row = float(known[first]), at[first]
-            dtype, n_rounds, n_samples, source_rows = rows[row]
+            backend, dtype, n_rounds, n_samples, source_rows = rows[row]
             held = "held" if sure else "too close to tell whether held"
             what = f"{dtype}, {held} at {exactly(float(rates[row]))} requests/s"
             error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
@@ -139,7 +141,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
             measured_cores = Input(n_cores, "1", "measured", "measured by this study", **used)
             inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
             detail = f"{count(int(n_cores), 'core')} of {priced[1]} against {name}; {what}"
-            labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load}
+            labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load, "cpu_runtime": backend}
             works.append(Work(labels, REQUEST, inputs, detail))
     return derive(works)
 

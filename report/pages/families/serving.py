@@ -15,13 +15,16 @@ from report.pages.exhibit import Exhibit, Family, Table, on_each, records, state
 from report.pages.heading import amounts, sentence, shares, texts
 from report.pages.language_users import language_users
 from report.pages.listed import listed, on_gpu
-from report.pages.rows import dicts, points
+from report.pages.rows import dicts, library, points
 from report.pages.words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
 
 Server = tuple[Any, ...]
-NAMES = {"classifier": "image classifier", "lookup": "table look-up", "embedding": "vector search",
-         "int8": "8-bit language model"}  # fmt: skip
+NAMES = {"text-classifier": "text classifier", "image-classifier": "photograph classifier", "lookup": "table look-up",
+         "embedding": "vector search", "classifier": "image classifier", "int8": "8-bit language model"}  # fmt: skip
+WHAT = {"text-classifier": "The text classifier is MiniLM-L6 on 128 tokens.",
+        "image-classifier": "The photograph classifier is ResNet-50 on 224 × 224 pixels.",
+        "embedding": "The vector search looks through a million vectors."}  # fmt: skip
 
 
 def _server(cell: Mapping[str, Any]) -> Server:
@@ -29,10 +32,14 @@ def _server(cell: Mapping[str, Any]) -> Server:
 
 
 def _name(cell: Mapping[str, Any]) -> str:
-    """'vector search, float32': the format where several were measured, and the GPU."""
-    service = str(cell["service"])
-    dtype = f", {cell['dtype']}" if service == "embedding" else ""
-    return f"{NAMES.get(service, service)}{dtype}{on_gpu(str(cell['device']))}"
+    """'text classifier (ONNX Runtime, int8)': the runtime and the format where several are measured, and the GPU."""
+    service, dtype = str(cell["service"]), str(cell["dtype"])
+    name = NAMES.get(service, service)
+    if service in ("text-classifier", "image-classifier"):
+        name += f" ({library(str(cell['backend']))}, {dtype})"
+    elif service == "embedding":
+        name += f", {dtype}"
+    return name + on_gpu(str(cell["device"]))
 
 
 def _held(cells: Iterable[Mapping[str, Any]]) -> str:
@@ -58,11 +65,18 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     if not least["estimate"]:
         title += f", but not even {exactly(_lowest(cells, least))} of the {_name(least)}"
     failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
-    says = ["Requests come at random times and do not wait for answers. 99% of them are answered within the time "
-            "that is shown. The vector search looks through a million vectors."]  # fmt: skip
+    served = {str(one["service"]) for one in cells}
+    what = [told for service, told in WHAT.items() if service in served]
+    says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
+                      "time that is shown.", *what])]  # fmt: skip
     for one in failed:
         at, late = _rate(one["requests_per_s"]), f"of those to the {_name(one)} had no right answer in time."
         says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([one]))))
+    late = view.of("serving", "client_delay")["estimate"].max()
+    if late > 0:
+        says.append(
+            f"The client sent 99% of them within {with_unit(float(late), 's')} of when they were due, which counts."
+        )
     client = view.of("serving", "client_share")["estimate"].max()
     if client >= 0.01:
         took = shares([{"estimate": float(client)}], most=True).text

@@ -127,12 +127,13 @@ def on_cpu(node: SyntheticNode, seconds: float, **more: Any) -> None:
 
 def under(
     node: SyntheticNode, rate: int, service: str = "classifier", seconds: int = 4, cores: int = 2,
-    device: str = "cpu", spread: float = 1e-3, **metrics: float,
+    device: str = "cpu", spread: float = 1e-3, backend: str = "torch", dtype: str = "float32", **metrics: float,
 ) -> SyntheticNode:  # fmt: skip
     """A server under a load: metrics by name, those that are shares have unit 1."""
+    runtime = {"backend": backend, "dtype": dtype}
     params = {"service": service, "requests_per_s": rate, "cores": cores, "seconds": seconds}
     for name, value in metrics.items():
-        node.point("serving", value, metric=name, params=params, device=device, spread=spread, samples=1)
+        node.point("serving", value, metric=name, params=params, device=device, spread=spread, samples=1, **runtime)
     return node
 
 

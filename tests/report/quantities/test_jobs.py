@@ -332,6 +332,9 @@ def hired(synthetic: Factory) -> SyntheticNode:
     tails(node, {5: 0.01, 20: 0.03}, cores=4)
     tails(node, {5: 0.02, 20: 0.3}, cores=2)
     tails(node, {5: 0.4}, service="slow")
+    for backend, dtype, p99 in (("torch", "float32", 0.08), ("onnx", "int8", 0.02), ("openvino", "bfloat16", 0.03)):
+        tails(node, {10: p99}, service="text-classifier", backend=backend, dtype=dtype)
+    tails(node, {20: 0.001}, service="text-classifier", cores=4, backend="other")
     tails(node, {5: 0.09}, service="unsure", spread=0.3)
     trained(node, 100, threads=4, spread=1e-3)
     return trained(node, 9000, spread=1e-3, **ONE_GPU)
@@ -344,6 +347,12 @@ test_prices = holding(
     *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load,
            width="exact", detail=f"{cores} cores of c7a.large against g4dn.xlarge; float32, held at {held} requests/s")
       for load, cores, held in ((1, 2, 5), (5, 2, 5), (10, 4, 20), (20, 4, 20))),
+    # Of as many cores, the fastest runtime is named.
+    case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="text-classifier", requests_per_s=5,
+         cpu_runtime="onnx", width="exact",
+         detail="2 cores of c7a.large against g4dn.xlarge; int8, held at 10 requests/s"),
+    case("price.cpu_over_gpu_per_request", CORE * 4 / T4, service="text-classifier", requests_per_s=20,
+         cpu_runtime="other", width="exact"),
     # What no server answers in time has no price, and what is unsure no interval.
     case("price.cpu_over_gpu_per_request", None, service="slow"),
     case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="unsure", requests_per_s=5, width="unknown"),
