@@ -217,44 +217,31 @@ class Transformers(Runtime):
 
     def load(self, path: Path) -> None:
         import torch
-        from transformers import StaticCache
 
-        from experiments.language.reference import configuration, network
+        from experiments.language.reference import network
         from experiments.language.weights import float_format
+        from experiments.models.generate import Cached
 
         dtype = self.device.torch_dtype(float_format(path))
         self.torch: Any = torch
-        self.network: Any = network(path, self.shape, dtype, self.device.name)
-        self.cache: Any = StaticCache(config=configuration(self.shape), max_cache_len=self.context)
+        self.held = Cached(network(path, self.shape, dtype, self.device.name), self.context)
         self.cached: Ids = np.empty(0, np.int64)
-        self.length = 0
         self.token = torch.zeros(1, 1, dtype=torch.int64, device=self.device.name)
         self.replays: dict[int, Any] = {}
-
-    def _compute(self, ids: Any) -> Any:
-        """Logits of the token after `ids` (1, tokens), of which keys and values are kept."""
-        with self.torch.no_grad():
-            return self.network(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1).logits[0, -1]
-
-    def _forget(self, start: int) -> None:
-        if self.length > start:
-            self.cache.crop(start - self.length)
-        self.length = start
 
     def read(self, prompt: Ids) -> None:
         self.last = self._read(prompt)
 
     def _read(self, prompt: Ids) -> Any:
-        self._forget(0)
-        out = self._compute(self.torch.from_numpy(prompt)[None].to(self.device.name))
-        self.length, self.cached = len(prompt), prompt
-        return out
+        self.held.forget(0)
+        self.cached = prompt
+        return self.held.read(self.torch.from_numpy(prompt)[None].to(self.device.name))[0]
 
     def write(self, prompt: Ids, count: int) -> None:
         if not np.array_equal(prompt, self.cached):
             self.read(prompt)
             self.token.fill_(int(prompt[-1]))
-            self._forget(len(prompt) - 1)
+            self.held.forget(len(prompt) - 1)
         if not self.captured:
             self._tokens(count)
             return
@@ -264,16 +251,17 @@ class Transformers(Runtime):
 
     def _tokens(self, count: int) -> None:
         """Compute tokens one after the other, and leave the cache as it was."""
+        start = self.held.length
         for _ in range(count):
-            self.last = self._compute(self.token)
-        self.cache.crop(-count)
+            self.last = self.held.read(self.token)
+        self.held.forget(start)
 
     def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         values = self._read(prompt).cpu().double().numpy()
         return np.arange(len(values)), log_probabilities(values)
 
     def close(self) -> None:
-        del self.network, self.cache, self.replays
+        del self.held, self.replays
 
 
 class CapturedTransformers(Transformers):

@@ -54,13 +54,20 @@ class Network:
     damped: str | None = None
     adapters: int = 0
 
+    @property
+    def is_causal(self) -> bool:
+        """True if it continues a text token by token, without a decoder beside it."""
+        return (
+            self.kind == "tokens"
+            and self.output == "logits"
+            and not self.decoder
+            and (self.model.endswith(("ForCausalLM", "LMHeadModel")))
+        )
+
 
 # Networks that stand on a page of code: see `experiments.models.networks`.
 SMALL = (
-    "mlp", "cnn", "resnet", "vit",
-    "lstm-32", "lstm-128", "lstm-512",
-    "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b",
-    "embedding", "tabular",
+    "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
 )  # fmt: skip
 
 HUB = "https://huggingface.co/"
@@ -137,6 +144,11 @@ NETWORKS = {
         },
         decoder=4,
         counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
+    ),
+    "llama-1b": Network(  # the same shape as in `experiments.language`, whose weights are in files
+        "LlamaForCausalLM", "transformer", "tokens", (128,), "logits", HUB + "meta-llama/Llama-3.2-1B",
+        SHAPES["llama-1b"].config,
+        counts=Counts(1_235_814_400, 159_249_334_272, 536_870_912, (128, 128_256)), activation_bytes=480_135_680,
     ),
     # Those below are for training. Fine-tuning: BERT with a head of two classes, as for GLUE (Devlin et al. 2019, 4.1).
     "bert-base-classifier": Network(

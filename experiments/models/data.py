@@ -77,19 +77,6 @@ def _library() -> list[Path]:
 
 
 @cache
-def modules(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `count` longest modules of the standard library: their bytes in a row (uint8), and where each begins.
-
-    The beginnings are `count` + 1: the last is the end.
-    """
-    import torch
-
-    texts = sorted((path.read_bytes() for path in _library()), key=len, reverse=True)[:count]
-    begins = torch.tensor([0, *(len(text) for text in texts)]).cumsum(0)
-    return torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8), begins
-
-
-@cache
 def text_bytes() -> bytes:
     """The first bytes of Python's standard library, modules in alphabetical order."""
     collected = bytearray()
@@ -152,13 +139,18 @@ def photograph_batch(size: int, side: int) -> torch.Tensor:
 
 @cache
 def words(vocabulary: int) -> torch.Tensor:
-    """The words and signs of some text, each with a number below `vocabulary` (int64), as often as they occur."""
+    """The words of some text, by `numbered_words`."""
+    return numbered_words(text_bytes()[:WORDS_BYTES], vocabulary)
+
+
+def numbered_words(text: bytes, vocabulary: int) -> torch.Tensor:
+    """The words and signs of a text, each with a number below `vocabulary` (int64), as often as they occur."""
     import re
     import zlib
 
     import torch
 
-    found = re.findall(rb"\w+|[^\w\s]", text_bytes()[:WORDS_BYTES])
+    found = re.findall(rb"\w+|[^\w\s]", text)
     return torch.tensor([zlib.crc32(word) % vocabulary for word in found])
 
 
@@ -178,31 +170,6 @@ def digits_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
 def mnist_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """`size` random images (size, 1, 28, 28) and labels, with repetition."""
     return _drawn(*mnist(), size)
-
-
-def table_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random rows (size, 30) and classes, with repetition."""
-    return _drawn(*table(), size)
-
-
-def trigrams(passages: torch.Tensor, buckets: int) -> torch.Tensor:
-    """Trigrams (n, length - 2) of passages of bytes (n, length; int64), hashed into `buckets`.
-
-    By multiplication (Knuth, TAOCP 3, section 6.4).
-    """
-    found = (passages[:, :-2] << 16) | (passages[:, 1:-1] << 8) | passages[:, 2:]
-    return (found * 2654435761 % 2**32) * buckets >> 32
-
-
-def module_batch(size: int, length: int, classes: int, buckets: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Trigrams (size, length - 2) of random passages, and which of `classes` modules each passage is from."""
-    import torch
-
-    every, begins = modules(classes)
-    labels = torch.randint(classes, (size,))
-    room = begins[1:] - begins[:-1] - length
-    starts = begins[labels] + (torch.rand(size, dtype=torch.float64) * (room[labels] + 1)).long()
-    return trigrams(every[starts[:, None] + torch.arange(length)].long(), buckets), labels
 
 
 def text_batch(size: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:

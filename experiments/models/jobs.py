@@ -18,7 +18,6 @@ from torch import Tensor
 from contract import running_time
 from experiments.devices import Device
 from experiments.models import data
-from experiments.models.networks import Bag
 from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO, Entry
 from experiments.work import Dtype
@@ -27,7 +26,6 @@ Samples = tuple[Tensor, Tensor]
 
 # Which samples are held out is part of the task: the same ones in every run.
 SPLIT_SEED = 0
-PASSAGE = 256
 
 
 def passages(length: int) -> Samples:
@@ -36,17 +34,6 @@ def passages(length: int) -> Samples:
     cut = tokens[: (len(tokens) - 1) // length * length].view(-1, length)
     following = tokens[1 : cut.numel() + 1].view(-1, length)
     return cut, following
-
-
-def sources() -> Samples:
-    """Trigrams (n, PASSAGE - 2) of the passages of the longest modules, one after the other, and whose each is."""
-    every, begins = data.modules.__wrapped__(Bag.CLASSES)
-    cut, labels = [], []
-    for place, (begin, end) in enumerate(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)):
-        own = every[begin : begin + (end - begin) // PASSAGE * PASSAGE].view(-1, PASSAGE)
-        cut.append(own.long())
-        labels.append(torch.full((len(own),), place))
-    return data.trigrams(torch.cat(cut), Bag.BUCKETS), torch.cat(labels)
 
 
 @dataclass(frozen=True)
@@ -91,14 +78,8 @@ JOBS: dict[str, Job] = {
     "digits-cnn": Job("cnn", data.digits.__wrapped__, 32, 2e-3, 0.98, held=360, every=45, most=1500),
     "mnist-resnet": Job("resnet", data.mnist.__wrapped__, 64, 3e-3, 0.93, held=500, every=35, most=490),
     "mnist-wide-resnet": Job("wide-resnet", data.mnist.__wrapped__, 64, 1e-3, 0.93, held=500, every=35, most=490),
-    "mnist-vit": Job("vit", data.mnist.__wrapped__, 64, 5e-4, 0.85, held=500, every=35, most=980),
-    "table-net": Job("tabular", data.table.__wrapped__, 32, 1e-3, 0.95, held=114, every=14, most=1400),
-    "text-classifier": Job("embedding", sources, 64, 2e-2, 0.80, held=2000, every=100, most=4000),
-    "bytes-gpt": Job("gpt-1m", partial(passages, 128), 16, 3e-3, 0.38, held=128, every=25, most=300),
     "bytes-nanogpt-cpu": Job("nanogpt-cpu", partial(passages, 64), 12, 3e-3, 0.45, held=128, every=100, most=2000),
-    "bytes-gpt-10m": Job("gpt-10m", partial(passages, 128), 16, 1e-3, 0.40, held=128, every=25, most=600),
     "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, held=64, every=10, most=150),
-    "bytes-gpt2": Job("gpt2", partial(passages, 256), 8, 6e-4, 0.39, held=64, every=10, most=250),
 }  # fmt: skip
 
 

@@ -164,8 +164,4 @@ def _summing(packet: Any, node: Node, size: float) -> tuple[float, float]:
     if packet is aten.max_pool2d_with_indices:
         terms = float(math.prod(args[1]))
         return size * terms, terms
-    if packet is aten._embedding_bag:
-        # One bag for each offset; every index adds a whole row to its bag.
-        terms = _shape(args[1]).numel() / _shape(args[2]).numel()
-        return size * terms, terms
     raise TypeError(f"{node.target}: how many calculations it takes is not known here")

@@ -25,6 +25,7 @@ from contract import running_time
 from contract.ending import end_with_parent
 from experiments.devices import Device
 from experiments.models import data
+from experiments.models.catalogue import Network
 from experiments.models.zoo import Entry
 from experiments.work import HarnessError, Unsupported, largest
 
@@ -37,6 +38,8 @@ Batch = tuple[Tensor, Tensor]
 PRELOADED = 8
 # Samples without end, as far as a point goes.
 ENDLESS = 2**40
+# Samples of a network by name that are held in memory.
+HELD = 64
 # Pieces of text are compressed by so many bytes.
 PIECE = 1 << 16
 # Augmentation of digits: shifted by up to this share of the edge, and turned by up to so many degrees.
@@ -144,7 +147,7 @@ class Pictures(Samples):
 
 
 class Photographs(Samples):
-    """Photographs as JPEG files, decoded, cut at random, and scaled to one channel of the model's size.
+    """Photographs as JPEG files, decoded, cut at random, and scaled to the model's size and channels (1 or 3).
 
     Source: the two that scikit-learn ships (china.jpg and flower.jpg, 640 by 427). A sample
     is one of them, its label which: the work of reading a photograph is real, the task is not hard.
@@ -152,11 +155,11 @@ class Photographs(Samples):
 
     NAMES = ("china.jpg", "flower.jpg")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, channels: int, size: int) -> None:
         import sklearn.datasets
 
         _pillow()  # its absence is told here, not by the process that decodes
-        self.size = size
+        self.mode, self.size = "L" if channels == 1 else "RGB", size
         folder = Path(sklearn.datasets.__file__).parent / "images"
         self.files = [(folder / name).read_bytes() for name in self.NAMES]
 
@@ -176,7 +179,8 @@ class Photographs(Samples):
         cut = picture.resize((self.size, self.size), _pillow().Resampling.BILINEAR, box)
         if random.random() < 0.5:
             cut = cut.transpose(_pillow().Transpose.FLIP_LEFT_RIGHT)
-        return torch.from_numpy(np.asarray(cut.convert("L"), np.float32)[None] / 255), torch.tensor(index)
+        pixels = np.asarray(cut.convert(self.mode), np.float32).reshape(self.size, self.size, -1)
+        return torch.from_numpy(pixels.transpose(2, 0, 1).copy() / 255), torch.tensor(index)
 
     def wrong(self, inputs: Tensor, targets: Tensor) -> float:
         from sklearn.datasets import load_sample_image
@@ -215,16 +219,50 @@ class Compressed(Passages):
         return len(self.pieces)
 
     def __getitem__(self, index: int) -> Batch:
-        text = gzip.decompress(self.pieces[index]).decode("utf-8", errors="replace")
-        tokens = np.frombuffer(unicodedata.normalize("NFC", text).encode(), np.uint8)
+        tokens = np.frombuffer(self.text(index).encode(), np.uint8)
         start = random.randrange(len(tokens) - self.length)
         return _shifted(torch.from_numpy(tokens[start : start + self.length + 1].astype(np.int64)))
 
-    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+    def text(self, index: int) -> str:
+        """A piece of the text, normalised."""
+        text = gzip.decompress(self.pieces[index]).decode("utf-8", errors="replace")
+        return unicodedata.normalize("NFC", text)
+
+    def is_restored(self) -> bool:
+        """True if a random piece expands to the text that was compressed."""
         index = random.randrange(len(self))
         piece = np.frombuffer(gzip.decompress(self.pieces[index]), np.uint8)
-        same = np.array_equal(piece, self.tokens[index * PIECE : (index + 1) * PIECE].byte().numpy())
-        return super().wrong(inputs, targets) if same else 1.0
+        return np.array_equal(piece, self.tokens[index * PIECE : (index + 1) * PIECE].byte().numpy())
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        return super().wrong(inputs, targets) if self.is_restored() else 1.0
+
+
+class Words(Compressed):
+    """The same compressed pieces, expanded and cut into words, each with a number below `vocabulary`.
+
+    classes: of a classifier, whose target is the piece's number; 0 where the target is the next word.
+    """
+
+    def __init__(self, tokens: Tensor, length: int, vocabulary: int, classes: int) -> None:
+        super().__init__(tokens, length)
+        self.vocabulary, self.classes = vocabulary, classes
+
+    def __getitem__(self, index: int) -> Batch:
+        found = data.numbered_words(self.text(index).encode(), self.vocabulary)
+        start = random.randrange(len(found) - self.length)
+        inputs, targets = _shifted(found[start : start + self.length + 1])
+        return inputs, torch.tensor(index % self.classes) if self.classes else targets
+
+    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
+        if not self.is_restored():
+            return 1.0
+        right = ((inputs >= 0) & (inputs < self.vocabulary)).all(1)
+        if self.classes:
+            right &= (targets >= 0) & (targets < self.classes)
+        else:
+            right &= (inputs[:, 1:] == targets[:, :-1]).all(1)
+        return 1 - float(right.double().mean())
 
 
 def _png(pixels: np.ndarray[Any, Any]) -> bytes:
@@ -244,20 +282,33 @@ def _outside(inputs: Tensor, targets: Tensor, most: int) -> float:
 
 
 @cache
-def samples(source: str, sample: tuple[int, ...], images: bool, length: int) -> Samples:
-    """The samples of a kind, as a model with such inputs takes them. Made once in a process. Raises Unsupported."""
-    if images:
-        size = sample[-1]
-        known = {8: (data.digits, 16), 28: (data.mnist, 255)}
-        held, levels = known[size]
-        kinds = {"memory": lambda: Held(*held()), "encoded": lambda: Pictures(*held(), levels),
-                 "photographs": lambda: Photographs(size)}  # fmt: skip
-        return kinds[source]()
-    if length == 1:
-        raise Unsupported("this experiment loads images and text: rows of a table and bags of words need no decoding")
+def samples(source: str, entry: Entry) -> Samples:
+    """The samples of a kind, as a model takes them. Made once in a process. Raises Unsupported."""
     if source == "photographs":
-        raise Unsupported("a model of text takes no photographs")
-    return (Passages if source == "memory" else Compressed)(data.text(), length)
+        if not entry.images:
+            raise Unsupported("photographs are for models of images")
+        return Photographs(*entry.sample[:2])
+    if entry.described:
+        return _of_catalogue(source, entry, entry.described)
+    if not entry.images:
+        return (Passages if source == "memory" else Compressed)(data.text(), entry.length)
+    held, levels = {8: (data.digits, 16), 28: (data.mnist, 255)}[entry.sample[-1]]
+    return Held(*held()) if source == "memory" else Pictures(*held(), levels)
+
+
+def _of_catalogue(source: str, entry: Entry, described: Network) -> Samples:
+    """Samples of a network by name. Raises Unsupported."""
+    if source == "memory":
+        inputs, targets = entry.batch(HELD)
+        return Held(inputs, targets.view(HELD, -1))
+    if entry.images:
+        raise Unsupported(f"images of {entry.sample[-1]} pixels a side are stored as photographs: take that source")
+    if described.kind != "tokens" or (entry.length > 1 and not described.is_causal):
+        raise Unsupported("encoded text is for classifiers and causal networks")
+    from experiments.models.from_transformers import configured
+
+    classes = entry.classes if entry.length == 1 else 0
+    return Words(data.text(), entry.sample[0], configured(described).vocab_size, classes)
 
 
 def _lacking_shared_memory() -> str:
@@ -294,7 +345,7 @@ class Feed:
             batches = [self._moved(*entry.batch(batch)) for _ in range(PRELOADED)]
             self._batches: Iterator[Batch] = itertools.cycle(batches)
             return
-        self.samples = samples(source, entry.sample, entry.images, entry.length)
+        self.samples = samples(source, entry)
         loader = DataLoader(
             self.samples,
             batch,

@@ -28,4 +28,4 @@ def expand(hint: Any, name: str) -> list[str]:
 def has_attention(model: str) -> bool:
     """True for a transformer, the study's own or of the catalogue."""
     named = networks().get(model)
-    return named.family == "transformer" if named else model.startswith(("gpt", "vit"))
+    return named.family == "transformer" if named else "gpt" in model

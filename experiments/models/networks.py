@@ -130,11 +130,11 @@ class WideResNet(ResNet):
 
 
 class Block(nn.Module):
-    """Pre-norm transformer block: self-attention and a feed-forward of four times the width."""
+    """Pre-norm transformer block: causal self-attention and a feed-forward of four times the width."""
 
-    def __init__(self, width: int, heads: int, causal: bool = True) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -143,7 +143,7 @@ class Block(nn.Module):
         batch, length, width = x.shape
         split = (batch, length, self.heads, width // self.heads)
         q, k, v = (part.reshape(split).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.mix(seen.transpose(1, 2).reshape(batch, length, width))
         out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
         return out
@@ -176,33 +176,6 @@ class Gpt(nn.Module):
         return Block.macs(width, length) * blocks + [width * VOCABULARY * length]
 
 
-class Vit(nn.Module):
-    """Vision transformer (Dosovitskiy et al. 2021) on 28x28 images: 49 patches of 4x4, 6 blocks of width 128.
-
-    Mean over the patches in place of a class token (Beyer et al. 2022, "Better plain ViT baselines").
-    """
-
-    WIDTH, HEADS, BLOCKS, PATCH, PATCHES = 128, 4, 6, 4, 49
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(1, self.WIDTH, self.PATCH, stride=self.PATCH)
-        self.places = nn.Parameter(0.02 * torch.randn(self.PATCHES, self.WIDTH))
-        self.blocks = nn.Sequential(*(Block(self.WIDTH, self.HEADS, causal=False) for _ in range(self.BLOCKS)))
-        self.norm = nn.LayerNorm(self.WIDTH)
-        self.head = nn.Linear(self.WIDTH, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.blocks(self.patches(x).flatten(2).transpose(1, 2) + self.places)
-        out: Tensor = self.head(self.norm(x).mean(1))
-        return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        patches = cls.PATCH**2 * cls.WIDTH * cls.PATCHES
-        return [patches, *Block.macs(cls.WIDTH, cls.PATCHES) * cls.BLOCKS, cls.WIDTH * 10]
-
-
 class Lstm(nn.Module):
     """Byte-level language model of two LSTM layers of 256 cells: logits of each next byte, (batch * length, 256).
 
@@ -227,60 +200,3 @@ class Lstm(nn.Module):
         """Four gates from the input and four from the state, in each layer; and the head."""
         gates = 4 * cls.WIDTH * cls.WIDTH * length
         return [gates] * 2 * cls.LAYERS + [cls.WIDTH * VOCABULARY * length]
-
-
-class Bag(nn.Module):
-    """Mean of the vectors of a passage's byte trigrams, and one layer (fastText: Joulin et al. 2017)."""
-
-    BUCKETS, WIDTH, CLASSES = 1 << 16, 64, 64
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trigrams = nn.EmbeddingBag(self.BUCKETS, self.WIDTH, mode="mean")
-        self.head = nn.Linear(self.WIDTH, self.CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.trigrams(x))
-        return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        return [cls.WIDTH * cls.CLASSES]
-
-
-class TableBlock(nn.Module):
-    """Two linear layers beside their input."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = x + self.down(functional.relu(self.up(self.norm(x))))
-        return out
-
-
-class Table(nn.Module):
-    """Residual MLP for rows of a table (Gorishniy et al. 2021, "Revisiting deep learning models for tabular data").
-
-    30 columns, three blocks of width 128, two classes; layer norm where the paper has batch norm, for batches of 1.
-    """
-
-    COLUMNS, WIDTH, HIDDEN, BLOCKS, CLASSES = 30, 128, 256, 3, 2
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.columns = nn.Linear(self.COLUMNS, self.WIDTH)
-        self.blocks = nn.Sequential(*(TableBlock(self.WIDTH, self.HIDDEN) for _ in range(self.BLOCKS)))
-        self.norm = nn.LayerNorm(self.WIDTH)
-        self.head = nn.Linear(self.WIDTH, self.CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(functional.relu(self.norm(self.blocks(self.columns(x)))))
-        return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        block = [cls.WIDTH * cls.HIDDEN] * 2
-        return [cls.COLUMNS * cls.WIDTH, *block * cls.BLOCKS, cls.WIDTH * cls.CLASSES]

@@ -24,9 +24,11 @@ from experiments.models import profiling
 from experiments.work import ProfileError
 
 # Operators that read only the rows that their indices name, out of their first tensor.
-_PICKS = ("embedding", "index_select", "index", "gather", "take", "_embedding_bag", "_embedding_bag_forward_only")
+_PICKS = ("embedding", "index_select", "index", "gather", "take")
 # Operators that write over what was there without reading it.
-_OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_")
+_OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
+# Operators that write rows of their last operand over those that their indices name, as into a cache.
+_PUTS = ("index_copy_",)
 # Operators that only make room.
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "
@@ -179,6 +181,9 @@ def _operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
     looked = not made and not written and not overwritten
     if name in _EMPTY or (looked and any(True for _ in _tensors(out))):
         return Operator(str(func), shapes, 0.0, False, ())
+    if name in _PUTS:
+        put = (_place(overwritten[0]), float(read[-1].nbytes))
+        return Operator(str(func), shapes, float(read[-1].numel()), False, (*_sizes(read).items(), put))
     results = [*made, *written, *overwritten]
     counted = _product_flop(func, name, args, kwargs, out)
     flop = float(sum(one.numel() for one in results)) if counted is None else counted
@@ -239,8 +244,7 @@ def _read(name: str, read: Sequence[Tensor], made: Sequence[Tensor]) -> dict[int
     if name not in _PICKS or not read:
         return _sizes(read)
     table, *indices = read
-    rows = max((one.numel() for one in indices), default=0)
-    picked = rows * table.shape[-1] if "bag" in name else max((one.numel() for one in made), default=0)
+    picked = max((one.numel() for one in made), default=0)
     least = min(float(picked * table.element_size()), *_sizes([table]).values())
     return _sizes(indices) | {_place(table): least}
 

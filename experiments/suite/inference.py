@@ -46,10 +46,10 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
-    """The weights and those of the check in float64 (of a GPT a block alone); for ONNX in a file and as it is read."""
+    """The weights and those of the check in float64; for ONNX in a file and as it is read."""
     from experiments.models.zoo import ZOO
 
-    copies = 20 if backend == "onnx" else 1 if model == "gpt" or model.startswith("gpt-") else 8
+    copies = 20 if backend == "onnx" else 8
     return ZOO[model].parameters() * float(Dtype(dtype).itemsize + copies)
 
 
@@ -252,7 +252,7 @@ class Service:
         """Weights, of tables the rows that are looked up alone, inputs and answer."""
         import torch
 
-        tables = [one for one in self.network.modules() if isinstance(one, torch.nn.Embedding | torch.nn.EmbeddingBag)]
+        tables = [one for one in self.network.modules() if isinstance(one, torch.nn.Embedding)]
         weights = sum(p.nbytes for p in self.network.parameters()) - sum(one.weight.nbytes for one in tables)
         rows = sum(self.there.numel() * one.embedding_dim * one.weight.element_size() for one in tables)
         return float(weights + rows + self.there.nbytes + self.out.nbytes)

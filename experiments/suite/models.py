@@ -44,22 +44,29 @@ def models(device: Device, model: Model, threads: Threads) -> Work:
     graph = traced(entry)
     made = memory(model, threads) > 0
     return Work(
-        observe=lambda: _observed(entry, graph),
+        observe=lambda: count(entry) | count_graph(graph),
         check=(lambda: _error(entry, graph)) if made else None,
         tolerance=TOLERANCE if made else None,
     )
 
 
-def _observed(entry: Entry, graph: GraphModule) -> dict[str, Observed]:
-    from experiments.models.levels import extent
-
-    found = extent(graph)
+def count(entry: Entry) -> dict[str, Observed]:
+    """What is counted of one sample by formula and on tensors without data."""
     return {
         "parameters": (entry.parameters(), "1"),
         "length": (entry.length, "1"),
         "forward_flop": (entry.forward_flop(1), "FLOP"),
         "step_flop": (entry.step_flop(1), "FLOP"),
         "activation_bytes": (entry.activation_bytes(), "B"),
+    }
+
+
+def count_graph(graph: GraphModule) -> dict[str, Observed]:
+    """What is counted of the graph of the forward pass."""
+    from experiments.models.levels import extent
+
+    found = extent(graph)
+    return {
         "levels": (found.levels, "1"),
         "span": (found.span, "1"),
         "work": (found.work, "1"),

@@ -38,12 +38,15 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: Any) -> float:
-    """As for training; without gradients the weights, a float64 copy of them for the check, and all activations."""
+    """As for training; without gradients the weights, a float64 copy of them for the check, and half the activations.
+
+    The cache of keys and values is part of that half.
+    """
     from experiments.models.zoo import ZOO
 
     if phase == "training":
         return training.memory(model, batch, threads)
-    return ZOO[model].parameters() * (Dtype(dtype).itemsize + 8.0) + ZOO[model].activation_bytes() * batch * 2
+    return ZOO[model].parameters() * (Dtype(dtype).itemsize + 8.0) + ZOO[model].activation_bytes() * batch / 2
 
 
 def flop(model: str, batch: int, phase: str, **_: Any) -> float:
@@ -75,8 +78,8 @@ def roofline(
 ) -> Work:
     """One step of a model, by PyTorch's own operators, one after the other.
 
-    phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and
-    decode, of GPTs, all tokens of a prompt as long as the model takes, or one more token after them.
+    phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and decode, of
+    causal networks of the catalogue, all tokens of a prompt, or the last of them with the others cached.
     Work: FLOP and bytes of all operators; each reads its operands and writes its result once.
     Observed: kernels (operators that move something), operator_time of a step, the products' share
     of FLOP and of operator time, product_intensity, the share of bytes that the last cache would
@@ -109,24 +112,25 @@ def _step(
     device: Device, model: str, batch: int, phase: str, dtype: Dtype
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     """What one step does, and its check on fresh inputs. Raises Unsupported."""
-    from experiments.models.zoo import ZOO, Gpt
+    from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
     if phase == "training":
-        from experiments.models.trainer import Trainer, least_error
+        from experiments.models.trainer import Trainer, least_error, make_model
 
-        trainer = Trainer(entry.model().to(device.name), *entry.batch(batch), device, dtype)
+        trainer = Trainer(make_model(entry, device, dtype), *entry.batch(batch), device, dtype)
         return trainer.step, lambda: least_error(trainer, entry.batch, entry.step_flop(1), of_gradients(model, dtype))
-    from experiments.models.generate import Generator, weights_on
+    from experiments.models.generate import Generator, allow_tf32, weights_on
 
+    if phase != "forward" and not (entry.described and entry.described.is_causal):
+        raise Unsupported(f"{model} answers all at once: its phases are training and forward")
+    allow_tf32(device, dtype)
     with weights_on(device, dtype):
-        built = entry.model()
+        built: Any = entry.model()
     if phase == "forward":
         return _forward(device, built, batch, dtype, entry.batch)
-    if not isinstance(built, Gpt):
-        raise Unsupported(f"{model} answers all at once: its phases are training and forward")
-    generator = Generator(built, device, dtype, batch, built.length)
-    return generator.call(phase), lambda: generator.error(phase)
+    generator = Generator(built, lambda: entry.batch(batch)[0], device)
+    return getattr(generator, phase), lambda: generator.error(phase)
 
 
 def _forward(
@@ -134,9 +138,8 @@ def _forward(
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     import torch
 
-    from experiments.models.generate import allow_tf32, exact_logits
+    from experiments.models.generate import exact_logits
 
-    allow_tf32(device, dtype)
     built.eval()
 
     def fresh() -> Any:

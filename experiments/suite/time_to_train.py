@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from experiments.models.jobs import Fit, Job
 
 Name = Literal[
-    "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-vit", "table-net", "text-classifier",
-    "bytes-gpt", "bytes-nanogpt-cpu", "bytes-gpt-10m", "bytes-nanogpt", "bytes-gpt2",
+    "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "bytes-nanogpt-cpu", "bytes-nanogpt",
     "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 

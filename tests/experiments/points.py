@@ -24,10 +24,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "clock": {"backend": "llvm", "threads": 1, "chain": 1000},
     "content": {**_PLAIN, **_SHAPE, "content": "normal"},
     "convergence": {**_PLAIN, "data": "digits", "model": "mlp", "batch": 64, "rate": 1.0, "epochs": 3, "seeds": 2},
-    "equivalence": {**_PLAIN, "model": "tabular", "batch": 8, "steps": 8},
+    "equivalence": {**_PLAIN, "model": "mlp", "batch": 8, "steps": 8},
     "gemm": {**_PLAIN, **_SHAPE},
     "gemm-search": {**_PLAIN, "m": 256, "n": 256, "k": 256, "span": 0, "threads": 0},
-    "generation": {**_PLAIN, "model": "gpt-1m", "phase": "decode", "context": 16, "batch": 2},
     "inference": {**_PLAIN, "model": "mlp", "batch": 2},
     "language-models": {
         "model": "llama-tiny", "format": "BF16", "phase": "decode", "tokens": 16, "backend": "transformers",
@@ -55,7 +54,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "several-devices": {**_PLAIN, "model": "mlp", "batch": 4, "ranks": 1, "interconnect": "gloo"},
     "sustained": {**_PLAIN, "load": "products", "extent": 64},
     "tabular": {"op": "sort", "rows": 3000, "transfers": "none", "backend": "numpy", "threads": 1},
-    "time-to-train": {**_PLAIN, "job": "table-net"},
+    "time-to-train": {**_PLAIN, "job": "digits-mlp"},
     "training": {**_PLAIN, "model": "mlp", "batch": 4},
     "transfer": {
         "direction": "host_to_device", "size": 5000, "host_memory": "pinned", "backend": "torch", "threads": 0,

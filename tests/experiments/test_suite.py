@@ -29,10 +29,11 @@ from experiments.work import Dtype, Unsupported
 from tests.experiments.points import CPU, GPU, SMALL, params, right, run, work
 from tests.experiments.processor import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
+from tests.experiments.test_zoo import PARAMETERS
 
 # Those that start processes, and kernels in CUDA C, are run and spoilt in tests of their own.
 ELSEWHERE = {"language-serving", "serving", "several-devices", "without-cuda"}
-FAMILIES = ("mlp", "cnn", "gpt", "resnet", "vit", "lstm-32", "gpt-1m", "embedding", "tabular")
+FAMILIES = ("mlp", "cnn", "resnet", "lstm-32", "gpt-1m", "nanogpt-cpu")
 
 RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     *((name, CPU, {}) for name in SMALL if name not in ELSEWHERE and "cpu" in get(name).fits and name != "libraries"),
@@ -56,7 +57,7 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ),
     *(("training", CPU, {"model": model, "batch": 2, "dtype": dtype}) for model in FAMILIES
       for dtype in ("float32", "bfloat16")),
-    *(("training", CPU, {"model": model, "batch": 3, "backend": "onednn"}) for model in ("mlp", "cnn", "gpt")),
+    *(("training", CPU, {"model": model, "batch": 3, "backend": "onednn"}) for model in ("mlp", "cnn", "nanogpt-cpu")),
     *(
         ("training", CPU, {"backend": backend, "dtype": dtype})
         for backend, dtype in (("python", "float64"), ("scalar", "float32"), ("simd", "float32"))
@@ -68,8 +69,8 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ),
     *(("content", CPU, {"content": "denormal", "backend": backend}) for backend in ("onednn", "numpy")),
     *(("parallelism", CPU, {"paths": paths, "backend": how}) for paths, how in ((1, "llvm"), (32, "llvm-scalar"))),
-    *(("models", CPU, {"model": model}) for model in ("resnet", "lstm-32", "gpt-1m", "embedding")),
-    *(("inference", CPU, {"model": model}) for model in FAMILIES if model != "gpt"),
+    *(("models", CPU, {"model": model}) for model in ("resnet", "lstm-32", "gpt-1m")),
+    *(("inference", CPU, {"model": model}) for model in FAMILIES),
     *(
         ("inference", CPU, {"model": model, "backend": backend, "dtype": dtype})
         for model, backend, dtype in (
@@ -82,15 +83,12 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ),
     *(("inference", GPU, {"model": model, "backend": backend}) for model in ("cnn", "lstm-32", "gpt-1m")
       for backend in ("torch", "graph")),
-    *(("generation", GPU, {"phase": phase, "backend": backend}) for phase in ("prefill", "decode")
-      for backend in ("torch", "graph")),
-    *(("generation", CPU, {"phase": phase, "dtype": "bfloat16"}) for phase in ("prefill", "decode")),
     *(("training", GPU, {"model": model, "backend": "graph"}) for model in ("mlp", "cnn")),
     ("sustained", CPU, {"load": "triad", "extent": 100_000, "dtype": "float64", "backend": "llvm-nt"}),
     ("sustained", GPU, {"load": "one_block", "extent": 8}),
     ("roofline", GPU, {"model": "cnn", "phase": "forward"}),
-    ("roofline", GPU, {"model": "gpt", "batch": 1, "phase": "prefill"}),
-    ("roofline", CPU, {"model": "gpt", "batch": 2, "phase": "decode"}),
+    ("roofline", GPU, {"model": "gpt2-124m", "batch": 1, "phase": "prefill"}),
+    ("roofline", CPU, {"model": "gpt2-124m", "batch": 3, "phase": "decode", "dtype": "bfloat16"}),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "memory", "workers": 1}),
     ("orchestration", CPU, {"source": "preloaded"}),
     ("time-to-train", CPU, {"job": "digits-cnn", "dtype": "bfloat16"}),
@@ -215,7 +213,7 @@ def a_product_lost(patch: Patch) -> None:
 SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
     **dict.fromkeys(("gemm", "content", "gemm-search", "numerics", "offload", "sustained"), (a_row_lost, {})),
     **dict.fromkeys(
-        ("convergence", "equivalence", "generation", "inference", "orchestration", "roofline", "training"),
+        ("convergence", "equivalence", "inference", "orchestration", "roofline", "training"),
         (an_activation_off, {}),
     ),
     "bandwidth": (an_element_off, {}),
@@ -301,8 +299,8 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
     ),
     ("inference", CPU, {"batch": 3}, 3 * 2 * (64 * 512 + 512 * 512 + 512 * 10), 4 * (301_066 + 3 * 64 + 3 * 10)),
     # Of the table, the rows that are looked up.
-    ("inference", CPU, {"model": "embedding", "batch": 3}, 3 * 2 * 64 * 64,
-     4 * (64 * 64 + 64) + 3 * 254 * (64 * 4 + 8) + 3 * 64 * 4),
+    ("inference", CPU, {"model": "lstm-32", "batch": 3}, 3 * 2 * 32 * (16 * 256 * 256 + 256 * 256),
+     4 * (PARAMETERS["lstm-32"] - 256 * 256) + 3 * 32 * (256 * 4 + 8) + 3 * 32 * 256 * 4),
     ("libraries", CPU, {"layer": "product", "shape": "768x3072", "batch": 9}, 2 * 9 * 768 * 3072, None),
 ]  # fmt: skip
 
@@ -319,10 +317,9 @@ def test_a_call_counts_what_it_computes_and_moves(
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
-        *((name, {}) for name in ("gemm", "content", "generation", "inference", "offload", "orchestration")),
+        *((name, {}) for name in ("gemm", "content", "inference", "offload", "orchestration")),
         *(("training", {"model": model, "batch": batch}) for model in ("mlp", "cnn") for batch in (1, 5)),
-        *(("inference", {"model": model, "batch": 3}) for model in ("cnn", "resnet", "gpt-1m", "tabular")),
-        ("generation", {"phase": "prefill", "context": 24}),
+        *(("inference", {"model": model, "batch": 3}) for model in ("cnn", "resnet", "gpt-1m")),
         ("offload", {"op": "mlp"}),
         ("sustained", {}),
     ],
@@ -351,7 +348,7 @@ def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> No
 @pytest.mark.parametrize("name", [name for name in SMALL if get(name).smaller])
 def test_probes_get_smaller_and_end(name: str) -> None:
     smaller: Any = get(name).smaller
-    large = {"m": 4096, "n": 4096, "k": 4096, "batch": 512, "rows": 10**6, "context": 128}
+    large = {"m": 4096, "n": 4096, "k": 4096, "batch": 512, "rows": 10**6}
     step: dict[str, Any] | None = {key: large.get(key, value) for key, value in params(name).items()}
     sizes = []
     while step is not None:
@@ -370,7 +367,6 @@ LARGER: dict[str, dict[str, Any]] = {
     "bandwidth": {"footprint": 10**9},
     "boosting": {"rows": 10**6},
     "gemm-search": {"span": 2},
-    "generation": {"context": 128},
     "language-models": {"model": "llama-1b"},
     "language-serving": {"model": "llama-1b"},
     "parallelism": {"in_flight": 10**6},
@@ -379,7 +375,7 @@ LARGER: dict[str, dict[str, Any]] = {
     "several-devices": {"ranks": 4},
     "sustained": {"load": "triad", "extent": 10**9},
     "tabular": {"rows": 10**8},
-    "time-to-train": {"job": "bytes-gpt"},
+    "time-to-train": {"job": "bytes-nanogpt"},
     "transfer": {"direction": "both"},
     "without-cuda": {"kernel": "naive"},
 }
@@ -390,7 +386,7 @@ def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> 
     memory: Any = get(name).memory
     here = memory(**params(name))
     assert memory(**params(name, **LARGER[name])) > here >= 0
-    if name in ("gemm", "content", "batched", "offload", "transfer", "generation"):
+    if name in ("gemm", "content", "batched", "offload", "transfer"):
         assert here >= (work(name, CPU if "cpu" in get(name).fits else GPU).bytes or 0.0) > 0
 
 
@@ -419,10 +415,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     *(("gemm", CPU, {"backend": backend, "dtype": dtype}, f"no {dtype}|TF32|in int8") for backend, dtype in (
         ("numpy", "bfloat16"), ("onednn", "float64"), ("torch", "tf32"), ("numpy", "float16"), ("torch", "int8"),
     )),
-    ("generation", CPU, {"backend": "graph"}, "no graphs"),
-    ("generation", CPU, {"context": 1}, "2 to 128"),
-    ("generation", CPU, {"context": 129}, "2 to 128"),
-    ("generation", CPU, {"dtype": "int8"}, "in int8"),
     ("inference", CPU, {"dtype": "int8"}, "int8 is ONNX Runtime's"),
     ("inference", CPU, {"dtype": "float8_e4m3fn"}, "does not answer"),
     ("inference", CPU, {"backend": "onnx", "dtype": "bfloat16"}, "computes in float32 and int8 here, not in bfloat16"),
@@ -460,8 +452,9 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("offload", GPU, {"host_memory": "pinned", "op": "mlp", "backend": "onednn"}, "onednn does not"),
     ("offload", CPU, {"op": "mlp", "backend": "onednn", "dtype": "float64"}, "no float64"),
     ("orchestration", CPU, {"source": "preloaded", "workers": 1}, "need no workers"),
-    ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "takes no photographs"),
-    ("orchestration", CPU, {"model": "tabular"}, "images and text"),
+    ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "models of images"),
+    ("orchestration", CPU, {"model": "minilm-l6", "source": "encoded"}, "classifiers and causal networks"),
+    ("orchestration", CPU, {"model": "resnet-50", "source": "encoded", "batch": 1}, "stored as photographs"),
     ("orchestration", CPU, {"dtype": "float16"}, "loss scaling"),
     ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, "does not run"),
     ("parallelism", CPU, {**CUDA_C, "kernel": "tiled", "n": 16}, "does not run"),
@@ -473,7 +466,8 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("parallelism", GPU, {"kernel": "naive", "backend": "torch", "n": 16}, "does not run"),
     ("peak", CPU, {"dtype": "float16"}, "no float16 kernel"),
     ("roofline", CPU, {"phase": "decode"}, "answers all at once"),
-    ("roofline", CPU, {"model": "lstm-32", "phase": "prefill"}, "answers all at once"),
+    ("roofline", CPU, {"model": "gpt-1m", "phase": "prefill"}, "answers all at once"),
+    ("roofline", CPU, {"model": "minilm-l6", "phase": "decode"}, "answers all at once"),
     ("roofline", CPU, {"dtype": "float16"}, "loss scaling"),
     ("roofline", CPU, {"dtype": "tf32"}, "TF32|tf32"),
     ("sequential", CPU, {"kernel": "chain", "footprint": 4, "threads": 2}, "one thread"),

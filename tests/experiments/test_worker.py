@@ -128,7 +128,7 @@ SHARES = {"repeat_share", "matmul_flop_share"}
         ),
         ("offload", GPU, {"host_memory": "pinned", "launch": "graph"}, {"time", "time.launch", "time.synchronise"},
          set()),
-        ("inference", CPU, {"model": "tabular"}, {"time"}, set()),
+        ("inference", CPU, {"model": "cnn"}, {"time"}, set()),
     ],
 )  # fmt: skip
 def test_a_good_answer_holds_samples_readings_and_observations(

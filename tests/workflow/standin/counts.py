@@ -25,16 +25,34 @@ def key(experiment: str, params: Any) -> str:
     return json.dumps([experiment, dict(sorted(params.items()))])
 
 
-def models() -> dict[str, dict[str, float]]:
-    """What a published node counted of each model: nothing of it depends on the machine."""
+def models(plan: Plan) -> dict[str, dict[str, float]]:
+    """What the experiment `models` counts of each model of a plan: nothing of it depends on the machine.
+
+    As a published node has it, or counted here; of networks that the plan does not count, without their graph.
+    """
+    from experiments.models.levels import traced
+    from experiments.models.zoo import ZOO
+    from experiments.suite.models import count, count_graph
+
+    found = _published()
+    for job in plan.jobs:
+        for name in {dict(point.params).get("model") for point in job.points} & ZOO.keys() - found.keys():
+            found[name] = {metric: value for metric, (value, _) in count(ZOO[name]).items()}
+    for point in [point for job in plan.jobs if job.experiment == "models" for point in job.points]:
+        if "levels" not in found[name := dict(point.params)["model"]]:
+            found[name] |= {metric: value for metric, (value, _) in count_graph(traced(ZOO[name])).items()}
+    return found
+
+
+def _published() -> dict[str, dict[str, float]]:
+    """What a published node counted of each model."""
     import pandas as pd
 
     table = pd.read_parquet(sorted(PUBLISHED.glob("*/models.cpu.1.parquet"))[0])
     found: dict[str, dict[str, float]] = {}
     for params, metric, value in table[["params", "metric", "value"]].itertuples(index=False):
         found.setdefault(json.loads(params)["model"], {})[metric] = value
-    # One shape under two names.
-    return {**found, "gpt-85m": found["gpt2"]}
+    return found
 
 
 def counted(preset: str) -> dict[str, Any]:
@@ -64,7 +82,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
                 "held": float(experiment.memory(**params)) if experiment.memory else 0.0,
             }
     limits = {"memory_share": MEMORY_SHARE, "overrun": OVERRUN}
-    return {"points": points, "models": models(), "limits": limits, "reading": vars(Reading(0.0))}
+    return {"points": points, "models": models(plan), "limits": limits, "reading": vars(Reading(0.0))}
 
 
 def read() -> dict[str, Any]:

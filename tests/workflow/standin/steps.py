@@ -86,7 +86,7 @@ def training(chip: Chip, p: Params, models: Models) -> Answer:
 
 def roofline(chip: Chip, p: Params, models: Models) -> Answer:
     model, phase = models[p["model"]], p["phase"]
-    if phase in ("prefill", "decode") and not p["model"].startswith("gpt"):
+    if phase in ("prefill", "decode") and not p["model"].startswith(("gpt2", "llama")):
         raise Lack(f"{p['model']} answers all at once: its phases are training and forward")
     samples = p["batch"] / (model["length"] if phase == "decode" else 1.0)
     made = step(chip, model, p, "training" if phase == "training" else "forward", samples)
@@ -125,13 +125,6 @@ def inference(chip: Chip, p: Params, models: Models) -> Answer:
     return Answer([Series({"": whole}, single=True), Series(parts, "device_time")], {}, p["flop"], moved)
 
 
-def generation(chip: Chip, p: Params, models: Models) -> Answer:
-    model = models[p["model"]]
-    tokens = p["context"] if p["phase"] == "prefill" else 1
-    made = step(chip, model, p, "forward", p["batch"] * tokens / model["length"])
-    return Answer([Series({"": made.seconds})], {}, p["flop"], model["parameters"] * ITEMSIZE[p["dtype"]])
-
-
 def language_models(chip: Chip, p: Params, models: Models) -> Answer:
     if chip.kind == "gpu" and not p["backend"].startswith("transformers"):
         raise Lack(f"backend {p['backend']} does not run on cuda:0")
@@ -148,7 +141,7 @@ def language_models(chip: Chip, p: Params, models: Models) -> Answer:
 
 def orchestration(chip: Chip, p: Params, models: Models) -> Answer:
     made = step(chip, models[p["model"]], {**p, "backend": "torch"}, "training", p["batch"])
-    sample_s = PICTURE_S[p["source"]] * (0.2 if p["model"].startswith("gpt") else 1.0)
+    sample_s = PICTURE_S[p["source"]] * (0.2 if p["model"].startswith(("gpt", "bert", "minilm")) else 1.0)
     load = p["batch"] * sample_s / max(1, p["workers"]) + (2e-5 if sample_s else 3e-6)
     waits = load if p["workers"] == 0 else max(1e-5, load - made.seconds)
     found = Answer([Series({"load": waits, "step": made.seconds})], flop=p["flop"])

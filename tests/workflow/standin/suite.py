@@ -10,7 +10,6 @@ from experiments.language.shapes import SHAPES
 from tests.workflow.standin.answers import Answer, Series, shares, timed
 from tests.workflow.standin.chips import ITEMSIZE, Chip, Lack
 from tests.workflow.standin.steps import (
-    generation,
     inference,
     language_models,
     orchestration,
@@ -29,7 +28,7 @@ LINK, LINK_PAGEABLE, LINK_S = 52e9, 11e9, 8e-6
 REQUEST_S = {"text-classifier": 15e-3, "image-classifier": 40e-3, "lookup": 1.2e-3, "embedding": 6e-3}
 POINTS: dict[str, Callable[[Chip, Params], Answer]] = {}
 STEPS = {
-    "training": training, "roofline": roofline, "inference": inference, "generation": generation,
+    "training": training, "roofline": roofline, "inference": inference,
     "language-models": language_models,
     "orchestration": orchestration, "time-to-train": time_to_train,
 }  # fmt: skip
