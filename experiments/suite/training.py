@@ -41,12 +41,14 @@ def flop(model: str, batch: int, **_: Any) -> float:
     return ZOO[model].step_flop(batch)
 
 
-# Share of a product's rate that steps of networks by name reach on a CPU (2 cores of Zen 4, float32: ResNet-50 0.23,
-# BERT 0.23, ViT 0.30, GPT-2 0.2 and less).
-NAMED_SHARE = 0.24
+# Seconds for each FLOP and core that steps of networks by name take on a CPU beside the products' own rate (2 cores of
+# Zen 4: ResNet-50, BERT-base and ViT-B take 45 to 64 GFLOP/s a core in float32, 90 to 130 in bfloat16).
+BESIDE_S = {Dtype.FLOAT32: 1e-11, Dtype.BFLOAT16: 5e-12}
 
 
-def extra_s(model: str, call_s: float, point_s: float, backend: str, threads: int, **_: Any) -> float:
+def extra_s(
+    model: str, batch: int, dtype: str, call_s: float, point_s: float, backend: str, threads: int, **_: Any
+) -> float:
     """The check in float64, and the steps that are traced and profiled; compiling.
 
     On a GPU the host takes the time: it reads some thousand events of the profile, for which the model is made again.
@@ -56,7 +58,7 @@ def extra_s(model: str, call_s: float, point_s: float, backend: str, threads: in
         return (1.0 if backend == "graph" else 3.0) + compiling
     if model in networks():
         # One step in the check, three that are observed and profiled, and two samples at least.
-        step_s = call_s / NAMED_SHARE
+        step_s = call_s + flop(model, batch) * BESIDE_S.get(Dtype(dtype), 1e-11) / threads
         return 1.0 + 4 * step_s + max(point_s, 2 * step_s) - max(0.66 * point_s, 4 * call_s) + compiling
     # What takes much longer than the point has is not called so often.
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
