@@ -52,8 +52,8 @@ def fleet(data: Dataset, rates: Estimates) -> Estimates:
 FAMILIES = {
     "convolutional": ["cnn", "resnet", "resnet-50"],
     "transformer": [
-        "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "nanogpt", "nanogpt-cpu", "vit", "vit-b-16",
-        "bert-base-classifier", "minilm-l6", "gpt2-124m", "gpt2-124m-1024",
+        "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit", "vit-b-16",
+        "nanogpt", "nanogpt-cpu", "bert-base-classifier", "minilm-l6", "gpt2-124m", "gpt2-124m-1024",
     ],
 }  # fmt: skip
 
