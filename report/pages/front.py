@@ -114,7 +114,7 @@ def charts(evidence: Evidence) -> list[Chart]:
                   f"● measured on {gain['view'].name}.", told)
         )  # fmt: skip
     known = known_gains(evidence)
-    ladder = known and ladder_chart(known[0], "cpu", "front-ladder", "Runtimes and number formats", known=True)
+    ladder = known and ladder_chart(known[0], "cpu", "front-ladder", "Runtimes and number formats", short=True)
     return [*found, ladder] if ladder else found
 
 

@@ -58,20 +58,19 @@ def by(cell: Mapping[str, Any]) -> str:
     return f"{library(str(cell['runtime']))} in {cell['dtype']}"
 
 
-def ladder_chart(view: View, device: str, name: str, heading: str, known: bool = False) -> Chart | None:
+def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
     """The figure of one device: a row for each network, single requests; None where nothing was tried.
 
-    known: only networks that people know by a name.
+    short: of the networks that people know by a name, those of each kind that gain least and most.
     """
     wanted = {name: by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
               for name in ("ladder", "ladder_gain")}  # fmt: skip
-    rows = [
-        _row(wanted["ladder"][request], gains)
-        for request, gains in wanted["ladder_gain"].items()
-        if is_known(str(request[0])) or not known
-    ]
+    every = wanted["ladder_gain"]
+    shown = _ends(every) if short else every
+    rows = [_row(wanted["ladder"][request], gains) for request, gains in every.items() if request in shown]
     if not rows:
         return None
+    chosen = f" {len(rows)} of {count(len(every), 'network')}: of each kind those that gain least and most."
     if len({row["group"] for row in rows}) == 1:
         rows = [{**row, "group": ""} for row in rows]
     steps = [step for step in DRAWN if any(mark["step"] == step for row in rows for mark in row["marks"])]
@@ -81,9 +80,18 @@ def ladder_chart(view: View, device: str, name: str, heading: str, known: bool =
         name, heading,
         rungs(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
         f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right the times of "
-        f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}",
+        f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}"
+        f"{chosen if len(rows) < len(every) else ''}",
         "; ".join(f"{row['label']}: {row['told']}" for row in rows),
     )  # fmt: skip
+
+
+def _ends(gains: Mapping[tuple[Any, ...], Mapping[str, Cell]]) -> set[tuple[Any, ...]]:
+    """The requests of known networks that gain least and most, of each kind of input."""
+    known = [request for request in gains if is_known(str(request[0]))]
+    kinds = {group(str(request[0])) for request in known}
+    alike = [[one for one in known if group(str(one[0])) == kind] for kind in kinds]
+    return {end(some, key=lambda one: float(gains[one][BEST]["estimate"])) for some in alike for end in (min, max)}
 
 
 def _row(times: Mapping[str, Cell], gains: Mapping[str, Cell]) -> dict[str, Any]:

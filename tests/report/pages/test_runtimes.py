@@ -224,6 +224,19 @@ def test_the_front_page_tells_the_gain_of_networks_that_people_know(synthetic: F
     assert chart.name == "front-ladder" and "ResNet-50" in chart.alt and "mlp" not in chart.alt
 
 
+def test_the_front_page_draws_of_each_kind_the_networks_that_gain_least_and_most(synthetic: Factory) -> None:
+    node = synthetic("node-a")
+    gains = {"resnet-50": 3.0, "mobilenet-v2": 8.0, "vit-b-16": 1.8, "convnext-t": 2.5, "bert-base": 4.0, "mlp": 20.0}
+    for model, gain in gains.items():
+        measured(node, model, {("torch", "float32"): 100.0, ("openvino", "bfloat16"): 100.0 / gain})
+    evidence = evidence_of(synthetic, node)
+    (chart,) = front.charts(evidence)
+    assert [row.split(":")[0] for row in chart.alt.split("; ")] == ["MobileNetV2", "ViT-B/16", "BERT-base"]
+    assert "3 of 6 networks: of each kind those that gain least and most." in chart.note
+    (whole,) = [one.chart for one in runtimes.show(evidence)]
+    assert len(whole.alt.split("; ")) == len(gains) and "gain least" not in whole.note
+
+
 def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_sure(synthetic: Factory) -> None:
     node = synthetic("node-a")
     measured(node, "mlp", {("torch", "float32"): 50.0, ("onnx", "float32"): 1.0})
