@@ -26,6 +26,8 @@ NETWORKS = {
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }
 
+# Networks of which a training step changes a few added weights alone (LoRA).
+ADAPTED = ("llama-1b-lora",)
 # Shapes of language models that write text, by the name that samples have.
 LANGUAGE_MODELS = {
     "llama-0.5b": "Qwen2.5 0.5B",

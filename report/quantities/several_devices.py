@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
+from report.data.networks import ADAPTED
 from report.derivations import Formula, Input, assumed, documented, verified
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates
@@ -83,8 +84,9 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
 
 
 def by_model(data: Dataset, metric: str) -> dict[str, float]:
-    """A counted property of the study's models by name: the same on every node."""
-    return dict(counted(data, metric).rows("model", "estimate"))
+    """A counted property of the models whose weights are all trained, by name: the same on every node."""
+    found = dict(counted(data, metric).rows("model", "estimate"))
+    return {model: value for model, value in found.items() if model not in ADAPTED}
 
 
 def parameters_of(model: str, number: float) -> Input:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from report.data.networks import GROUPS, NETWORKS, group, title
 from report.formatting import number, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import quotient, ratios, sentence
+from report.pages.heading import Number, amounts, quotient, ratios, sentence, texts
 from report.pages.listed import listed, on_gpu
+from report.pages.rows import library, name_of
+from report.pages.words import NOTHING
 from report.quantities.training_ladder import BASE, DEFAULT, TOP, WHOLE
 
 Rungs = dict[str, dict[str, Any]]
+_STEP = ["device", "model", "batch", "dtype"]
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
@@ -46,12 +50,14 @@ def tuned(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node, of each model the rungs of the ladder; for each GPU, captured steps beside eager ones."""
+    """For each node the rungs of each model and networks by name; for each GPU, captured steps beside eager ones."""
     return on_each(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     yield from _ladder(view, place)
+    for device in view.devices():
+        yield from _named(view, device, f"training-named-{name_of(place, device)}")
     yield from show_captured(view, f"training-captured-{place}")
 
 
@@ -67,7 +73,7 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
         best = [
             quotient(max(rungs.values(), key=lambda one: one["estimate"]), rungs[BASE]) for rungs in models.values()
         ]
-        title = sentence(
+        heading = sentence(
             "With the best that was tried, training is {gain} as on one core as PyTorch comes",
             "What tuning and all cores gain over one core as PyTorch comes cannot be told from this run",
             gain=ratios(best, "as fast"),
@@ -76,7 +82,7 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
         yield Exhibit(
             Chart(
                 f"training-{place}",
-                str(title),
+                str(heading),
                 bars(table, "gain", "model", "rate over one core as PyTorch comes", hue="rung"),
                 f"● measured on {view.name}.",
                 "; ".join(f"{row['model']}, {row['rung']}: {two_digits(row['gain'])}" for row in rows),
@@ -89,8 +95,57 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
                 f"Training steps on {view.name}",
             ),
             ["N11", "G04", "W02"],
-            title,
+            heading,
         )
+
+
+def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Steps of networks that people know: examples a second of each format in its fastest backend, and memory."""
+    rates = view.quantity("training.rate", device=device, model=list(NETWORKS))
+    best = records(rates.best(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
+    if not best:
+        return
+    best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),
+                               float(one["estimate"])))  # fmt: skip
+    held = {_key(one): one for one in records(view.quantity("training.peak_memory_bytes", device=device))}
+    cases = [
+        (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
+         [library(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
+          stated(held[_key(one)], "B") if _key(one) in held else NOTHING])
+        for one in best
+    ]  # fmt: skip
+    where = "" if device == "cpu" else " on the GPU"
+    plain = {_key({**one, "backend": ""}): one for one in records(rates) if one["backend"] == "torch"}
+    tuned_steps = [(one, plain[key]) for one in best if (key := _key({**one, "backend": ""})) in plain]
+    yield listed(
+        name,
+        sentence(
+            f"Networks that people know train at {{rate}} examples a second{where}",
+            f"How fast networks that people know train{where} cannot be told from this run",
+            rate=amounts(best),
+        ),
+        cases, "samples/s", "examples a second",
+        f"● measured on {view.device_name(device)}: a step of AdamW, each format in its fastest backend.",
+        ["Step", "By", "Threads", "Memory at its peak", "Rate"], log=True,
+        says=[*texts([
+            sentence("The fastest other format trains {gain} as float32.", gain=ratios(_format_gains(best), "as fast")),
+            sentence("The fastest backend trains {gain} as PyTorch as it comes, in the same format.",
+                     gain=ratios([quotient(*pair) for pair in tuned_steps], "as fast")),
+        ])],
+        groups=[group(str(one["model"])) for one in best],
+    )  # fmt: skip
+
+
+def _key(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(cell[name] for name in (*_STEP[1:], "backend", "threads"))
+
+
+def _format_gains(cells: Iterable[Mapping[str, Any]]) -> list[Number]:
+    """Rates of the fastest other format over those of float32, by network and batch."""
+    found: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
+    for one in sorted(cells, key=lambda one: float(one["estimate"])):
+        found.setdefault((one["model"], one["batch"]), {})[one["dtype"] == "float32"] = one
+    return [quotient(both[False], both[True]) for both in found.values() if len(both) == 2]
 
 
 def show_captured(view: View, name: str) -> Iterable[Exhibit]:
