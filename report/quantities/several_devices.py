@@ -27,8 +27,11 @@ PUBLISHED = {
     "middle": {"Pythia-1.4B": "pythia-1.4b", "Llama 3.1 8B": "llama31-8b"},
     "large": {"Llama 3.1 70B": "llama31-70b", "Llama 3.1 405B": "llama31-405b"},
 }
-# The study's models that stand for small projects.
-OWN = {"mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes"}
+# Counted models that stand for small projects.
+OWN = {
+    "mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes",
+    "resnet-50": "ResNet-50 on photographs", "bert-base-classifier": "BERT-base on 128 tokens",
+}  # fmt: skip
 _MEMORY = ".memory_bytes"
 _COUNTED = "counted by this study"
 
