@@ -34,7 +34,8 @@ def seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) 
         raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    limit = ["-t", str(threads)]
+    # A build for GPUs would compute long prompts on one, wherever the layers are.
+    limit = ["-dev", "none", "-t", str(threads)]
     if device.kind == "gpu":
         limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]
     ended = run([path_of, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])

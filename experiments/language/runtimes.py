@@ -84,6 +84,8 @@ class LlamaCppPython(Runtime):
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = settings.n_batch = self.context
         settings.n_threads = settings.n_threads_batch = self.threads
+        # A build for GPUs would compute long prompts on one, wherever the layers are.
+        settings.op_offload = self.device.kind == "gpu"
         self.held = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.held:
             raise MemoryError("llama.cpp has no memory for a context")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contract import ending
+from experiments.language.bench import GPU_BACKENDS
 from experiments.serving.process import orders
 from experiments.work import Unsupported, not_installed
 
@@ -35,8 +36,9 @@ def require_program(on_gpu: bool) -> str:
     """The path of llama-server. Raises Unsupported where it is absent, or, for a GPU, its build computes on none."""
     if (path := program()) is None:
         raise Unsupported(ABSENT)
-    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"
-    if on_gpu and not re.search(r"^\s+\w+\d+: ", ending.run([path, "--list-devices"]).stdout, re.MULTILINE):
+    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; libraries for CPUs are listed as well.
+    listed = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
+    if on_gpu and not re.search(listed, ending.run([path, "--list-devices"]).stdout, re.MULTILINE):
         raise Unsupported(f"the {PROGRAM} on PATH computes on CPUs alone: build llama.cpp with -DGGML_CUDA=ON")
     return path
 
@@ -47,7 +49,8 @@ def arguments(asked: Mapping[str, Any]) -> list[str]:
     threads = str(asked["threads"] or max(1, len(asked["cpus"])))
     words += ["-c", str(asked["slots"] * asked["context"]), "-t", threads, "-tb", threads]
     if asked["gpu"] is None:
-        return [*words, "-ngl", "0"]
+        # A build for GPUs would compute long prompts on one, wherever the layers are.
+        return [*words, "-ngl", "0", "--device", "none"]
     return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(asked["gpu"])]
 
 

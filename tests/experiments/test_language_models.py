@@ -362,7 +362,7 @@ def test_llama_bench_is_asked_for_its_times(tmp_path: Path, monkeypatch: pytest.
     asked = a_bench(tmp_path, monkeypatch, json.dumps([TIMES]))
     found = observed(work("language-models", backend="llama-bench", phase="decode", threads=2))
     assert found == {"time": pytest.approx([0.01, 0.011])}
-    assert "-ngl 0" in (words := asked.read_text()) and "-t 2 -p 0 -n 8 -d 16" in words
+    assert "-ngl 0" in (words := asked.read_text()) and "-dev none -t 2 -p 0 -n 8 -d 16" in words
     found = observed(work("language-models", backend="llama-bench", phase="prompt", threads=2))
     assert found == {"time": pytest.approx([0.08, 0.088])}
     assert "-p 16 -n 0" in asked.read_text()

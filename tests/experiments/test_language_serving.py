@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ def test_a_program_on_path_serves_as_well(
     arguments, environment = json.loads(told.read_text())
     layers = arguments[arguments.index("-ngl") + 1]
     assert (layers, "-mg" in arguments) == (("0", False) if device is CPU else ("999", True))
+    assert (("--device", "none") in pairwise(arguments)) == (device is CPU)
     assert "LLAMA_ARG_CTX_SIZE" not in environment
     assert environment["LLAMA_ARG_CACHE_RAM"] == "0"
 
@@ -143,7 +145,7 @@ def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, mo
     lacks = get(NAME).lacks
     with pytest.raises(Unsupported, match="xllamacpp does not run on"):
         work(NAME, GPU)
-    as_program(tmp_path / "bin", monkeypatch)
+    as_program(tmp_path / "bin", monkeypatch, "BLAS: OpenBLAS (0 MiB, 0 MiB free)", "(none)")
     with pytest.raises(Unsupported, match="computes on CPUs alone: build llama"):
         work(NAME, GPU, backend="llama-server")
     assert not lacks([], params(NAME, backend="llama-server"))
