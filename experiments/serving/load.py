@@ -72,7 +72,7 @@ class Line:
     """A kept connection to the server, for one request at a time. Raises OSError where the system refuses it.
 
     place: number of the request; None while there is none. left: bytes of it that the system has not taken yet.
-    answers: whole answers to it, which `parser` has read. body: of the answer.
+    answers: whole answers to it, which `parser` has read. body: of the answer. is_kept: the server keeps it as well.
     """
 
     def __init__(self, port: int) -> None:
@@ -91,7 +91,7 @@ class Line:
         import httptools
 
         self.place, self.left = place, memoryview(request)
-        self.parser, self.body, self.answers = httptools.HttpResponseParser(self), b"", 0
+        self.parser, self.body, self.answers, self.is_kept = httptools.HttpResponseParser(self), b"", 0, False
 
     def send(self) -> None:
         """Send as much as the system takes now. Raises OSError."""
@@ -118,6 +118,7 @@ class Line:
 
     def on_message_complete(self) -> None:
         self.answers += 1
+        self.is_kept = self.parser.should_keep_alive()  # it forgets
 
 
 class UnreadableError(Exception):
@@ -250,7 +251,7 @@ class Load:
         if line is None:
             return
         line.place = None
-        if fate is True and line.parser.should_keep_alive():
+        if fate is True and line.is_kept:
             self.free.append(line)
         else:
             self._close(line)

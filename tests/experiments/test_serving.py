@@ -438,6 +438,16 @@ def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
     assert all(late <= took for late, took in zip(seen.late, seen.latency, strict=True))
 
 
+def test_requests_that_do_not_overlap_share_a_connection(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    connect = socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda *given: made.append(1) or connect(*given))
+    client = load.Load(stand(), [b"x"], [7], 5.0, 8)
+    for _ in range(20):
+        assert client.offer([0.0], [0]).good == [True]
+    assert len(made) == 1
+
+
 def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> None:
     seen = offered(stand(seconds=0.02), rate=200, count=100)
     assert all(seen.good)
