@@ -261,13 +261,14 @@ MANGLED = st.one_of(
 @given(MANGLED)
 @settings(max_examples=150, deadline=None)
 def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
-    """Whatever comes, each request ends once, and the next one is answered."""
+    """Whatever comes, each request ends once, and the next ones are answered, over new connections where needed."""
     with saying(answer, RIGHT) as port:
         client = load.Load(port, [b"x"], [7], 5.0, 4)
-        first, second = client.offer([0.0], [0]), client.offer([0.0], [0])
+        first = client.offer([0.0], [0])
+        # The server closes its side soon after.
+        assert any(client.offer([0.01], [0]).good == [True] for _ in range(20))
     assert len(first.good) + sum(first.trouble.values()) == 1
     assert len(first.good) == len(first.latency) == len(first.late)
-    assert (second.good, second.trouble) == ([True], {})
 
 
 @given(st.integers(1, len(RIGHT) - 1))
