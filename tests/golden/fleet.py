@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 FLEET = Path(__file__).parent / "fleet"
+_ADDED = (
+    "models", "inference", "training", "roofline", "equivalence", "boosting", "language-models", "language-serving",
+    "serving",
+)  # fmt: skip
 # A machine, its preset, and the experiments of which points are added.
 MACHINES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "large server": ("rented", ("boosting", "language-models")),
-    "desktop": ("quick", ("boosting", "language-models")),
-    "laptop": ("quick", ("language-models",)),
+    "large server": ("rented", _ADDED),
+    "desktop": ("quick", _ADDED),
+    "laptop": ("quick", ("models", "training", "language-models")),
 }
 ROUNDS = 3
 
@@ -48,7 +52,7 @@ def make(machine: str) -> None:
     jobs = [
         replace(job, points=points)
         for job in plan.jobs
-        if (points := tuple(one for one in job.points if (job.experiment, dict(one.params).get("model")) not in known))
+        if (points := tuple(one for one in job.points if (job.experiment, _subject(dict(one.params))) not in known))
     ]
     tables = [_round(job, number, counted, str(record["id"])) for number in range(1, ROUNDS + 1) for job in jobs]
     write_unchecked(
@@ -58,12 +62,17 @@ def make(machine: str) -> None:
     )
 
 
+def _subject(params: dict[str, Any]) -> Any:
+    """The model or the service that a point is of; None where it is of neither."""
+    return params.get("model", params.get("service"))
+
+
 def _known(rounds: Path) -> set[tuple[str, Any]]:
-    """Experiments of rounds, each with its models; None as the model of an experiment that has none."""
+    """Experiments of rounds, each with the subjects of its points."""
     import pandas as pd
 
     table = pd.read_parquet(rounds, columns=["experiment", "params"]).drop_duplicates()
-    return {(name, json.loads(params).get("model")) for name, params in table.itertuples(index=False)}
+    return {(name, _subject(json.loads(params))) for name, params in table.itertuples(index=False)}
 
 
 def _round(job: Any, number: int, counted: dict[str, Any], node: str) -> Any:

@@ -14,6 +14,8 @@ Params = Mapping[str, Any]
 Models = Mapping[str, Mapping[str, float]]
 # Share of a product's rate that those of models reach; and operators for each level of a model's graph, by pass.
 SHARE, OPERATORS = 0.55, 1.6
+# Levels of a network whose graph was not counted.
+UNTRACED = 150.0
 PASSES = {"training": 3.5, "forward": 1.0}
 # Intensities up to which the real experiment tells its distributions, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
@@ -52,9 +54,11 @@ def step(chip: Chip, model: Mapping[str, float], p: Params, kind: str, samples: 
     weights = model["parameters"] * (32 if train else size)
     moved = weights + model["activation_bytes"] * batch * (2.5 if train else 0.5) * (0.6 if size < 4 else 1.0)
     # A library does a recurrence in a few kernels a step of it.
-    levels = min(model["levels"], 2 * model["length"] + 10) if model["levels"] > 500 else model["levels"]
+    levels = model.get("levels", UNTRACED)
+    levels = min(levels, 2 * model["length"] + 10) if levels > 500 else levels
     kernels = OPERATORS * PASSES[kind] * levels * (1.3 if train and size < 4 else 1.0)
-    how = {"python": 2e-4, "scalar": 0.03, "simd": 0.3, "onednn": 1.3, "inductor": 1.5, "onnx": 1.5, "graph": 1.0}
+    how = {"python": 2e-4, "scalar": 0.03, "simd": 0.3, "onednn": 1.3, "inductor": 1.5, "onnx": 1.5, "graph": 1.0,
+           "channels_last": 1.2, "openvino": 1.7}  # fmt: skip
     share = SHARE * how.get(str(p.get("backend")), 1.0)
     if dtype not in chip.flops:
         raise Lack(f"no {dtype} on this device")
