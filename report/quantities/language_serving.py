@@ -18,7 +18,7 @@ def loads(data: Dataset, metric: str) -> Estimates:
     """A metric by server and number of users, in rising order; how long the load lasted, and by how many threads tokens
     were computed, is no label.
     """
-    return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads")
+    return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads", "dtype")
 
 
 @_streaming("language_serving.first_token_s", "s")
