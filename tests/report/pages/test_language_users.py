@@ -81,7 +81,7 @@ def test_failed_answers_a_dear_client_and_lost_loads_are_told(synthetic: Factory
     reason = "llama-server is not on PATH"
     node.point("language-serving", 0, metric="", backend="llama-server", status="unsupported", reason=reason)
     told = " ".join(shown(synthetic, node)[0].says)
-    assert "Of the answers to 8 users of llama-1b, Q4_K_M, xllamacpp, about 25% failed." in told
+    assert "Of the answers to 8 users of Llama 3.2 1B, Q4_K_M, llama.cpp (xllamacpp), about 25% failed." in told
     assert "took up to 4% of the time of the server's cores" in told
     assert "Not measured here: llama-server, 1 load unsupported: llama-server is not on PATH." in told
 
