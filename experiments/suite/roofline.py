@@ -17,6 +17,7 @@ from experiments.models.names import Model
 from experiments.models.tolerance import of_gradients
 from experiments.registry import experiment
 from experiments.suite import training
+from experiments.suite.inference import TOLERANCE
 from experiments.work import Dtype, Profile, Threads, Unsupported, Work, relative_error
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def roofline(
     (time_below.16_share).
     Unsupported: text from models that make none, and formats that a step is not checked in.
     """
-    tolerance = of_gradients(model, dtype)
+    tolerance = of_gradients(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
+    if tolerance is None:
+        raise Unsupported(f"answers in {dtype} are not part of this experiment")
     if dtype is Dtype.TF32 and device.kind == "cpu":
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     # Raises Unsupported where the device would fall back to another format.
