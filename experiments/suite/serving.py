@@ -161,7 +161,7 @@ def serving(
     each = max(1, threads)
     orders = {
         "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "backend": backend,
-        "threads": each, "workers": room // each, "cpus": cpus, "port": 0,
+        "threads": each, "workers": room // each if device.kind == "cpu" else 1, "cpus": cpus, "port": 0,
     }  # fmt: skip
     expected: list[int] = []
 
