@@ -18,6 +18,7 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
           "graph": "PyTorch, one graph", "onnx": "ONNX Runtime", "openvino": "OpenVINO", "xgboost": "XGBoost",
           "lightgbm": "LightGBM", "sklearn": "scikit-learn", "xllamacpp": "llama.cpp (xllamacpp)",
           "llama-cpp-python": "llama.cpp (llama-cpp-python)", "llama-bench": "llama.cpp (llama-bench)",
+          "llama-server": "llama.cpp (llama-server)",
           "openvino-genai": "OpenVINO GenAI", "transformers": "Transformers",
           "transformers-graph": "Transformers, one graph"}  # fmt: skip
 

@@ -83,7 +83,7 @@ def test_failed_answers_a_dear_client_and_lost_loads_are_told(synthetic: Factory
     told = " ".join(shown(synthetic, node)[0].says)
     assert "Of the answers to 8 users of Llama 3.2 1B, Q4_K_M, llama.cpp (xllamacpp), about 25% failed." in told
     assert "took up to 4% of the time of the server's cores" in told
-    assert "Not measured here: llama-server, 1 load unsupported: llama-server is not on PATH." in told
+    assert "Not measured here: llama.cpp (llama-server), 1 load unsupported: llama-server is not on PATH." in told
 
 
 def test_nothing_is_shown_where_nothing_was_measured(synthetic: Factory) -> None:
