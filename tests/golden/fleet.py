@@ -84,7 +84,10 @@ def _round(job: Any, number: int, counted: dict[str, Any], node: str) -> Any:
     os.environ["STANDIN_ROUND"] = str(number)
     measured, now = Round(job, number, 0, None), 1.0
     for point in job.points:
-        answer, took = answered(measured.job.order(point), counted, now)
+        order = measured.job.order(point)
+        answer, took = answered(order, counted, now)
+        if "profile" in answer:
+            answer["profiled"] = answered({**order, "profile": True}, counted, now)[0]["profiled"]
         now += took
         measured._note(point, json.loads(json.dumps(answer)))
     for row in measured.rows:
