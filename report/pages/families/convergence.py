@@ -193,9 +193,9 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """How far losses lie from the CPU's in float32, over how far they may."""
     keys = ["model", "dtype", "backend"]
     apart = pd.DataFrame(records(view.cells("equivalence", "loss_deviation", device=device)))
-    if not len(apart):
-        return
     allowed = pd.DataFrame(records(view.cells("equivalence", "loss_tolerance", device=device)))
+    if not len(apart) or not len(allowed):
+        return
     both = apart.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)
     both["share"] = 100 * both["estimate"] / both["allowed"]
     both = both.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
