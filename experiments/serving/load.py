@@ -233,7 +233,7 @@ class Load:
             expected = self.expected[self.which[place]]
             fate: bool | HarnessError = is_right(line.parser.get_status_code(), line.body, expected)
         except UnreadableError:
-            fate = False
+            fate, line.is_kept = False, False
         except OSError as refusal:
             fate = refusal.errno not in CLOSED and HarnessError(limits.refusal(refusal))
         except HarnessError as trouble:
@@ -241,7 +241,7 @@ class Load:
         self._settle(place, fate)
 
     def _settle(self, place: int, fate: bool | HarnessError) -> None:
-        """Note the fate of a request: answered rightly, failed, or trouble. Of these only the first keeps its line."""
+        """Note the fate of a request: right, failed, or trouble. Keep a connection that was written and read whole."""
         line = self.open.pop(place)
         if isinstance(fate, HarnessError):
             self.trouble[str(fate)] = self.trouble.get(str(fate), 0) + 1
@@ -251,7 +251,7 @@ class Load:
         if line is None:
             return
         line.place = None
-        if fate is True and line.is_kept:
+        if line.is_kept and not line.left:
             self.free.append(line)
         else:
             self._close(line)
