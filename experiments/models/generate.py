@@ -46,9 +46,9 @@ def allow_tf32(device: Device, dtype: Dtype) -> None:
 def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
     """The model's answer in float64 from its own weights, where float64 can be had; (rows, classes), on the CPU."""
     where = device.name if device.float64 else "cpu"
-    exact = inputs.double() if inputs.is_floating_point() else inputs
+    exact = inputs.to(where)
     with torch.no_grad():
-        out: Tensor = copy.deepcopy(model).to(where).double()(exact.to(where))
+        out: Tensor = copy.deepcopy(model).to(where).double()(exact.double() if exact.is_floating_point() else exact)
     return out.cpu()
 
 

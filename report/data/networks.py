@@ -22,6 +22,7 @@ NETWORKS = {
     "bert-base-classifier": ("BERT-base, classifier", "tokens"),
     "minilm-l6-classifier": ("MiniLM-L6, classifier", "tokens"),
     "gpt2-124m-1024": ("GPT-2 124M, 1,024 tokens", "tokens"),
+    "llama-1b": ("Llama 3.2 1B", "tokens"),
     "llama-1b-lora": ("Llama 3.2 1B, LoRA", "tokens"),
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }

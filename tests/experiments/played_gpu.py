@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections import Counter
@@ -23,7 +24,7 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity
 
-from experiments import nvml, worker
+from experiments import nvml, own, worker
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
@@ -40,7 +41,7 @@ from experiments.work import Threads, Work
 from tests.experiments import played_torch
 from tests.experiments.cuda_standin import Cupy, find_compiler
 from tests.experiments.nvml_standin import Library
-from tests.experiments.played_points import NOT_PLAYED, POINTS, is_dear
+from tests.experiments.played_points import NOT_PLAYED, OWN_MODELS, POINTS, is_dear
 from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 
@@ -224,6 +225,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("experiments", nargs="*")
     given = parser.parse_args()
+    os.environ.update({own.VARIABLE: json.dumps(OWN_MODELS), own.FILES: "{}"})
     install()
     torch.set_num_threads(1)
     counts: Counter[tuple[str, str, str]] = Counter()

@@ -291,7 +291,7 @@ def test_a_token_from_a_cache_of_another_prompt_is_another() -> None:
     for prompt, exact in zip((first, second), expected, strict=True):
         for _ in range(3):
             runtime.write(prompt, 1)
-            told = runtimes.log_probabilities(runtime.last.double().numpy())
+            told = runtimes.log_probabilities(runtime.last[0].double().numpy())
             np.testing.assert_allclose(told, exact, atol=0.02)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 

@@ -325,9 +325,10 @@ def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
     port = stand(seconds=0.02)
     few_files(16)
     found = offered(port, rate=2000, count=80, timeout_s=2.0)
-    (trouble,) = found.trouble
+    # Beside it a connection may time out.
+    trouble = max(found.trouble, key=lambda one: found.trouble[one])
     assert trouble.startswith("EMFILE: Too many open files; raise it in the shell")
-    assert found.trouble[trouble] + len(found.good) == 80
+    assert sum(found.trouble.values()) + len(found.good) == 80
     assert len(found.good) == len(found.latency) == len(found.late)
     with pytest.raises(HarnessError, match="requests were not the server's to answer, most for EMFILE"):
         serving.raise_lost(vars(found))

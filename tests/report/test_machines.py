@@ -80,8 +80,10 @@ def test_a_machine_is_known_by_its_processor(kind: str, name: str) -> None:
 def test_a_gpus_memory_is_held_against_the_fastest_desktops_not_its_hosts(synthetic: Factory) -> None:
     found = data(synthetic, server(synthetic, 2), desktop(synthetic), desktop(synthetic, "node-c", 40e9))
     every = quantities()["bandwidth.over_desktop"].estimates(found)
-    assert every.rows("node", "estimate", "detail") == [
-        ("node-a", pytest.approx(40, rel=0.01), f"over {found.label('node-b')}")
+    name = found.label("node-b")
+    assert every.rows("node", "precision", "estimate", "detail") == [
+        ("node-a", "equal", pytest.approx(40, rel=0.01), f"over {name}"),
+        ("node-a", "best", pytest.approx(40, rel=0.01), f"float32 over {name}, float32"),
     ]
     assert weighed("W07", found) == ["supported"]
 
