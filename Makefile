@@ -16,8 +16,9 @@ study: .venv/study.stamp
 	@python -m report summary --verdicts $(RESULTS)/verdicts.json
 
 # Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
+# There is a worker more than cores, for some tests wait for servers and schedulers.
 test: .venv/test.stamp check
-	pytest -n auto --dist loadfile --no-loadscope-reorder --durations=10
+	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --durations=10
 
 # What CI holds besides the tests: style, types, spelling.
 check: .venv/test.stamp

@@ -40,7 +40,7 @@ SHARES = (0.1, 0.3, 1.0)
 CORES, SECONDS, MEGABYTES = 2, 90.0, 2048.0
 # What their site may take beside, and weigh: its front page with all that it loads, and any page by itself.
 SITE_SECONDS, FRONT_KB, PAGE_KB = 180.0, 400.0, 1000.0
-QUICK_NODES, QUICK_SERIES = 10, 100
+QUICK_NODES, QUICK_SERIES = 5, 100
 STEPS = ("gather", "judge")
 SITE = "site"
 
