@@ -63,7 +63,7 @@ CASES = [
     *((name, dtype, "torch") for name in ("lookup", "embedding") for dtype in services.SERVICES[name].tolerance),
     ("text-classifier", Dtype.FLOAT32, "torch"), ("text-classifier", Dtype.BFLOAT16, "torch"),
     ("text-classifier", Dtype.FLOAT32, "onnx"), ("text-classifier", Dtype.INT8, "onnx"),
-    ("text-classifier", Dtype.FLOAT32, "openvino"), ("image-classifier", Dtype.FLOAT32, "openvino"),
+    ("image-classifier", Dtype.FLOAT32, "openvino"),
 ]  # fmt: skip
 
 
