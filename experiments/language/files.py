@@ -39,7 +39,7 @@ def model_file(name: str, shape: Shape, kind: Format) -> Path:
     """
     if shape.file and shape == shapes().get(name):
         return shape.file
-    # What is checked of a file is kept for no other run: it may have another content by then.
+    # The part of a file that is checked is kept for no other run: the file may have another content by then.
     if not (kept := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
     path = Path(kept) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"

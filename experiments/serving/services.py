@@ -186,7 +186,7 @@ def _network(name: str) -> nn.Module:
 
 
 class TextClassifier(Network):
-    """Which of two classes a text of 128 tokens is of, by MiniLM-L6; a request is the tokens' numbers (int32)."""
+    """The class, of two, of a text of 128 tokens, by MiniLM-L6; a request is the tokens' numbers (int32)."""
 
     MODEL, LENGTH = "minilm-l6-classifier", 128
     WORDS = 30_522  # BERT's vocabulary
@@ -201,7 +201,7 @@ class TextClassifier(Network):
 
 
 class ImageClassifier(Network):
-    """Which of a thousand classes an image is of, by ResNet-50; a request is its pixels, 3 x 224 x 224 bytes.
+    """The class, of a thousand, of an image, by ResNet-50; a request is its pixels, 3 x 224 x 224 bytes.
 
     Not in 8 bits: its convolutions would stay in float32.
     """

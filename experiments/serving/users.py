@@ -231,7 +231,7 @@ class Crowd:
 
 
 def summary(answers: Sequence[Answer], prompt: int, over: float) -> Seen:
-    """What became of answers to prompts of so many tokens, by the end of the load."""
+    """Times and faults of answers to prompts of so many tokens, by the end of the load."""
     begun = max(one.ended for one in answers if one.first)
     seen = Seen(span_s=over - begun)
     for answer in answers:

@@ -51,7 +51,7 @@ def models(device: Device, model: Model, threads: Threads) -> Work:
 
 
 def count(entry: Entry) -> dict[str, Observed]:
-    """What is counted of one sample by formula and on tensors without data."""
+    """Counts of one sample, by formula and on tensors without data."""
     return {
         "parameters": (entry.parameters(), "1"),
         "length": (entry.length, "1"),
@@ -62,7 +62,7 @@ def count(entry: Entry) -> dict[str, Observed]:
 
 
 def count_graph(graph: GraphModule) -> dict[str, Observed]:
-    """What is counted of the graph of the forward pass."""
+    """Counts of the graph of the forward pass."""
     from experiments.models.levels import extent
 
     found = extent(graph)
