@@ -36,12 +36,15 @@ def tensors(path: Path) -> dict[str, Any]:
 def describe(path: Path) -> dict[str, Any]:
     """Shape and format of a file, in JSON. Raises StudyError for a file that the study cannot check."""
     read = reader(path)
-    fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
+    try:
+        fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
+    except _FAULTS as fault:
+        raise StudyError(f"{path} is no whole GGUF file ({fault})") from None
     held = {one.name: one for one in read.tensors}
     architecture = fields.get("general.architecture")
     if architecture not in ("llama", "qwen2"):
         raise StudyError(f"{path}: a model of the architecture {architecture}: the study checks llama and qwen2 alone")
-    if fields.get("split.count", 1) > 1:
+    if fields.get("split.count", 1) not in (0, 1):
         raise StudyError(f"{path}: one part of {fields['split.count']}: join them by llama-gguf-split --merge")
     about = {name.removeprefix(f"{architecture}."): value for name, value in fields.items()}
     try:
@@ -62,12 +65,14 @@ def describe(path: Path) -> dict[str, Any]:
             tied="output.weight" not in held,
             scaling=_scaling(held),
         )
-    except (LookupError, TypeError, ValueError) as fault:
+        _, _, kind = gguf.LlamaFileType(int(fields["general.file_type"])).name.partition("_")
+        if not kind or shape.layers > len(held):
+            raise ValueError("a guessed file_type, or more layers than tensors")
+    except (LookupError, TypeError, ValueError, ArithmeticError) as fault:
         raise StudyError(f"{path}: its fields are not those of a {architecture} model ({fault!r})") from None
     _require_same(path, shape, held, about)
-    file_type = gguf.LlamaFileType(int(fields.get("general.file_type", gguf.LlamaFileType.GUESSED)))
     known = {key: value for key, value in asdict(shape).items() if key not in ("source", "file")}
-    return {"shape": known, "format": file_type.name.partition("_")[2] or "F32"}
+    return {"shape": known, "format": kind}
 
 
 def _scaling(held: dict[str, Any]) -> Scaling | None:

@@ -118,6 +118,11 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
         (lambda to: to.add_tensor("blk.0.extra.weight", np.ones(4, np.float32)), "", "its tensor blk.0.extra.weight"),
         (lambda to: None, "blk.1.ffn_up", "its tensor blk.1.ffn_up.weight is another"),
         (lambda to: None, "block_count", r"its fields are not those of a llama model .*block_count"),
+        (lambda to: None, "file_type", r"its fields are not those of a llama model .*file_type"),
+        (lambda to: to.add_file_type(999), "file_type", "its fields are not those of a llama model"),
+        (lambda to: to.add_file_type(1024), "file_type", "a guessed file_type"),
+        (lambda to: to.add_head_count(0), "attention.head_count", "its fields are not those of a llama model"),
+        (lambda to: to.add_block_count(1 << 31), "block_count", "more layers than tensors"),
         (lambda to: None, "token_embd", "its fields are not those of a llama model"),
         (lambda to: to.add_string("llama.rope.scaling.type", "yarn"), "", "rotary frequencies are scaled"),
         (
