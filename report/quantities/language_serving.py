@@ -9,7 +9,7 @@ from report.estimates import Estimates
 from report.quantities import quantity, says
 
 _LABELS = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
-# What tells one server and its work from another: all but the users.
+# Labels that tell one server and its work from another: all but the users.
 SERVER = ["node", "device", *(name for name in _LABELS if name != "users")]
 _streaming = partial(quantity, labels=_LABELS, experiments=["language-serving"])
 

@@ -68,6 +68,13 @@ def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch
     assert 0 < seen["p50_token_latency"] <= seen["p50_answer_latency"]
 
 
+def asked_for(backend: str, model: str) -> dict[str, Any]:
+    """Orders of a server for one user on the CPU."""
+    return {
+        "backend": backend, "model": model, "slots": 1, "context": 256, "threads": 1, "gpu": None, "cpus": [],
+    }  # fmt: skip
+
+
 def as_program(folder: Path, monkeypatch: pytest.MonkeyPatch, *devices: str) -> Path:
     """A `llama-server` on PATH that is xllamacpp's, lists these devices, and notes its arguments in a file."""
     folder.mkdir()
@@ -116,15 +123,7 @@ def test_no_program_outlives_its_parent(
 ) -> None:
     as_program(tmp_path_factory.mktemp("bin") / "bin", monkeypatch)
     path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
-    orders = {
-        "backend": "llama-server",
-        "model": str(path),
-        "slots": 1,
-        "context": 256,
-        "threads": 1,
-        "gpu": None,
-        "cpus": [],
-    }
+    orders = asked_for("llama-server", str(path))
     code = (
         f"import time; from experiments.language.server import started\nwith started({orders!r}) as running:\n"
         "    print(running.child.pid, running.port, flush=True)\n    time.sleep(600)"
@@ -166,15 +165,7 @@ def test_what_no_server_can_do_is_unsupported(changed: dict[str, int]) -> None:
 
 
 def test_a_server_that_does_not_start_is_told_with_its_last_words(scratch: None) -> None:
-    orders = {
-        "backend": "xllamacpp",
-        "model": "/nowhere.gguf",
-        "slots": 1,
-        "context": 256,
-        "threads": 1,
-        "gpu": None,
-        "cpus": [],
-    }
+    orders = asked_for("xllamacpp", "/nowhere.gguf")
     with (
         pytest.raises(HarnessError, match=r"language_server ended with code 1 .*: RuntimeError: .*"),
         server.started(orders),
@@ -184,15 +175,7 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(scratch: None)
 
 def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> None:
     path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
-    orders = {
-        "backend": "xllamacpp",
-        "model": str(path),
-        "slots": 1,
-        "context": 256,
-        "threads": 1,
-        "gpu": None,
-        "cpus": [],
-    }
+    orders = asked_for("xllamacpp", str(path))
     load = {"users": 1, "prompt_tokens": 8, "new_tokens": 200, "seconds": 60, "timeout_s": 60, "cpus": []}
     with server.started(orders) as running:
         threading.Timer(1.5, running.child._process.kill).start()

@@ -261,7 +261,7 @@ MANGLED = st.one_of(
 @given(MANGLED)
 @settings(max_examples=150, deadline=None)
 def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
-    """Whatever comes, each request ends once, and the next ones are answered, over new connections where needed."""
+    """Each request ends once, whatever comes, and the next ones are answered, over new connections where needed."""
     with saying(answer, RIGHT) as port:
         client = load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])

@@ -26,7 +26,7 @@ def key(experiment: str, params: Any) -> str:
 
 
 def models(plan: Plan) -> dict[str, dict[str, float]]:
-    """What the experiment `models` counts of each model of a plan: nothing of it depends on the machine.
+    """Counts of each model of a plan, as the experiment `models` makes them: nothing of it depends on the machine.
 
     As a published node has it, or counted here; of networks that the plan does not count, without their graph.
     """
@@ -45,7 +45,7 @@ def models(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 def _published() -> dict[str, dict[str, float]]:
-    """What a published node counted of each model."""
+    """Counts of each model by a published node."""
     import pandas as pd
 
     table = pd.read_parquet(sorted(PUBLISHED.glob("*/models.cpu.1.parquet"))[0])
