@@ -129,7 +129,7 @@ def is_dear(name: str, params: dict[str, Any]) -> bool:
     """True for steps of thousands of operators, which the makers' GPUs do alike: played on one of them."""
     if name == "language-models":
         return params["phase"] == "decode"
-    return name in ("training", "roofline") and params["model"] in ("resnet", "gpt-1m")
+    return name != "language-serving" and params.get("model", "mlp") not in ("mlp", "cnn")
 
 
 # Work of GPUs that cannot be played, and the reasons.

@@ -87,7 +87,6 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     ("sustained", CPU, {"load": "triad", "extent": 100_000, "dtype": "float64", "backend": "llvm-nt"}),
     ("sustained", GPU, {"load": "one_block", "extent": 8}),
     ("roofline", GPU, {"model": "cnn", "phase": "forward"}),
-    ("roofline", GPU, {"model": "gpt2-124m", "batch": 1, "phase": "prefill"}),
     ("roofline", CPU, {"model": "mobilenet-v2", "batch": 1, "phase": "forward"}),
     ("roofline", CPU, {"model": "gpt2-124m", "batch": 3, "phase": "decode", "dtype": "bfloat16"}),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "memory", "workers": 1}),
