@@ -16,9 +16,10 @@ study: .venv/study.stamp
 	@python -m report summary --verdicts $(RESULTS)/verdicts.json
 
 # Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
-# There is a worker more than cores, for some tests wait for servers and schedulers.
+# There is a worker more than cores, for some tests wait for servers and schedulers. One that dies is not replaced: its
+# test is named at the end.
 test: .venv/test.stamp check
-	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --durations=10
+	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10
 
 # What CI holds besides the tests: style, types, spelling.
 check: .venv/test.stamp
@@ -38,12 +39,13 @@ bench: .venv/bench.stamp
 edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
-# An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
+# Python compiles modules as they are first imported: most never are. An install that was cut off leaves packages that pip
+# takes for whole. `unfinished` is there while one runs; where make
 # has made .venv itself (`made`), it then begins again from nothing. Nothing goes on installing once make is gone.
 ENDING := exec $(PYTHON) -I contract/ending.py
 define install
 @touch .venv/unfinished
-$(ENDING) $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
+$(ENDING) $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '$(1)'
 @rm .venv/unfinished
 endef
 

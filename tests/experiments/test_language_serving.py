@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from experiments.suite import language_serving
 from experiments.suite.serving import DisturbedError
 from experiments.work import HarnessError, Unsupported
 from tests.experiments.points import CPU, GPU, observed, params, right, work
+from tests.experiments.stand_in_server import StandIn
 from tests.experiments.test_serving import gone, refused
 
 NAME = "language-serving"
@@ -295,17 +296,15 @@ def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() ->
     assert seen.faults == {"the server said 500": 1}
 
 
-class Stand(ThreadingHTTPServer):
-    """A server in the real one's place: streams letters, `pause_s` before each, and notes what it is asked."""
-
-    daemon_threads = True
+class Stand(StandIn):
+    """Streams letters, `pause_s` before each, and notes requests."""
 
     def __init__(self, says: Callable[[Any], None] | None = None, pause_s: float = 0.002) -> None:
-        super().__init__(("127.0.0.1", 0), Asked)
+        super().__init__(Asked)
         self.says, self.pause_s, self.one = says, pause_s, threading.Lock()
         self.asked: list[dict[str, Any]] = []
         self.open, self.most = 0, 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self.start()
 
     def count(self, more: int) -> None:
         with self.one:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +34,7 @@ from experiments.suite import serving
 from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.echoing.service import Echo
 from tests.experiments.points import CPU, GPU, observed, right, work
+from tests.experiments.stand_in_server import StandIn
 
 ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32", "backend": "torch", "threads": 1,
           "workers": 1, "cpus": [], "port": 0}  # fmt: skip
@@ -377,15 +378,13 @@ def test_arrivals_are_a_poisson_process() -> None:
     assert times == load.arrivals(50.0, 20_000, seed=1) != load.arrivals(50.0, 20_000, seed=2)
 
 
-class Stand(ThreadingHTTPServer):
-    """A server in the real one's place, which takes its time, one request after the other, and may fail."""
-
-    daemon_threads = True
+class Stand(StandIn):
+    """Takes its time, one request after the other, and may fail."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
-        super().__init__(("127.0.0.1", 0), Asked)
+        super().__init__(Asked)
         self.seconds, self.every, self.says, self.count, self.one = seconds, every, says, 0, threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self.start()
 
 
 class Asked(BaseHTTPRequestHandler):
