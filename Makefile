@@ -39,13 +39,12 @@ bench: .venv/bench.stamp
 edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
-# Python compiles modules as they are first imported: most never are. An install that was cut off leaves packages that pip
-# takes for whole. `unfinished` is there while one runs; where make
+# An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
 # has made .venv itself (`made`), it then begins again from nothing. Nothing goes on installing once make is gone.
 ENDING := exec $(PYTHON) -I contract/ending.py
 define install
 @touch .venv/unfinished
-$(ENDING) $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '$(1)'
+$(ENDING) $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
 @rm .venv/unfinished
 endef
 
