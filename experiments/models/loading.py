@@ -99,10 +99,15 @@ class Held(Samples):
 
     def wrong(self, inputs: Tensor, targets: Tensor) -> float:
         found = [
-            bool(((self.images == one).flatten(1).all(1) & (self.labels == label)).any())
+            bool((_equal_rows(self.images, one) & _equal_rows(self.labels, label)).any())
             for one, label in zip(inputs, targets, strict=True)
         ]
         return 1 - sum(found) / len(found)
+
+
+def _equal_rows(samples: Tensor, one: Tensor) -> Tensor:
+    """True for each of the samples that equals `one`; shape (samples,)."""
+    return (samples == one).reshape(len(samples), -1).all(1)
 
 
 @cache

@@ -37,7 +37,8 @@ from tests.experiments.second_device import SecondCpu
 
 FED = [*((model, source) for model in ("mlp", "resnet") for source in ("memory", "encoded", "photographs")),
        ("gpt-1m", "memory"), ("gpt-1m", "encoded"), ("resnet-50", "memory"), ("resnet-50", "photographs"),
-       ("bert-base-classifier", "memory"), ("bert-base-classifier", "encoded"), ("gpt2-124m", "encoded")]  # fmt: skip
+       ("bert-base-classifier", "memory"), ("bert-base-classifier", "encoded"), ("gpt2-124m", "encoded"),
+       ("minilm-l6", "memory")]  # fmt: skip
 
 
 def samples(model: str, source: str) -> loading.Samples:
@@ -57,6 +58,16 @@ def test_samples_are_what_the_model_takes(model: str, source: str) -> None:
     assert given[0].shape[1:] == ZOO[model].sample
     assert from_source.wrong(*given) == 0.0
     assert all(seconds > 0 for seconds in from_source.seconds())
+
+
+@pytest.mark.parametrize("model", ["resnet-50", "bert-base-classifier", "minilm-l6"])
+def test_a_sample_with_the_labels_of_another_is_wrong(model: str) -> None:
+    given = samples(model, "memory")
+    assert isinstance(given, loading.Held)
+    swapped = given.labels.roll(1, 0)
+    share = float((swapped != given.labels).any(1).double().mean())
+    assert share > 0
+    assert given.wrong(given.images, swapped) == pytest.approx(share)
 
 
 def test_augmentation_changes_pictures_and_decoding_does_not() -> None:
