@@ -25,6 +25,9 @@ DEVIATION = 0.02
 # Norms that end a branch begin near 0, as networks are trained (Goyal et al. 2017, arXiv:1706.02677, section 5.1: at 0,
 # where nothing before them has a gradient). At 1, rounding alone changes gradients of 50 layers wholly in bfloat16.
 DAMPED = 0.1
+# Parts of the names of vectors that are added; all others are factors, of norms and layers. A first token of ones would
+# leave CLIP's first norm no digits in bfloat16.
+ADDED = ("bias", "embed", "token")
 
 
 class Catalogued(nn.Module):
@@ -82,7 +85,7 @@ def _random(described: Network) -> nn.Module:
         for place, module in model.named_modules():
             _pool_whole_images(module, described.shape[-1])
             for name, weight in module.named_parameters(recurse=False):
-                if weight.dim() == 1 and name != "bias":  # of norms, and scales of layers
+                if weight.dim() == 1 and not any(part in name for part in ADDED):
                     damped = described.damped and f"{place}.{name}".endswith(described.damped)
                     weight.fill_(DAMPED if damped else 1.0)
                 else:

@@ -225,3 +225,11 @@ def test_large_models_are_counted_without_being_made() -> None:
     found = observed(made)
     assert found["parameters"] == PARAMETERS["llama-1b"]
     assert found["work"] > found["forward_flop"] / 2
+
+
+def test_vectors_that_are_added_are_random_and_those_that_multiply_are_not() -> None:
+    network = ZOO["clip-vit-b-32"].model()
+    vectors = {name: one for name, one in network.named_parameters() if one.dim() == 1}
+    factors = {name for name in vectors if name.endswith("weight")}
+    assert {name for name, one in vectors.items() if one.unique().numel() == 1} == factors
+    assert any(name.endswith("class_embedding") for name in vectors.keys() - factors)
