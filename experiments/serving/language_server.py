@@ -94,6 +94,9 @@ def main() -> None:
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(not_installed(absent))})
         return
+    except RuntimeError as refusal:  # the library's log, which is written meanwhile, gives no such reason
+        tell({"harness": f"the server of xllamacpp does not start with {Path(asked['model']).name}: {refusal}"})
+        return
     tell({"port": port})
     while server:
         time.sleep(3600)
