@@ -85,7 +85,7 @@ def test_a_run_that_went_on_elsewhere_says_so(
 
 def test_what_is_not_known_of_a_gpu_stands_beside_it(synthetic: Factory, tmp_path: Path) -> None:
     slice_ = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
-    record = read_node(next(Path("data/nodes").glob("*/node.json")))
+    record = read_node(Path("data/nodes/amd-epyc-2c-789dcf/node.json"))
     card = {"name": "NVIDIA A100", "mig": True, "unanswered": {"power_limit_w": "Not Supported"}}
     told = whole(
         nodes(
