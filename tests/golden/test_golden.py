@@ -6,6 +6,7 @@ A change that is meant is kept by `python -m tests.golden --write`.
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,14 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
 def twin(node: Path, to: Path) -> None:
     """Another machine of a node's kind that measured the same to the last digit, in processes of its own."""
     record = read_node(node / "node.json")
-    name = node_id(record["kind"], "0a1b2c")
-    write_node(to / name / "node.json", {**record, "id": name, "instance": "0a1b2c"})
+    # Runs of one machine have one twin.
+    instance = sha256(record["id"].encode()).hexdigest()[:6]
+    name = node_id(record["kind"], instance)
+    write_node(to / node.name / "node.json", {**record, "id": name, "instance": instance})
     for path in node.glob("*.parquet"):
         table, about = load_samples(path)
         table = frame(table).assign(node=name, run=lambda rows: rows["run"] + ".twin")
-        write_unchecked(to / name / path.name, table, about)
+        write_unchecked(to / node.name / path.name, table, about)
 
 
 def on(verdict: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def server(synthetic: Factory, cores: int) -> SyntheticNode:
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
         passes(node, 2**32, memory, **about)
-        node.point("training", 4 / rate, params={"model": "gpt", "batch": 4}, flop=1e9, **about)
+        node.point("training", 4 / rate, params={"model": "bert-base-classifier", "batch": 4}, flop=1e9, **about)
     return node
 
 
@@ -102,7 +102,7 @@ def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
 ) -> None:
     nodes = [server(synthetic, cores)]
     if elsewhere:
-        params = {"model": "gpt", "batch": 4}
+        params = {"model": "bert-base-classifier", "batch": 4}
         nodes.append(synthetic("node-d", cores=96).point("training", 0.04, params=params, flop=1e9, threads=96))
     found = data(synthetic, *nodes)
     assert [*weighed("W07", found), *weighed("W01", found)] == outcomes

@@ -203,7 +203,7 @@ def _gains(view: View, device: str) -> list[Sentence]:
     formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
     lows = [low for one in equal if (low := as_number(one).low) is not None]
     surely = sum(low > 1 for low in lows)
-    sure = f"; for {surely or 'none'} of {count(len(lows), 'network')} the whole interval lies above 1" if lows else ""
+    sure = f"; for {surely or 'none'} of {len(lows)} networks the whole interval lies above 1" if len(lows) > 1 else ""
     told = [
         sentence(f"In float32 on both sides, the fastest runtime answers {{gain}} as PyTorch as it comes{sure}.",
                  gain=ratios(equal, "as fast")),
