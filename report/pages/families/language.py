@@ -45,6 +45,12 @@ def _case(cell: Mapping[str, Any]) -> str:
     return f"{title(str(cell['model']))}, {cell['format']}"
 
 
+def _point_label(cell: Mapping[str, Any]) -> str:
+    """A file with its runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
+    threads = f", {count(int(cell['threads']), 'thread')}" if cell["threads"] else ""
+    return f"{_case(cell)}, {library(str(cell['backend']))}{threads}"
+
+
 def _shares(view: View, device: str) -> dict[tuple[Any, ...], Cell]:
     """Shares of the memory's bandwidth that written tokens take, by point."""
     cells = records(view.quantity("language.bandwidth_share", device=device))
@@ -147,8 +153,10 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
                       ratio=ratios([quotient(*pair) for pair in pairs], "as long"))  # fmt: skip
     rest = [one for one in _every(view, device, PROMPT)
             if not any(_same(one, best) for best in cells)]  # fmt: skip
-    lines = [(_case(one), one, [library(str(one.get("runtime") or one["backend"])), _threads(one)])
-             for one in [*cells, *rest]]  # fmt: skip
+    lines = [
+        *((_case(one), one, [library(str(one["runtime"])), _threads(one)]) for one in cells),
+        *((_point_label(one), one, [library(str(one["backend"])), _threads(one)]) for one in rest),
+    ]
     lengths = sorted({int(one["tokens"]) for one in cells})
     yield listed(
         name,
@@ -160,6 +168,7 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
         lines, "tokens/s", "tokens a second",
         f"● measured on {view.device_name(device)}: one prompt at a time. The fastest runtime for each file first.",
         ["Model and file", "Runtime", "Threads", "Read"], log=True,
+        groups=["The fastest runtime"] * len(cells) + ["Others"] * len(rest),
         says=[*(texts([dearer]) if pairs else []),
               "The tokens of a prompt share each reading of the weights; a written token needs one of its own."],
     )  # fmt: skip

@@ -86,6 +86,17 @@ def test_no_sentence_of_a_disturbed_study_is_impossible_or_empty(published_evide
     assert [(name, text, found) for name, text in told if (found := lies(text))] == []
 
 
+def test_no_two_prompts_of_the_published_machines_bear_one_name(published_evidence: Evidence) -> None:
+    (family,) = [one for one in families() if one.key == "language"]
+    shown = [one for one in exhibits_of(family, published_evidence) if "prompt" in one.chart.name and one.table]
+    assert shown
+    for one in shown:
+        assert one.table
+        names = [row[0] for row in one.table.rows]
+        assert len(names) > 1
+        assert len(set(names)) == len(names)
+
+
 def test_a_peak_measured_too_low_is_named_and_no_share_of_it_is_told(published_evidence: Evidence) -> None:
     study = disturbed(published_evidence, {"peak": 0.4})
     machine = study.views[0].name if len(study.views) == 1 else ""
