@@ -22,6 +22,8 @@ from report.pages.markdown import Markdown, identifier
 from report.pages.rows import alt_text, row
 from report.pages.statements import Fact, Statements, read_front
 
+# Cards of one row on a desktop screen.
+FINDINGS = 3
 # Pages of the figures that are no claim's, by the name of a finding's figure.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
 # Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
@@ -142,7 +144,7 @@ def front(
         "opinions": rests.count("opinion"),
         "total": len(verdicts),
         "articles": [_article(one, says, verdicts) for one in declared["articles"]],
-        "findings": found,
+        "findings": found[:FINDINGS],
         "jobs": jobs(declared, says),
         "sure": says.all(declared["sure"]),
         "limits": says.all(declared["limits"]),

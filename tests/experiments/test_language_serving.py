@@ -365,8 +365,9 @@ def test_users_ask_again_when_they_have_their_answer_and_never_twice_the_same() 
     assert seen.tokens > 0 and seen.span_s > 0 and seen.cpu_s > 0
     prompts = [tuple(one["prompt"]) for one in stand.asked]
     assert len(set(prompts)) == len(prompts) > 8
-    assert sorted(one["max_tokens"] for one in stand.asked[:4]) == [2, 4, 6, 8]
-    assert {one["max_tokens"] for one in stand.asked[4:]} == {8}
+    # A user may ask again before another has asked once.
+    assert sorted(one["max_tokens"] for one in stand.asked)[:4] == [2, 4, 6, 8]
+    assert sum(one["max_tokens"] < 8 for one in stand.asked) == 3
     assert all(one["stream"] and one["ignore_eos"] and not one["cache_prompt"] for one in stand.asked)
 
 
