@@ -131,8 +131,10 @@ def held(point: Point, part: Sweep) -> float | None:
 def call_s(
     point: Point, part: Sweep, device: Mapping[str, Any], cores: int, core_flops: Mapping[str, float]
 ) -> float | None:
-    """Seconds that one call of a point should take; None where its experiment counts no operations."""
+    """Seconds that one call of a point should take; None where its experiment does not tell."""
     params = dict(point.params)
+    if part.experiment.call_s:
+        return part.experiment.call_s(**params) * (slowness(core_flops) if device["kind"] == "cpu" else 1.0)
     if part.experiment.flop is None:
         return None
     dtype = str(params.get("dtype") or "float32")

@@ -47,6 +47,7 @@ class Experiment:
         (None at the end); the runner predicts a point's time from it before it dares.
     memory: bytes that a point needs, from its parameters.
     flop: operations of one call, from a point's parameters, where they tell how long it takes.
+    call_s: seconds of one call, where no operations tell them, on the machine by which the constants were found.
     fits: kinds of device on which the question makes sense.
     environment: variables with which the process that measures a point is started,
         from the point's parameters; without it, those of its `backend`.
@@ -65,6 +66,7 @@ class Experiment:
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     memory: Callable[..., float] | None = None
     flop: Callable[..., float] | None = None
+    call_s: Callable[..., float] | None = None
     fits: tuple[str, ...] = ("cpu", "gpu")
     environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
     extra_s: Callable[..., float] | None = None
@@ -98,7 +100,7 @@ class Experiment:
                 return f"parameter {key!r}: make its type {OWN[key][1]}"
             if not _schema(hint):
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
-        for name in ("memory", "flop", "extra_s"):
+        for name in ("memory", "flop", "call_s", "extra_s"):
             given = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
             try:
                 inspect.signature(getattr(self, name) or (lambda **_: 0)).bind(**dict.fromkeys(given))

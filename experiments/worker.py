@@ -294,7 +294,7 @@ def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device,
 def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
     """Predict one call's time from cheaper points of the same kind; raise Skipped if it does not fit.
 
-    The cheapest one is timed first and scaled by the work it does; fixed costs make
+    The cheapest one is timed first and scaled by `call_s`, or by the work it does; fixed costs make
     that an overestimate, so a bad prediction is tried again from a dearer one, as long as that one is cheap.
     Raises NoTimeError.
     """
@@ -305,23 +305,24 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
     while step is not None:
         ladder.append(step)
         step = experiment.smaller(step)
-    goal = _size(params)
+    size = experiment.call_s or _size
+    goal = size(**params)
     predicted = 0.0
     for cheaper in reversed(ladder):
-        if predicted * _size(cheaper) / goal > max(PROBE_SHARE * policy.budget_s, PROBE_S):
+        if predicted * size(**cheaper) / goal > max(PROBE_SHARE * policy.budget_s, PROBE_S):
             break
         work = experiment.function(device, **cheaper)
         # The first call may compile or allocate: there are two at least.
         probes = Timer(work, device)
         once = call_s(probes, SURE_SHARE * policy.budget_s, max(policy.budget_s, PROBE_S), wanted=4, least=2)
-        predicted = once * goal / _size(cheaper)
+        predicted = once * goal / size(**cheaper)
         if predicted <= SURE_SHARE * policy.budget_s:
             return
     if predicted > OVERRUN * policy.budget_s:
         raise Skipped(f"budget: one call is predicted to take {predicted:.3g} s, the point has {policy.budget_s:g} s")
 
 
-def _size(params: dict[str, Any]) -> float:
+def _size(**params: Any) -> float:
     """The amount of work of a point, in proportion: the product of its whole-number parameters."""
     size = 1.0
     for name, value in params.items():

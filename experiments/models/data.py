@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 TEXT_BYTES = 4_000_000
 # Enough for some ten thousand words.
 WORDS_BYTES = 400_000
+# Of each of two libraries: some 2,000 passages of 128 words.
+ORIGIN_BYTES = 1_500_000
 
 
 def _shipped(package: str, path: str) -> torch.Tensor:
@@ -79,12 +81,32 @@ def _library() -> list[Path]:
 @cache
 def text_bytes() -> bytes:
     """The first bytes of Python's standard library, modules in alphabetical order."""
+    return _joined(_library(), TEXT_BYTES)
+
+
+def _joined(paths: list[Path], size: int) -> bytes:
+    """The first `size` bytes of these files, one after the other."""
     collected = bytearray()
-    for path in _library():
+    for path in paths:
         collected += path.read_bytes()
-        if len(collected) >= TEXT_BYTES:
+        if len(collected) >= size:
             break
-    return bytes(collected[:TEXT_BYTES])
+    return bytes(collected[:size])
+
+
+def origins(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Passages (n, length) of words by `numbered_words`, and the library from which each comes (n,): 0 or 1.
+
+    The libraries are Python's own and scikit-learn, as installed, ORIGIN_BYTES of each. Raises ModuleNotFoundError.
+    """
+    import torch
+
+    found = []
+    for paths in (_library(), sorted(_installed("sklearn").rglob("*.py"))):
+        every = numbered_words(_joined(paths, ORIGIN_BYTES), vocabulary)
+        found.append(every[: len(every) // length * length].view(-1, length))
+    labels = [torch.full((len(passages),), origin) for origin, passages in enumerate(found)]
+    return torch.cat(found), torch.cat(labels)
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from contract import running_time
 from experiments.devices import Device
@@ -26,6 +27,8 @@ Samples = tuple[Tensor, Tensor]
 
 # Which samples are held out is part of the task: the same ones in every run.
 SPLIT_SEED = 0
+# Pixels of a side of what networks of ImageNet take.
+PHOTOGRAPH = 224
 
 
 def passages(length: int) -> Samples:
@@ -42,6 +45,7 @@ class Job:
 
     samples: reads and prepares (inputs, targets), all of them, afresh. rate: Adam's step size.
     held: samples held out. every: steps between two tests. most: steps after which it gives up.
+    enter: what is done to the inputs of a batch before the network takes them.
     """
 
     model: str
@@ -52,6 +56,7 @@ class Job:
     held: int
     every: int
     most: int
+    enter: Callable[[Tensor], Tensor] = lambda inputs: inputs
 
     @property
     def entry(self) -> Entry:
@@ -73,12 +78,23 @@ class Fit:
     held: int
 
 
+def enlarge(images: Tensor) -> Tensor:
+    """Grey images (n, 1, height, width) at the size and with the three channels of networks of ImageNet."""
+    return interpolate(images, size=PHOTOGRAPH, mode="bilinear").expand(-1, 3, -1, -1)
+
+
+# Words of a passage, and their numbers: BERT's.
+origins = partial(data.origins, 128, 30_522)
 JOBS: dict[str, Job] = {
     "digits-mlp": Job("mlp", data.digits.__wrapped__, 32, 1e-3, 0.96, held=360, every=45, most=1500),
     "digits-cnn": Job("cnn", data.digits.__wrapped__, 32, 2e-3, 0.98, held=360, every=45, most=1500),
     "mnist-resnet": Job("resnet", data.mnist.__wrapped__, 64, 3e-3, 0.93, held=500, every=35, most=490),
     "mnist-wide-resnet": Job("wide-resnet", data.mnist.__wrapped__, 64, 1e-3, 0.93, held=500, every=35, most=490),
     "bytes-nanogpt-cpu": Job("nanogpt-cpu", partial(passages, 64), 12, 3e-3, 0.45, held=128, every=100, most=2000),
+    "mnist-resnet-50": Job(
+        "resnet-50", data.mnist.__wrapped__, 16, 2e-4, 0.85, held=200, every=20, most=400, enter=enlarge
+    ),
+    "origin-minilm": Job("minilm-l6-classifier", origins, 16, 3e-4, 0.90, held=200, every=20, most=400),
     "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, held=64, every=10, most=150),
 }  # fmt: skip
 
@@ -123,7 +139,7 @@ class Learner:
         self.inputs, self.targets = (one.to(device.name) for one in learnt)
         self.held = [one.to(device.name) for one in out]
         model = job.entry.model().to(device.name)
-        self.trainer = Trainer(model, self.inputs[: job.batch], self.targets[: job.batch], device, dtype)
+        self.trainer = Trainer(model, job.enter(self.inputs[: job.batch]), self.targets[: job.batch], device, dtype)
         for group in self.trainer.optimiser.param_groups:
             group["lr"] = job.rate
         self.order = self._orders()
@@ -138,7 +154,7 @@ class Learner:
     def draw(self) -> None:
         """Take the next batch."""
         chosen = next(self.order)
-        self.trainer.take(self.inputs[chosen], self.targets[chosen])
+        self.trainer.take(self.job.enter(self.inputs[chosen]), self.targets[chosen])
 
     def accuracy(self) -> float:
         """Share of the held-out answers that are right."""
@@ -148,7 +164,7 @@ class Learner:
         with torch.no_grad(), self.trainer.autocast():
             for begin in range(0, self.job.held, self.job.batch):
                 inputs, targets = (one[begin : begin + self.job.batch] for one in self.held)
-                right += (model(inputs).argmax(1) == targets.flatten()).sum()
+                right += (model(self.job.enter(inputs)).argmax(1) == targets.flatten()).sum()
         model.train()
         return float(right) / self.held[1].numel()
 

@@ -21,7 +21,7 @@ Backend = Literal["xgboost", "lightgbm", "sklearn"]
 COLUMNS = 28
 # Settings in which the libraries agree; their own defaults of depth (6) and of leaves (31) stay.
 LEARNING_RATE, DEPTH, LEAVES = 0.1, 6, 31
-FEWEST_ROWS, FEW_ROWS = 1_000, 100_000
+FEWEST_ROWS, FEW_ROWS, FEW_TREES = 1_000, 100_000, 10
 # Rows from which the model learns that predicts; rows held out for a check; those of them predicted one by one as well.
 LEARNT_ROWS, HELD_ROWS, SINGLE_ROWS = 20_000, 20_000, 20
 # Largest difference of a chance predicted alone and among others.
@@ -32,6 +32,8 @@ ERROR, UNLEARNT = 8.0, 0.05
 # Different inputs of a prediction that are used in turn: a branch predictor learns a few rows by heart.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
+# Seconds in which a library predicts a row by a tree on one thread.
+PREDICT_S = {"xgboost": 1.1e-8, "lightgbm": 4.1e-8, "sklearn": 5.5e-8}
 # Looks at a barrier before a thread sleeps: some dozens of microseconds.
 SPINS = "10000"
 
@@ -55,10 +57,9 @@ def table(rows: int, random: np.random.Generator) -> Table:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """A tenth of the trees, then of the rows, down to FEW_ROWS: a tree of few rows costs as much as one of many."""
-    if params["trees"] > 10:
-        return {**params, "trees": max(10, params["trees"] // 10)}
-    return {**params, "rows": params["rows"] // 10} if params["rows"] >= 10 * FEW_ROWS else None
+    """Ten trees of at most FEW_ROWS rows."""
+    fewer = {**params, "trees": min(params["trees"], FEW_TREES), "rows": min(params["rows"], FEW_ROWS)}
+    return fewer if fewer != params else None
 
 
 def memory(rows: int, **_: Any) -> float:
@@ -76,21 +77,24 @@ def environment(params: dict[str, Any]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPINS} if threads else {}
 
 
-def fit_s(rows: int, trees: int, threads: int) -> float:
-    """Seconds of a fit by the slowest of the three libraries."""
-    return (0.05 + trees * (3e-3 + 1.7e-7 * rows)) * (0.25 + 0.75 / max(threads, 1))
+def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
+    """Seconds of a fit, which sorts the columns first, or of a prediction. Without threads, of a GPU."""
+    if phase == "fit":
+        alone = 0.25 + 3.5e-6 * rows + trees * (2e-3 + 1.1e-7 * rows)
+        return alone * (0.1 + 0.9 / threads if threads else 0.1)
+    return 5e-4 + PREDICT_S[backend] * rows * trees / (threads or 10)
 
 
-def extra_s(phase: Phase, rows: int, trees: int, threads: int, point_s: float, **_: Any) -> float:
-    """The fit of the check or of what predicts, probes with fewer trees, and calls that take longer than the point."""
-    if not threads:
-        return 2.0 + 4e-6 * rows
-    learnt_s = fit_s(rows if phase == "fit" else LEARNT_ROWS, trees, threads)
-    call_s = learnt_s if phase == "fit" else 3e-8 * rows * trees / threads
-    return 0.1 + 0.6 * learnt_s + max(0.0, 2 * call_s - 0.66 * point_s)
+def extra_s(phase: Phase, trees: int, threads: int = 0, **others: Any) -> float:
+    """Seconds until there is a model that predicts; a long fit is made less often than other calls, for its check."""
+    if phase == "fit":
+        return 0.0
+    return 0.1 + call_s("fit", LEARNT_ROWS, trees, others["backend"], threads)
 
 
-@experiment("boosting", smaller=smaller, memory=memory, environment=environment, extra_s=extra_s, load_s=2.0)
+@experiment(
+    "boosting", smaller=smaller, memory=memory, call_s=call_s, environment=environment, extra_s=extra_s, load_s=2.0
+)
 def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Work:
     """One fit of `trees` trees to `rows` rows of 28 columns, or one prediction of the chances of `rows` rows.
 

@@ -32,7 +32,7 @@ def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: i
     """The check, the samples that are prepared for it, and the start of the processes that prepare batches."""
     # A GPU's workers come from a server that loads torch.
     starting = 0.2 * workers if threads else 1.5 + (2.0 + 0.5 * workers if workers else 0.0)
-    return 0.5 + min(6 * call_s, 5 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
+    return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
 
 
 @experiment("orchestration", memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)

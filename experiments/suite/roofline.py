@@ -59,12 +59,12 @@ def flop(model: str, batch: int, phase: str, **_: Any) -> float:
     return whole / entry.length if phase == "decode" else whole
 
 
-def extra_s(call_s: float, point_s: float, threads: int, **_: Any) -> float:
+def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: Any) -> float:
     """The check in float64, the step that is counted and those that are profiled, operator by operator.
 
     For its profile a GPU's point is made again.
     """
-    return 0.8 + min(6 * call_s, 5 * point_s) if threads else 4.0
+    return 0.5 + (16 if phase == "training" else 6) * min(call_s, 2 * point_s) if threads else 4.0
 
 
 @experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.7)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from experiments.models.jobs import Fit, Job
 
 Name = Literal[
-    "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "bytes-nanogpt-cpu", "bytes-nanogpt",
-    "table-boosting", "digits-boosting", "digits-logistic",
+    "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-resnet-50", "bytes-nanogpt-cpu",
+    "bytes-nanogpt", "origin-minilm", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
 # Samples of a step alone, and the seconds that they, or those of drawing a batch, may take together with the warm-up.

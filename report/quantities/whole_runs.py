@@ -36,12 +36,14 @@ FAMILY_OF = {
     "digits-cnn": "convolutional",
     "mnist-resnet": "convolutional",
     "mnist-wide-resnet": "convolutional",
+    "mnist-resnet-50": "convolutional",
     "mnist-vit": "transformer",
     "bytes-gpt": "transformer",
     "bytes-nanogpt-cpu": "transformer",
     "bytes-gpt-10m": "transformer",
     "bytes-nanogpt": "transformer",
     "bytes-gpt2": "transformer",
+    "origin-minilm": "transformer",
 }
 # What a round of a job tells.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]

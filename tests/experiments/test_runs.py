@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ import torch
 
 from experiments.devices.base import Device
 from experiments.models import convergence as runs
+from experiments.models import data
 from experiments.models.jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, split
 from experiments.models.trainer import Trainer
 from experiments.suite import equivalence, time_to_train
 from experiments.work import Dtype
 from tests.experiments.points import CPU, GPU, observed, work
 from tests.experiments.second_device import SecondCpu
+
+LIBRARY = Path(dataclasses.__file__)
 
 
 def converged(device: Device = CPU, **changed: Any) -> dict[str, Any]:
@@ -253,6 +257,25 @@ def test_an_epoch_draws_every_sample_once_and_accuracy_counts_right_answers() ->
     always_one.bias.data = torch.eye(10)[1]
     learner.trainer.model = torch.nn.Sequential(torch.nn.Flatten(), always_one)
     assert learner.accuracy() == pytest.approx(float((learner.held[1] == 1).float().mean()))
+
+
+def test_passages_bear_the_library_that_they_come_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("fit transform " * 8)
+    monkeypatch.setattr(data, "_library", lambda: [LIBRARY])
+    monkeypatch.setattr(data, "_installed", lambda package: {"sklearn": tmp_path}[package])
+    passages, labels = data.origins(4, 1000)
+    theirs = data.numbered_words(b"fit transform fit transform", 1000)
+    assert passages.shape[1] == 4 and len(passages) == len(labels)
+    assert torch.equal(passages[labels == 1], theirs.repeat(4, 1))
+    assert torch.equal(passages[labels == 0].flatten()[:3], data.numbered_words(LIBRARY.read_bytes(), 1000)[:3])
+
+
+def test_grey_images_enter_a_network_of_photographs_at_its_size() -> None:
+    job, images = JOBS["mnist-resnet-50"], torch.rand(2, 1, 28, 28)
+    entered = job.enter(images)
+    assert entered.shape == (2, *job.entry.sample)
+    assert torch.equal(entered[:, 0], entered[:, 2])
+    assert entered.mean().item() == pytest.approx(images.mean().item(), abs=0.02)
 
 
 def test_passages_are_followed_by_what_comes_next() -> None:

@@ -16,6 +16,7 @@ from report.pages.families.runtimes import order, weights
 from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
 from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu
 from report.pages.words import NOTHING
+from report.quantities.inference import LEAST_SAMPLES
 
 # Budgets of claim G15 in milliseconds.
 BUDGETS = {10: "a control loop", 33: "a video frame", 100: "a conversation"}
@@ -67,7 +68,16 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
         quickest.setdefault(str(cell["model"]), cell)
     best = list(quickest.values())
     many = sum(1e3 * float(one["estimate"]) < most for one in best)
+    measured = {cell["model"] for cell in records(view.quantity("inference.latency_s", batch=1))}
+    untold = sorted(measured - set(quickest), key=lambda model: title(str(model)))
     answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
+    told = f"{answer}; the slowest takes {{time}}"
+    if untold:
+        told = answer = (
+            f"Of {len(best) + len(untold)} models, {many} answer 99% of single requests within {most} ms; "
+            f"{len(untold)} made too few requests to tell"
+        )
+    headline = sentence(told, answer, time=amounts([max(best, key=lambda one: float(one["estimate"]))], "s"))
     highs = [high for one in best if (high := as_number(one).high) is not None]
     surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
     says = []
@@ -75,6 +85,11 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
         models = count(len(highs), "model")
         says.append(f"Of {models} whose interval is known, so many surely answer in time: {several(surely)}.")
         says += _surely_within(best)
+    if untold:
+        says.append(
+            f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
+            f"{several([title(str(model)) for model in untold])}: slow models make few in the same seconds."
+        )
     if has_gpu(cells):
         cpu = {str(one["model"]): float(one["estimate"]) for one in cells if one["device"] == "cpu"}
         pairs = [one for one in cells if one["device"] != "cpu" and one["model"] in cpu]
@@ -83,10 +98,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
             says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
     yield listed(
         name,
-        sentence(
-            f"{answer}; the slowest takes {{time}}", answer,
-            time=amounts([max(best, key=lambda one: float(one["estimate"]))], "s"),
-        ),
+        headline,
         [(_model(one), one, [_weights(one), str(one["detail"])]) for one in cells],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
