@@ -47,10 +47,10 @@ class Experiment:
         (None at the end); the runner predicts a point's time from it before it dares.
     memory: bytes that a point needs, from its parameters.
     flop: operations of one call, from a point's parameters, where they tell how long it takes.
-    call_s: seconds of one call, where no operations tell them, on the machine by which the constants were found.
     fits: kinds of device on which the question makes sense.
     environment: variables with which the process that measures a point is started,
         from the point's parameters; without it, those of its `backend`.
+    call_s: seconds of one call, where no operations tell them, on the machine by which the constants were found.
     extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
         processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
     observed: nothing is timed by the core, so that point_s is what making the observation takes.
@@ -66,9 +66,9 @@ class Experiment:
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     memory: Callable[..., float] | None = None
     flop: Callable[..., float] | None = None
-    call_s: Callable[..., float] | None = None
     fits: tuple[str, ...] = ("cpu", "gpu")
     environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
+    call_s: Callable[..., float] | None = None
     extra_s: Callable[..., float] | None = None
     observed: bool = False
     lasting: bool = False

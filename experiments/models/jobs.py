@@ -94,7 +94,7 @@ JOBS: dict[str, Job] = {
     "mnist-resnet-50": Job(
         "resnet-50", data.mnist.__wrapped__, 16, 2e-4, 0.85, held=200, every=20, most=400, enter=enlarge
     ),
-    "origin-minilm": Job("minilm-l6-classifier", origins, 16, 3e-4, 0.90, held=200, every=20, most=400),
+    "origin-minilm-l6": Job("minilm-l6-classifier", origins, 16, 1e-4, 0.90, held=200, every=20, most=400),
     "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, held=64, every=10, most=150),
 }  # fmt: skip
 

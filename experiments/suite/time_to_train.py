@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Name = Literal[
     "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-resnet-50", "bytes-nanogpt-cpu",
-    "bytes-nanogpt", "origin-minilm", "table-boosting", "digits-boosting", "digits-logistic",
+    "bytes-nanogpt", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
 # Samples of a step alone, and the seconds that they, or those of drawing a batch, may take together with the warm-up.

@@ -43,7 +43,7 @@ FAMILY_OF = {
     "bytes-gpt-10m": "transformer",
     "bytes-nanogpt": "transformer",
     "bytes-gpt2": "transformer",
-    "origin-minilm": "transformer",
+    "origin-minilm-l6": "transformer",
 }
 # What a round of a job tells.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]

@@ -17,8 +17,9 @@ from contract.files import write_json
 from contract.node import GPU_CACHE_BYTES
 from experiments import hardware, plan
 from experiments.cli import main
-from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, read_plan
+from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, Point, read_plan
 from experiments.plan import full_plan, within
+from experiments.suite import boosting
 from experiments.sweep import PRESETS, read_preset, sweep
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
@@ -331,6 +332,20 @@ def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
     assert made.rounds >= min(3, content["rounds"])
     assert made.seconds <= minutes * 60
     assert all(not point.left_out for job in made.jobs for point in job.points if point.value == 1)
+
+
+def test_a_call_of_known_seconds_is_planned_with_them_on_a_slow_machine_with_more() -> None:
+    case: dict[str, Any] = {"phase": "fit", "rows": 10**6, "trees": 100, "backend": "xgboost", "threads": 2}
+
+    def planned(core_flops: dict[str, float]) -> Point:
+        content = preset(point_s=10.0) | {"experiments": {"boosting": {"sweep": [{"value": 1, "cases": [case]}]}}}
+        (job,) = full_plan(content, "test", [CPU], 2, core_flops=core_flops).jobs
+        return job.points[0]
+
+    usual, slow = planned({}), planned({"python": plan.LOOP_FLOPS["python"] / 2})
+    assert usual.call_s == boosting.call_s(**case)
+    assert slow.call_s == pytest.approx(2 * boosting.call_s(**case))
+    assert slow.predicted_s > usual.predicted_s > plan.FEWEST_CALLS * boosting.call_s(**case)
 
 
 def test_a_processor_that_is_slow_in_a_format_is_given_the_time_that_it_takes() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -68,6 +69,31 @@ def test_a_disturbed_probe_does_not_cost_the_point(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("n", [1, 100, 80_000])
 def test_what_fits_is_let_through_although_small_probes_are_all_overhead(n: int) -> None:
     worker._fits_budget(known(limit=n), {"n": n}, Clocked(), Policy(target=0.5, budget_s=0.1, max_samples=6))
+
+
+def test_a_probe_is_scaled_by_the_seconds_of_a_call_where_an_experiment_tells_them() -> None:
+    """A tree costs 1 ms, whatever comes before it 90 ms: a tenth of the trees take half of the time of all."""
+
+    class Fits(Clocked):
+        def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+            return [seconds(int(work.flop or 0))]
+
+    def seconds(trees: int, **_: Any) -> float:
+        return 0.09 + 1e-3 * trees
+
+    def fewer(params: dict[str, Any]) -> dict[str, Any] | None:
+        return {"trees": 10} if params["trees"] > 10 else None
+
+    def build(device: Any, trees: int) -> Work:
+        return Work(run=lambda: None, flop=float(trees))
+
+    fit = Experiment("fit", build, {"trees": int}, fewer, fits=("cpu",))
+    policy = Policy(target=0.5, budget_s=0.1)
+    with pytest.raises(Skipped, match="one call is predicted to take 1 s"):
+        worker._fits_budget(fit, {"trees": 100}, Fits(), policy)
+    worker._fits_budget(replace(fit, call_s=seconds), {"trees": 100}, Fits(), policy)
+    with pytest.raises(Skipped, match=r"one call is predicted to take 0\.29 s"):
+        worker._fits_budget(replace(fit, call_s=seconds), {"trees": 200}, Fits(), policy)
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(5.0, "ok"), (7.0, "skipped"), (2.0**30, "skipped")])
