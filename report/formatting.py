@@ -167,11 +167,15 @@ def span_words(first: str, last: str) -> str:
 _NAMED = 6
 
 
-def few(names: Sequence[str], noun: str) -> str:
-    """Names as `several` has them; of many the first ones and a number: 'a, b, c and 997 other machines'."""
+def few(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
+    """Names as `several` has them; of many the first ones and a number: 'a, b, c and 997 other machines'.
+
+    numbers: how many each name stands for, where it is not one.
+    """
     if len(names) <= _NAMED:
         return several(names)
-    return several([*names[: _NAMED // 2], f"{len(names) - _NAMED // 2:,} other {noun}s"])
+    left = sum((numbers or [1] * len(names))[_NAMED // 2 :])
+    return several([*names[: _NAMED // 2], f"{left:,} other {noun}s"])
 
 
 def first(items: Sequence[str], most: int, between: str = ", ") -> str:

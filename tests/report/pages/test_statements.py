@@ -219,3 +219,19 @@ def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) ->
     for part in ("answer", "sure", "limits", "jobs"):
         assert told[part], part
     assert all(article["says"] and article["best"] and article["worst"] for article in told["articles"])
+
+
+def test_machines_of_one_kind_are_named_together(evidence: Evidence) -> None:
+    known = evidence.document["nodes"][0]
+
+    def named(*nodes: str) -> str:
+        labels = [f"Some CPU ({node.partition('.')[2]})" if len(nodes) > 1 else "Some CPU" for node in nodes]
+        found = [{**known, "id": node, "label": label} for node, label in zip(nodes, labels, strict=True)]
+        return str(front.facts(Evidence({**evidence.document, "nodes": found}, None))["machines"].text)
+
+    assert named("cpu-aaaaaa.111111") == "Some CPU"
+    some = ["cpu-aaaaaa.111111", "cpu-aaaaaa.222222", "cpu-aaaaaa.222222.2", "cpu-bbbbbb.111111"]
+    assert named(*some) == "Some CPU, 3 runs of 2 machines and Some CPU (111111)"
+    many = named(*(f"cpu-{kind:06x}.{one}11111" for kind in range(9) for one in range(2)))
+    shown = many.count("2 machines")
+    assert many.endswith(f" and {18 - 2 * shown} other machines")
