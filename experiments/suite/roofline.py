@@ -64,10 +64,10 @@ def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: 
 
     For its profile a GPU's point is made again.
     """
-    return 0.5 + (16 if phase == "training" else 6) * min(call_s, 2 * point_s) if threads else 4.0
+    return 0.8 + (16 if phase == "training" else 10) * min(call_s, 2 * point_s) if threads else 4.0
 
 
-@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.7)
+@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=3.0)
 def roofline(
     device: Device,
     model: Model,
