@@ -17,7 +17,7 @@ CHECKED = 64
 
 def extra_s(point_s: float, **_: Any) -> float:
     """Tests between the epochs."""
-    return 0.35 * point_s
+    return 0.2 * point_s
 
 
 @experiment("convergence", observed=True, fits=("cpu",), load_s=1.0, extra_s=extra_s)

@@ -67,7 +67,7 @@ def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: 
     return 0.8 + (16 if phase == "training" else 10) * min(call_s, 2 * point_s) if threads else 4.0
 
 
-@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=3.0)
+@experiment("roofline", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
 def roofline(
     device: Device,
     model: Model,

@@ -224,14 +224,14 @@ def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) ->
 def test_machines_of_one_kind_are_named_together(evidence: Evidence) -> None:
     known = evidence.document["nodes"][0]
 
-    def named(*nodes: str) -> str:
+    def machines_of(*nodes: str) -> str:
         labels = [f"Some CPU ({node.partition('.')[2]})" if len(nodes) > 1 else "Some CPU" for node in nodes]
         found = [{**known, "id": node, "label": label} for node, label in zip(nodes, labels, strict=True)]
         return str(front.facts(Evidence({**evidence.document, "nodes": found}, None))["machines"].text)
 
-    assert named("cpu-aaaaaa.111111") == "Some CPU"
+    assert machines_of("cpu-aaaaaa.111111") == "Some CPU"
     some = ["cpu-aaaaaa.111111", "cpu-aaaaaa.222222", "cpu-aaaaaa.222222.2", "cpu-bbbbbb.111111"]
-    assert named(*some) == "Some CPU, 3 runs of 2 machines and Some CPU (111111)"
-    many = named(*(f"cpu-{kind:06x}.{one}11111" for kind in range(9) for one in range(2)))
+    assert machines_of(*some) == "Some CPU, 3 runs of 2 machines and Some CPU (111111)"
+    many = machines_of(*(f"cpu-{kind:06x}.{one}11111" for kind in range(9) for one in range(2)))
     shown = many.count("2 machines")
     assert many.endswith(f" and {18 - 2 * shown} other machines")
