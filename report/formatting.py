@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract.node import number_of_machines
+from contract.node import kind_of_node, number_of_machines
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
 # Units of which there is commonly less than one.
@@ -307,6 +307,19 @@ def machines_and_runs(nodes: Sequence[str]) -> str:
     if machines == len(nodes):
         return count(machines, "machine")
     return f"{count(len(nodes), 'run')} of {'one machine' if machines == 1 else count(machines, 'machine')}"
+
+
+def named_machines(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Nodes of `verdicts.json` in words, those of one kind together: 'AMD EPYC, 2 cores, 3 runs of 2 machines'."""
+    kinds: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        kinds.setdefault(kind_of_node(node["id"]), {})[node["id"]] = str(node.get("label") or node["id"])
+    told = []
+    for labels in kinds.values():
+        label, *others = labels.values()
+        make = label.rpartition(" (")[0] or label
+        told.append(f"{make}, {machines_and_runs([*labels])}" if others else label)
+    return few(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
 
 
 def nodes_of_cell(cell: Mapping[str, Any]) -> list[str]:

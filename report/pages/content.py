@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.provenance import short
 from report import formatting
-from report.formatting import capital, few
+from report.formatting import capital, named_machines
 from report.model import DECIDED
 from report.pages import front as front_page
 from report.pages import words
@@ -392,7 +392,7 @@ def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None
     """What changed from edition to edition. changes: as `since_last` gives it."""
     day = str(document["generated_utc"])[:10]
     commit = short(document["commit"]) or "not recorded"
-    machines = few([str(node.get("label") or node["id"]) for node in document["nodes"]], "machine") or "no machine"
+    machines = named_machines(document["nodes"]) or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",
                 {"edition": told, "changes": changes})  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node, number_of_machines
 from report import formatting
 from report.formatting import count, two_digits
 from report.judging.findings import number
@@ -48,7 +47,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     found.update(_writing(evidence))
     found.update(_ladder(evidence))
     sources = document.get("published") or []
-    found["machines"] = Fact(_machines(document) or "no machine")
+    found["machines"] = Fact(formatting.named_machines(document["nodes"]) or "no machine")
     found["sources"] = Fact(f"{len(sources):,}")
     found["records"] = Fact(f"{sum(one['records'] for one in sources):,}", "", "sources")
     varied = [str(one["robust"]) for one in document["verdicts"] if one.get("robust") not in (None, "not varied")]
@@ -192,23 +191,10 @@ def _is(says: Statements, name: str, *wanted: str) -> bool:
     return name in says.verdicts and says.verdicts[name]["verdict"] in wanted
 
 
-def _machines(document: Mapping[str, Any]) -> str:
-    """The machines in words, those of one kind together: 'AMD EPYC, 2 cores, 3 runs of 2 machines'."""
-    kinds: dict[str, dict[str, str]] = {}
-    for node in document["nodes"]:
-        kinds.setdefault(kind_of_node(node["id"]), {})[node["id"]] = str(node.get("label") or node["id"])
-    told = []
-    for labels in kinds.values():
-        first, *others = labels.values()
-        make = first.rpartition(" (")[0] or first
-        told.append(f"{make}, {formatting.machines_and_runs([*labels])}" if others else first)
-    return formatting.few(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
-
-
 def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is passed on of a file of verdicts: the answer as plain text, the tally, and what it rests on."""
     says = Statements(document, facts(Evidence(document, None)), marks=False)
-    machines = _machines(document)
+    machines = formatting.named_machines(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""
     return {
         "answer": " ".join(says.all(read_front()["answer"])),

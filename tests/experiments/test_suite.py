@@ -354,7 +354,8 @@ def test_probes_get_smaller_and_end(name: str) -> None:
     while step is not None:
         sizes.append(worker._size(**step))
         step = smaller(step)
-    assert len(sizes) > 1
+    # Where the seconds of a call are known, one probe tells them.
+    assert len(sizes) > (1 if get(name).call_s else 2)
     assert sizes == sorted(set(sizes), reverse=True)
     # All but the largest are cheap enough to be tried whatever the point's budget is.
     assert sizes[-1] < sizes[0] / 50
