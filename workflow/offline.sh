@@ -29,7 +29,7 @@ prepare_offline() {
         export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     fi
     # A loader looks for drivers in /etc and /usr/share alone; containers may have NVIDIA's elsewhere.
-    driver=$(find /usr/local /opt -maxdepth 6 -path '*/vulkan/icd.d/*nvidia*.json' 2>/dev/null | head -n 1 || true)
+    driver=$(find -L /usr/local /opt -maxdepth 6 -path '*/vulkan/icd.d/*nvidia*.json' 2>/dev/null | head -n 1 || true)
     if [ -n "$driver" ] && [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
         # The second name is that of loaders before 1.3.207.
         export VK_DRIVER_FILES="$driver" VK_ICD_FILENAMES="$driver"
