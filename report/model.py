@@ -171,7 +171,8 @@ class Missing:
 
     machine: which kind no node is. experiments: that it needs. failures: what they came to. label: of
     the scope, which nothing was measured with: wanted and measured values in words. rule: which has
-    nothing to compare in so many estimates. source: the published figure, why: for what reason it is not there.
+    nothing to compare in so many estimates. single_rounds: estimates without an interval. source: the published
+    figure, why: for what reason it is not there.
     """
 
     verdict: Verdict
@@ -184,6 +185,7 @@ class Missing:
     measured: tuple[str, ...] = ()
     rule: str = ""
     estimates: int = 0
+    single_rounds: int = 0
     source: str = ""
     why: str = ""
 

@@ -16,7 +16,7 @@ from report.judging.claims import Claim, Part
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.filters import select
 from report.judging.rules import RuleResult, decide
-from report.model import Verdict
+from report.model import Missing, Verdict
 from report.quantities import quantities
 
 DIRECT = "direct"
@@ -97,9 +97,10 @@ def _told(estimates: Estimates) -> Estimates:
 
 def stand_in(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
     """A part with what others measured; decided on that where it waits for something and direct evidence decides."""
+    waits = found.missing or _missing_rounds(found)
     others = of_others(found.part, claim, cache)
     deciding = next((one for one in others if one.strength == DIRECT and one.outcome and one.outcome.decided), None)
-    if found.missing is None or deciding is None or deciding.result is None:
+    if waits is None or deciding is None or deciding.result is None:
         return replace(found, others=tuple(others))
     return PartResult(
         part=deciding.part,
@@ -109,5 +110,17 @@ def stand_in(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResul
         estimates=deciding.estimates,
         result=deciding.result,
         others=tuple(others),
-        waits=found.missing,
+        waits=waits,
     )
+
+
+def _missing_rounds(found: PartResult) -> Missing | None:
+    """Further rounds, where a part is undecided and most of its estimates are of one round, without an interval."""
+    if found.result is None or found.quantity is None or found.outcome is not Verdict.UNDECIDED:
+        return None
+    estimates = found.result.estimates
+    single = estimates["low"].isna() & (estimates["n_rounds"].astype(int) == 1)
+    if not single.mean() > 0.5:
+        return None
+    experiments = tuple(found.quantity.experiments)
+    return Missing(Verdict.AWAITING_EXPERIMENT, experiments, single_rounds=int(single.sum()), estimates=len(estimates))
