@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from contract.errors import StudyError
-from contract.node import read_node, write_node
+from contract.node import read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
 from report.commands.lint import Study, faults
 from report.data.gather import gather
@@ -50,7 +50,7 @@ def nodes() -> Mapping[str, tuple[dict[str, Any], pd.DataFrame]]:
     found = {}
     for folder in sorted(one for place in (PUBLISHED, FLEET) for one in place.iterdir() if one.is_dir()):
         rounds = [frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))]
-        found[folder.name] = read_node(folder / "node.json"), pd.concat(rounds, ignore_index=True)
+        found[folder.name] = read_node(record_path(folder)), pd.concat(rounds, ignore_index=True)
     return found
 
 

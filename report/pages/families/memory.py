@@ -16,6 +16,7 @@ from report.pages.exhibit import Exhibit, Family, Table, on_each, records, state
 from report.pages.heading import Number, amounts, as_number, quotient, ratios, sentence, texts
 from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.words import BARS, NOTHING
+from report.quantities.memory import last_level_cache
 
 # The study's own kernel, and the same with stores that go past the caches.
 _PLAIN, _PAST = "llvm", "llvm-nt"
@@ -42,7 +43,7 @@ def _size(value: float) -> str:
 
 
 def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Triad over the footprint, by number of threads."""
+    """Triad over the footprint, by number of threads, where a footprint was measured that fits into the caches."""
     cells = view.quantity("bandwidth.by_footprint", device=device, op="triad", backend=[_PLAIN, "cupy"])
     if not len(cells) or cells["footprint"].nunique() < 2:
         return
@@ -56,6 +57,8 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     ]
     alone = sorted(records(cells.only(threads=shown[0])), key=lambda cell: float(cell["footprint"]))
     near, far = alone[0], alone[-1]
+    if float(near["footprint"]) > last_level_cache(view.data, view.node, device):
+        return
     first = "The first cache gives one core" if device_kind(device) == "cpu" else "The caches give the GPU"
     memory = "main memory" if device_kind(device) == "cpu" else "its memory"
     title = sentence(
