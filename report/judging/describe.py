@@ -202,7 +202,8 @@ def _not_there(need: Missing) -> str:
     if need.rule:
         return f"{count(need.estimates, 'cell')} measured, but none that the rule {need.rule} can compare"
     if need.single_rounds:
-        return f"{need.single_rounds:,} of {count(need.estimates, 'cell')} measured in one round, which gives no interval"
+        single = f"{need.single_rounds:,} of {count(need.estimates, 'cell')}"
+        return f"{single} measured in one round, which gives no interval"
     return "the points that ran do not give this quantity on any node"
 
 
