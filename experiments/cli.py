@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, rename, check, new."""
+"""The command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check, new."""
 
 from __future__ import annotations
 
@@ -105,11 +105,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     packed.add_argument("--out", type=path, metavar="FILE", help="default: results/<node>.zip")
     packed.set_defaults(run=_pack)
-
-    named = commands.add_parser("rename", help="give a node another instance, in its record, its rounds and its folder")
-    named.add_argument("folder", type=path, help="of the node, say results/nodes/<node>")
-    named.add_argument("instance", help="six hexadecimal digits")
-    named.set_defaults(run=_rename)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
@@ -324,13 +319,6 @@ def _pack(arguments: argparse.Namespace) -> int:
     from experiments.pack import pack
 
     print(pack(arguments.folder, arguments.out))
-    return 0
-
-
-def _rename(arguments: argparse.Namespace) -> int:
-    from experiments.rename import rename
-
-    print(f"{arguments.folder} is {rename(arguments.folder, arguments.instance)} now")
     return 0
 
 

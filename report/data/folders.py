@@ -51,7 +51,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
 
     A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
-    once, also where the copy was renamed (`python -m experiments rename`). Another of the same id is another machine,
+    once, also where the copy was renamed. Another of the same id is another machine,
     or another run of the same: it is told apart by a number after its id (`<id>.2`). So the first folder named keeps
     its id and its samples, whatever comes after it.
     """
@@ -140,7 +140,7 @@ def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list
         if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            # What is hidden is being written, as by `python -m experiments rename`.
+            # Hidden folders are being written.
             shown = sorted(
                 (child for child in directory.iterdir() if not child.name.startswith(".")),
                 # A folder that no node is called, as a synchroniser's copy, comes after the node itself.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 
@@ -73,8 +72,7 @@ def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
 @says("On {node}, a matrix product ({labels}) runs at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
-    # The best is of those in a graph too. Searched shapes (`gemm-search`) are not among them: the best of a declared
-    # list of shapes can be compared between formats and devices.
+    # The best is of those in a graph too.
     return with_best(each_rate(data, "gemm"))
 
 
@@ -134,32 +132,6 @@ def graph_gain(data: Dataset) -> Estimates:
     where a product takes less than 50 microseconds.
     """
     return shaped(data.summary("gemm") / data.summary("gemm", "graph_time"))
-
-
-@quantity(
-    "gemm.achievable_rate",
-    "FLOP/s",
-    experiments=["gemm-search"],
-    device="gpu",
-    labels=("dtype", "backend", "threads", "m", "n", "k", "span"),
-)
-@says("On {node}, the fastest matrix product that a search found ({labels}) runs at {value}")
-def achievable_rate(data: Dataset) -> Estimates:
-    """Rate of the product whose shape a search around (m, n, k) found, anew in every round; `detail` names it.
-
-    The samples are others than those by which the shape was chosen.
-    """
-    search = ["node", "device", "backend", "dtype"]
-    sizes = _samples_of(data, "gemm-search", ["best_m", "best_n", "best_k"]).pivot_table(
-        index=[*search, "params", "round"], columns="metric", values="value", aggfunc="first"
-    )
-    shapes: dict[tuple[object, ...], set[str]] = {}
-    for (*place, params, _), m, n, k in sizes.reindex(columns=["best_m", "best_n", "best_k"]).itertuples(name=None):
-        around = json.loads(params)
-        key = (*place, *(around[name] for name in ("m", "n", "k", "span")))
-        shapes.setdefault(key, set()).add(f"{m:.0f}x{n:.0f}x{k:.0f}")
-    rates = data.summary("gemm-search", "rate")
-    return rates.label(detail=[" or ".join(sorted(shapes[key])) for key in rates.rows(*search, "m", "n", "k", "span")])
 
 
 @quantity("gemm.peak_share", "1", experiments=["gemm", "peak"], device="cpu", labels=_LABELS, ceiling=1.0)

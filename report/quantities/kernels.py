@@ -28,7 +28,7 @@ LEAST = 6
 PLACE = ["node", "device", "threads"]
 # Plain loops show what a language costs, not what a device can do.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
-_KERNELS = ("gemm", "batched", "bandwidth", "offload", "roofline")
+_KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 
 
 @dataclass

@@ -29,10 +29,8 @@ def _grid(name: str, common: dict[str, Any], **axes: tuple[Any, ...]) -> Iterato
 def _products() -> Iterator[Point]:
     formats = ("float64", "float32", "tf32", "bfloat16", "float16", "float8_e4m3fn", "int8")
     yield from _grid("gemm", _SHAPE, dtype=formats)
-    yield from _grid("batched", {"batch": 5, "m": 24, "n": 40, "k": 16}, dtype=("float64", "bfloat16"))
     contents = ("zeros", "ones", "integers", "normal", "sparse", "denormal")
     yield from _grid("content", {**_SHAPE, "dtype": "bfloat16"}, content=contents)
-    yield "gemm-search", {"m": 256, "n": 256, "k": 64, "span": 0, "dtype": "bfloat16", "backend": "torch"}
     yield from _grid("numerics", {"m": 12, "n": 20, "k": 40}, method=("permuted", "summation", "split_k", "repeat"))
     yield from _grid("sustained", {"extent": 64, "dtype": "bfloat16"}, load=("one_block", "products", "idle"))
     yield "sustained", {"load": "triad", "extent": 24_000, "dtype": "float32", "backend": "torch"}

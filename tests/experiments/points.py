@@ -19,14 +19,12 @@ _SHAPE = {"m": 48, "n": 80, "k": 96}
 # A point on a CPU of those that ask about one, of the others one on a GPU.
 SMALL: dict[str, dict[str, Any]] = {
     "bandwidth": {"op": "triad", "footprint": 100_000, "dtype": "float64", "backend": "llvm", "threads": 1},
-    "batched": {**_PLAIN, "batch": 5, "m": 24, "n": 40, "k": 16, "threads": 0},
     "boosting": {"phase": "fit", "rows": 2000, "trees": 100, "backend": "lightgbm", "threads": 1},
     "clock": {"backend": "llvm", "threads": 1, "chain": 1000},
     "content": {**_PLAIN, **_SHAPE, "content": "normal"},
     "convergence": {**_PLAIN, "data": "digits", "model": "mlp", "batch": 64, "rate": 1.0, "epochs": 3, "seeds": 2},
     "equivalence": {**_PLAIN, "model": "mlp", "batch": 8, "steps": 8},
     "gemm": {**_PLAIN, **_SHAPE},
-    "gemm-search": {**_PLAIN, "m": 256, "n": 256, "k": 256, "span": 0, "threads": 0},
     "inference": {**_PLAIN, "model": "mlp", "batch": 2},
     "language-models": {
         "model": "llama-tiny", "format": "BF16", "phase": "decode", "tokens": 16, "backend": "transformers",

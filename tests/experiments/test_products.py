@@ -14,12 +14,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.devices.base import nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.devices.cuda import CudaDevice
 from experiments.kernels import orders
-from experiments.suite import content, gemm, gemm_search, numerics
-from experiments.work import Dtype, Unsupported, Work, relative_error
+from experiments.suite import content, gemm, numerics
+from experiments.work import Dtype, Unsupported, relative_error
 from tests.experiments.cuda_standin import install, ptx
 from tests.experiments.points import CPU, error, observed, right, run, work
 from tests.experiments.processor import its_instructions_permitting
@@ -106,7 +105,6 @@ def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
         ("gemm", (8, 0), {"dtype": "float8_e4m3fn"}, "capability 8.9"),
         ("gemm", (7, 0), {"dtype": "int8"}, "capability 7.5"),
         ("gemm", (7, 5), {"dtype": "tf32"}, "capability 8.0"),
-        ("batched", (7, 5), {"dtype": "tf32"}, "capability 8.0"),
     ],
 )
 def test_what_a_gpu_does_not_multiply_is_unsupported(
@@ -124,45 +122,6 @@ def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyo
     assert gemm.copies(cpu, each) == gemm.MOST_COPIES
     assert gemm.copies(gpu, 1000.0) == gemm.MOST_COPIES_GPU
     assert gemm.copies(gpu, 1e9) == 1
-
-
-class Timed(Nvidia):
-    """A GPU that takes as long as a product of its tiles does: 256 wide, 12 at a time, none of them shared."""
-
-    def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Any:
-        (m, k), n = a.shape, b.shape[1]
-        waves = -(-(m // 256) * (n // 256) // 12)
-        return SimpleNamespace(seconds=waves * (k + 50) * 1e-9)
-
-    def time(self, work: Work, calls: int, meanwhile: Any = nothing) -> list[float]:
-        return [work.run.seconds]  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("search_s", [1.0, 1e-5])
-def test_the_search_finds_the_shape_that_fills_the_device_or_ends_with_its_time(
-    search_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gemm_search, "Work", lambda run: SimpleNamespace(run=run))
-    monkeypatch.setattr(gemm_search, "SEARCH_S", search_s)
-    shapes = gemm_search.candidates(1024, 1024, 256, span=2)
-    assert len(shapes) == len(set(shapes)) == 5 * 5 * 2  # half of a depth of one step is that step
-    tried = gemm_search._search(Timed(), shapes, "torch", Dtype.FLOAT32)
-    if search_s < 1.0:
-        assert 1 <= len(tried) < len(shapes)
-        assert set(tried) <= set(shapes[: len(tried)])
-        return
-    m, n, k = tried[0]
-    assert ((m * n) % (12 * 256 * 256), k) == (0, 512)
-    assert sorted(tried) == sorted(shapes)
-
-
-def test_the_search_publishes_fresh_samples_of_the_shape_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm_search, "SEARCH_S", math.inf)
-    made = work("gemm-search", H100, dtype="bfloat16")
-    found = observed(made)
-    assert found["shapes_tried"] == 2
-    assert made.rate == made.flop == 2 * found["best_m"] * found["best_n"] * found["best_k"]
-    assert right(made)
 
 
 DTYPES = ["float64", "float32", "bfloat16", "float16"]

@@ -100,7 +100,6 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
         for op, shape in (("gemv", {"m": 48, "n": 1, "k": 80}), ("gemm", {}), ("mlp", {"m": 9}))
         for backend in ("torch", "onednn", "numpy")
     ),
-    *(("batched", GPU, {"dtype": dtype}) for dtype in ("float64", "bfloat16", "float16")),
 ]  # fmt: skip
 
 
@@ -205,19 +204,13 @@ def a_copy_off(patch: Patch) -> None:
     patch.setattr(torch.Tensor, "copy_", copy)
 
 
-def a_product_lost(patch: Patch) -> None:
-    right = torch.bmm
-    patch.setattr(torch, "bmm", lambda a, b, out: right(a, b, out=out).index_fill_(0, torch.tensor(3), 0.0))
-
-
 SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
-    **dict.fromkeys(("gemm", "content", "gemm-search", "numerics", "offload", "sustained"), (a_row_lost, {})),
+    **dict.fromkeys(("gemm", "content", "numerics", "offload", "sustained"), (a_row_lost, {})),
     **dict.fromkeys(
         ("convergence", "equivalence", "inference", "orchestration", "roofline", "training"),
         (an_activation_off, {}),
     ),
     "bandwidth": (an_element_off, {}),
-    "batched": (a_product_lost, {}),
     "clock": (an_operation_more, {}),
     "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
     "models": (another_graph, {}),
@@ -272,7 +265,6 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
     ("gemm", CPU, {}, 2 * 48 * 80 * 96, 4 * (48 * 96 + 96 * 80 + 48 * 80)),
     ("gemm", CPU, {"dtype": "bfloat16"}, 2 * 48 * 80 * 96, 2 * (48 * 96 + 96 * 80 + 48 * 80)),
     ("content", CPU, {"content": "zeros"}, 2 * 48 * 80 * 96, 4 * (48 * 96 + 96 * 80 + 48 * 80)),
-    ("batched", GPU, {}, 5 * 2 * 24 * 40 * 16, 5 * 4 * (24 * 16 + 16 * 40 + 24 * 40)),
     ("bandwidth", CPU, {"op": "copy", "backend": "torch"}, None, 2 * 6250 * 8),
     ("bandwidth", CPU, {"op": "triad", "backend": "torch"}, None, 3 * 4166 * 8),
     ("sustained", GPU, {}, 2 * 64**3, 3 * 64**2 * 4),
@@ -363,11 +355,10 @@ def test_probes_get_smaller_and_end(name: str) -> None:
 
 LARGER: dict[str, dict[str, Any]] = {
     **{name: {"m": 4096} for name in ("gemm", "content", "numerics", "offload")},
-    **{name: {"batch": 256} for name in ("training", "orchestration", "roofline", "libraries", "batched")},
+    **{name: {"batch": 256} for name in ("training", "orchestration", "roofline", "libraries")},
     **{name: {"model": "gpt-1m"} for name in ("inference", "models", "equivalence")},
     "bandwidth": {"footprint": 10**9},
     "boosting": {"rows": 10**6},
-    "gemm-search": {"span": 2},
     "language-models": {"model": "llama-1b"},
     "language-serving": {"model": "llama-1b"},
     "parallelism": {"in_flight": 10**6},
@@ -387,7 +378,7 @@ def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> 
     memory: Any = get(name).memory
     here = memory(**params(name))
     assert memory(**params(name, **LARGER[name])) > here >= 0
-    if name in ("gemm", "content", "batched", "offload", "transfer"):
+    if name in ("gemm", "content", "offload", "transfer"):
         assert here >= (work(name, CPU if "cpu" in get(name).fits else GPU).bytes or 0.0) > 0
 
 
@@ -400,8 +391,6 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", CPU, {"footprint": 8}, "too small"),
     ("bandwidth", GPU, {}, "does not run"),
     ("bandwidth", GPU, {"footprint": 8, "backend": "torch"}, "too small"),
-    ("batched", GPU, {"dtype": "int8"}, "no batched product"),
-    ("batched", GPU, {"backend": "numpy"}, "numpy"),
     ("content", CPU, {"dtype": "tf32"}, "TF32"),
     ("convergence", CPU, {"batch": 1025}, "1024 images"),
     ("convergence", CPU, {"batch": 0}, "one of 1 to 1024"),

@@ -145,7 +145,6 @@ SHARES = {"repeat_share", "matmul_flop_share"}
         ("sequential", CPU, {}, {"step_time"}, {"chains_in_flight"}),
         ("training", CPU, {}, STEP, SHARES),
         ("training", GPU, {}, STEP, SHARES),
-        ("gemm-search", GPU, {}, {"rate"}, {"best_m", "best_n", "best_k", "shapes_tried"}),
         ("transfer", GPU, {}, {*COPY, "graph_time"}, set()),
         ("transfer", GPU, {"host_memory": "pageable"}, COPY, set()),
         (

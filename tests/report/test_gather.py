@@ -13,7 +13,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, write_node
-from experiments.rename import rename
+from contract.tables import under_name
 from report.data.gather import gather
 from report.data.nodes import Node, read_nodes
 from report.data.summary import COLUMNS, POINT, summarise
@@ -185,12 +185,21 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
 
 
+def renamed(folder: Path, name: str) -> Path:
+    """A node's folder under another id, in its name, its record and its rounds."""
+    record = json.loads((folder / "node.json").read_text())
+    write_node(folder / "node.json", {**record, "id": name, "instance": name.partition(".")[2]})
+    for path in folder.glob("*.parquet"):
+        parquet.write_table(under_name(parquet.read_table(path), record["id"], name), path)
+    return folder.rename(folder.with_name(name))
+
+
 @pytest.mark.parametrize("longer", [0, 1])
 def test_a_node_and_its_renamed_copy_count_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
     """longer: which of the two has a round that the other lacks."""
     before, to = filled(synthetic, "kind.aaaaaa"), tmp_path / "mine"
     copy = shutil.copytree(before, to / "kind.aaaaaa")
-    copy = to / rename(copy, "bbbbbb")
+    copy = renamed(copy, "kind.bbbbbb")
     twin = Factory(tmp_path / "twin")("kind.cccccc", seed=5).gemm(30).clock().write()
     whole = values(read_nodes([before], True).nodes[0])
     max([before, copy][1 - longer].glob("*.parquet")).unlink()

@@ -25,7 +25,7 @@ PHASES = {
     "training": "training", "forward": "answering", "prefill": "reading prompts", "decode": "writing text",
 }  # fmt: skip
 WORKS = {
-    "gemm": "products", "batched": "batched products", "bandwidth": "passes over memory", "offload": "requests",
+    "gemm": "products", "bandwidth": "passes over memory", "offload": "requests",
     "training": "training steps", "forward": "answers", "prefill": "prompts", "decode": "tokens",
 }  # fmt: skip
 _NUMBERS = {2: "two", 3: "three", 4: "four"}

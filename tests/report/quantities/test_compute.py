@@ -17,17 +17,6 @@ from .builders import ONE_GPU, ask, counted, host, layer, product, say, step, wi
 from .cases import Made, case, cells, holding, only
 
 
-def search(node: SyntheticNode, rate: float, *depths: int, dtype: str) -> SyntheticNode:
-    """A search whose rounds end at products of these depths."""
-    about: Any = {"params": {"m": 2048, "n": 2048, "k": 8192, "span": 4}, "dtype": dtype, **ONE_GPU}
-    node.point("gemm-search", rate, metric="rate", unit="FLOP/s", spread=0, **about)
-    for name, size in (("best_m", 2048), ("best_n", 1792), ("best_k", 0)):
-        node.point("gemm-search", size + 1.0, metric=name, unit="1", spread=0, samples=1, **about)
-        for row, depth in zip(node.rows[-3:], depths, strict=True):
-            row["value"] = float(size or depth)
-    return node
-
-
 def products(synthetic: Factory) -> SyntheticNode:
     node = product(synthetic(gpus=1), 1e12, graph=4e12)
     product(node, 3e12, n=1024)
@@ -36,10 +25,7 @@ def products(synthetic: Factory) -> SyntheticNode:
     node.clock(spread=0).peak(40 * 2 * 3e9, spread=0).peak(80 * 2 * 3e9, threads=2, spread=0)
     node.gemm(20, spread=0).gemm(30, n=1024, threads=2, spread=0).gemm(10, n=1024, backend="numpy", spread=0)
     node.peak(12e9, kernel="scalar_fma", spread=0).peak(24e9, kernel="scalar_fma", threads=2, spread=0)
-    about: Any = {"params": {"batch": 64, "m": 8, "n": 8, "k": 4}, "flop": 1e6, "spread": 0, **ONE_GPU}
-    node.point("batched", 1e-5, **about).point("batched", 2e-6, metric="graph_time", **about)
-    search(node, 8e14, 8192, 8192, 8192, dtype="bfloat16")
-    return search(node, 4e14, 8192, 16384, 8192, dtype="tf32")
+    return node
 
 
 _GPU, _CPU = {"device": "gpu", "dtype": "float32"}, {"device": "cpu"}
@@ -51,8 +37,6 @@ test_products = holding(
     case("gemm.rate", 4e12, **_GPU, backend="best", detail="torch graph, 512x512x512"),
     case("gemm.rate", 3e12, **_GPU, backend="torch", shape="best"),
     case("gemm.rate", {512: 20 * 6e9, 1024: 10 * 6e9}, by="n", threads=1, **_CPU),
-    # The shapes that a search finds are not among the declared ones.
-    case("gemm.rate", None, dtype="tf32"),
     case("gemm.graph_gain", {"512x512x512": 4.0}, by="shape", dtype="float32"),
     # 3 TFLOP/s at 1.5 GHz are 2,000 operations a cycle, or 1,000 multiply-adds.
     case("gemm.mac_per_cycle", 1000.0, **_SHARE),
@@ -65,8 +49,6 @@ test_products = holding(
     # Of one thread alone, though two were measured.
     case("peak.scalar_mac_per_cycle", {1: 2.0}, by="threads"),
     case("clock.rate", 3e9),
-    case("gemm.achievable_rate", 8e14, dtype="bfloat16", detail="2048x1792x8192"),
-    case("gemm.achievable_rate", 4e14, dtype="tf32", detail="2048x1792x16384 or 2048x1792x8192"),
 )
 
 

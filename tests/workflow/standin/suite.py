@@ -76,23 +76,6 @@ def gemm(chip: Chip, p: Params) -> Answer:
     return timed(chip.product_s(p["flop"], moved, p["dtype"], share), chip, p["flop"], moved, graph=True)
 
 
-@point("gemm-search")
-def gemm_search(chip: Chip, p: Params) -> Answer:
-    seconds = chip.product_s(p["flop"], 0.0, p["dtype"], 1.03)
-    found = Answer([Series({"": seconds}, "rate", rate=p["flop"], unit="FLOP/s")], flop=p["flop"])
-    found.observed = shares(best_m=2048.0, best_n=2304.0, best_k=8192.0, shapes_tried=200.0)
-    return found
-
-
-@point("batched")
-def batched(chip: Chip, p: Params) -> Answer:
-    if p["dtype"] in ("float8_e4m3fn", "int8"):
-        raise Lack(f"PyTorch has no batched product in {p['dtype']}")
-    m, n, k = p["m"], p["n"], p["k"]
-    moved = float(p["batch"] * (m * k + k * n + m * n) * ITEMSIZE[p["dtype"]])
-    return timed(chip.product_s(p["flop"], moved, p["dtype"], 0.6), chip, p["flop"], moved, graph=True)
-
-
 @point("content")
 def content(chip: Chip, p: Params) -> Answer:
     found = gemm(chip, p)
