@@ -31,14 +31,3 @@ def _against_base(found: Estimates) -> Estimates:
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
     return _against_base(of(data, "rate"))
-
-
-@_of_content("content.power_ratio", "1")
-@says("On {node}, a matrix product ({labels}) draws {value} times the power that random normal data takes")
-def power_ratio(data: Dataset) -> Estimates:
-    """Median power on some content over that on random normal data; no cell where no counter tells it.
-
-    A round's power is the median over the later half of its samples; rounds are the unit
-    of the interval, as for times.
-    """
-    return _against_base(of(data, "power"))

@@ -253,34 +253,3 @@ def time_to_target_s(data: Dataset) -> Estimates:
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     found = statistics.on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), found, log=True)
-
-
-@_of_batch("convergence.noise_scale", "samples")
-@says("On {node}, the gradient is as much noise as signal at a batch of {value} ({labels})")
-def noise_scale(data: Dataset) -> Estimates:
-    """Simple noise scale where the target is reached: variance of one image's gradient over the mean's square.
-
-    The batch at which both are equal; far above it a larger batch hardly makes a better step. Ratio of
-    the means over seeds, as numerator and denominator are unbiased and their ratio is not; interval by
-    jackknife over seeds, on the log scale. Source: McCandlish et al. 2018, "An empirical model of large-batch
-    training", section 2.2 and appendix A.1.
-    """
-    squares = by_rule(data, "gradient_square")[[*_CHOICE, "values"]].rename(columns={"values": "squares"})
-    pairs = by_rule(data, "gradient_variance").merge(squares, on=_CHOICE)
-    same = (pairs["n_samples"] >= FEWEST_SEEDS) & (pairs["n_samples"] == pairs["squares"].map(len))
-    pairs = pairs[same & (pairs["values"].map(sum) > 0)].reset_index(drop=True)
-    values = zip(_arrays(pairs), map(np.array, pairs["squares"]), strict=True)
-    ratios = pd.DataFrame([log_ratio_of_means(*pair) for pair in values], columns=["estimate", "se", "df"])
-    return Estimates.from_estimates(pairs.drop(columns=["values", "squares"]).join(ratios))
-
-
-def log_ratio_of_means(above: Floats, below: Floats) -> dict[str, float]:
-    """Ratio of the means of pairs, standard error of its logarithm by jackknife, and df; nan where a part is negative.
-
-    Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, section 11.5.
-    """
-    n = len(above)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        without = np.log((above.sum() - above) / (below.sum() - below))
-    se = float(np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2)))
-    return {"estimate": float(above.sum() / below.sum()), "se": se if np.isfinite(se) else np.nan, "df": n - 1.0}

@@ -11,7 +11,6 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, says
 from report.quantities.comparing import BEST_LABELS, best_ratios
-from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # Metric, and how the energy is known.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
@@ -40,33 +39,6 @@ def per_flop(data: Dataset) -> Estimates:
     long = joules(data, "sustained", "flop")
     shapes = [f"{extent}x{extent}x{extent}" for extent in long["extent"]]
     return concat([short, long.label(shape=shapes, experiment="sustained").without("extent")])
-
-
-@quantity(
-    "energy.per_byte",
-    "J/B",
-    experiments=["bandwidth"],
-    labels=("experiment", "op", "footprint", "dtype", "backend", "threads"),
-)
-@says("On {node}, a byte moved to or from memory takes {value} ({labels})")
-def per_byte(data: Dataset) -> Estimates:
-    """Joules over bytes as STREAM counts them, at footprints of at least four times the last-level cache.
-
-    Those of `bandwidth`, and those of its triad under sustained load.
-    """
-    short, long = joules(data, "bandwidth", "bytes"), joules(data, "sustained", "bytes").only(load="triad")
-    long = long.label(op="triad", footprint=long["extent"], experiment="sustained").without("load", "extent")
-    passes = concat([short.label(experiment="bandwidth"), long])
-    places = passes.rows("node", "device", "footprint")
-    return passes.at([footprint >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, footprint in places])
-
-
-@quantity("energy.idle_power", "W", experiments=["sustained"])
-@says("On {node}, the device draws {value} with nothing to do")
-def idle_power(data: Dataset) -> Estimates:
-    """Median power of a device that is held open and does nothing, a second or two after work."""
-    idle = data.readings("sustained", "power_w").only(load="idle")
-    return idle.without("load", "extent", "dtype", "backend", "threads")  # of nothing that is done
 
 
 @quantity("energy.gpu_over_cpu", "1", experiments=["gemm"], device="both", labels=BEST_LABELS)

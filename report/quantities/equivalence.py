@@ -78,10 +78,3 @@ def models_that_agree(data: Dataset) -> Estimates:
     sample of others: the interval is over rounds, each with weights and batches of its own.
     """
     return _shares(data, "gpu")
-
-
-@quantity("equivalence.backends_that_agree", "1", experiments=["equivalence"], device="cpu", labels=_LABELS)
-@says("On {node}, a share of {value} of the models trains on the CPU as with PyTorch as it comes ({labels})")
-def backends_that_agree(data: Dataset) -> Estimates:
-    """The same on the CPU for other libraries and number formats, against PyTorch as it comes in float32."""
-    return _shares(data, "cpu")

@@ -117,23 +117,6 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
     return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
 
 
-@quantity(
-    "gemm.graph_gain",
-    "1",
-    experiments=["gemm"],
-    device="gpu",
-    labels=("dtype", "backend", "threads", "shape", "m", "n", "k"),
-)
-@says("On {node}, a matrix product ({labels}) takes {value} times as long when the host starts each as in a graph")
-def graph_gain(data: Dataset) -> Estimates:
-    """Time of a product that the host starts, one after the other, over its time in a captured graph.
-
-    What is above 1 is the host's: PyTorch's own work and the launch of the kernel. Measured
-    where a product takes less than 50 microseconds.
-    """
-    return shaped(data.summary("gemm") / data.summary("gemm", "graph_time"))
-
-
 @quantity("gemm.peak_share", "1", experiments=["gemm", "peak"], device="cpu", labels=_LABELS, ceiling=1.0)
 @says("On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units")
 def peak_share(data: Dataset) -> Estimates:

@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity, says
+from report.quantities import quantity, says
 from report.quantities.memory import over_memory
 
 TAIL = 0.99
@@ -88,13 +88,6 @@ def onnx_gain(data: Dataset) -> Estimates:
     return requests(data).ratio("backend", "torch", "onnx")
 
 
-@_of_pair("inference.compile_gain", "1")
-@says("On {node}, compiled PyTorch answers {value} times as fast as PyTorch as it comes ({labels})")
-def compile_gain(data: Dataset) -> Estimates:
-    """Median time of a request in PyTorch as it comes over that by `torch.compile`."""
-    return requests(data).ratio("backend", "torch", "inductor")
-
-
 @quantity("inference.int8_gain", "1", experiments=["inference"], labels=("model", "parameters", "batch", "threads"))
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
@@ -121,10 +114,3 @@ def bandwidth_share(data: Dataset) -> Estimates:
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, over_memory(data, rates, moved))
-
-
-@_of_text("generation.peak_share", "1", ceiling=1.0)
-@says("On {node}, generating text ({labels}) uses {value} of the device's measured peak")
-def peak_share(data: Dataset) -> Estimates:
-    """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
-    return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))

@@ -47,20 +47,6 @@ def gain(data: Dataset) -> Estimates:
     return gains_over(rates(data), "library")
 
 
-@quantity("libraries.search_gain", "1", experiments=["libraries"], labels=(*_LABELS, "dtype"))
-@says("On {node}, cuDNN that tries its algorithms first is {value} times as fast as by its own choice ({labels})")
-def search_gain(data: Dataset) -> Estimates:
-    """Time with the library as it comes over the time after it has tried its algorithms on that shape."""
-    return rates(data).ratio("variant", "searched", "library")
-
-
-@quantity("libraries.float32_sums_cost", "1", experiments=["libraries"], device="gpu", labels=(*_LABELS, "dtype"))
-@says("On {node}, a product ({labels}) takes {value} times as long with partial sums in float32 as without")
-def float32_sums_cost(data: Dataset) -> Estimates:
-    """Time of a product that adds its partial sums in float32 over that of one that may round them to fewer bits."""
-    return rates(data).ratio("variant", "library", "float32_sums")
-
-
 @quantity("libraries.matrix_unit_gain", "1", experiments=["libraries"], device="gpu", labels=_LABELS)
 @says("On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them")
 def matrix_unit_gain(data: Dataset) -> Estimates:
@@ -69,16 +55,6 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
     Both are the best of all variants that were measured, also of this project's own kernels.
     """
     return rates(data).best([*_POINT, "dtype"], of=["variant"]).ratio("dtype", "tf32", "float32")
-
-
-@quantity(
-    "libraries.own_kernel_share", "1", experiments=["libraries"], device="gpu", labels=(*_LABELS, "dtype", "variant")
-)
-@says("On {node}, a product kernel as one would first write it ({labels}) reaches {value} of the library's rate")
-def own_kernel_share(data: Dataset) -> Estimates:
-    """Rate of this project's naive and tiled products over the library's, same shape and format."""
-    layers = rates(data)
-    return layers.only(variant=["naive", "tiled"]) / layers.only(variant="library").without("variant")
 
 
 _of_device(

@@ -130,15 +130,6 @@ def transfer_latency(data: Dataset) -> Estimates:
     return concat(found)
 
 
-@_transfer("transfer.duplex_gain", "1", ("size", "host_memory"))
-@says("On {node}, copies both ways at once move {value} times what the faster way does alone ({labels})")
-def duplex_gain(data: Dataset) -> Estimates:
-    """Rate of copies both ways at once over that of the faster way alone, same size: 2 if neither slows the other."""
-    rates = transfer_rate(data)
-    alone = rates.only(direction=TO_AND_FROM).best(["node", "device", "size", "host_memory"], of=["direction"])
-    return rates.only(direction="both").without("direction") / alone
-
-
 @_transfer("transfer.half_rate_size", "B", ("direction", "host_memory"))
 @says("On {node}, copies ({labels}) reach half of their best rate at {value}")
 def half_rate_size(data: Dataset) -> Estimates:

@@ -56,16 +56,6 @@ def spread_within_cell(data: Dataset) -> Estimates:
     return _of_methods(data, "spread_ulp", WITHIN)
 
 
-@_numerics("numerics.error_ulp", "ulp", _LABELS)
-@says("On {node}, a matrix product ({labels}) errs by up to {value} in a cell")
-def error(data: Dataset) -> Estimates:
-    """Largest error of a cell in the worst of a method's orders, in units in the last place.
-
-    Against float64; for float64 against a product in twice its precision.
-    """
-    return _of_methods(data, "error_ulp", (*ACROSS, *WITHIN, "repeat"))
-
-
 @_numerics("numerics.determinism", "1", ("over", *_LABELS[1:]))
 @says("On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit")
 def determinism(data: Dataset) -> Estimates:

@@ -11,7 +11,6 @@ from report.estimates import Estimates, concat, exact
 from report.quantities import quantity, says
 
 FULL_SHARE = 0.9
-PRODUCTS = ("naive", "tiled", "library")
 _PLACE = ["node", "device"]
 _parallelism = partial(quantity, experiments=["parallelism"])
 _on_gpu = partial(_parallelism, device="gpu")
@@ -98,16 +97,3 @@ def divergence_cost(data: Dataset) -> Estimates:
     """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""
     fastest = path_time(data)
     return fastest.at(fastest["paths"] != 1) / fastest.only(paths=1).without("paths")
-
-
-@_on_gpu("parallelism.product_rate", "FLOP/s", ("kernel", "n"))
-@says("On {node}, a matrix product in float32 ({labels}) runs at {value}")
-def product_rate(data: Dataset) -> Estimates:
-    """Rate of products that a thread a cell computes, plainly or tile by tile, and of the library's.
-
-    Short ones are those of a graph, which leaves the host out.
-    """
-    found = [data.summary("parallelism", metric, "flop_per_s") for metric in ("graph_time", "time")]
-    point = [*_PLACE, "kernel", "n"]
-    rates = concat([part.only(kernel=PRODUCTS).by(*point) for part in found])
-    return rates.at(~rates.frame.duplicated(point))

@@ -9,9 +9,9 @@ import pandas as pd
 
 from report import statistics
 from report.data.dataset import Dataset
-from report.estimates import VALUES, Estimates, exact
+from report.estimates import VALUES, Estimates
 from report.formatting import with_unit
-from report.quantities import plateau_detection, quantity, says
+from report.quantities import quantity, says
 from report.quantities.gemm import clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
@@ -134,26 +134,6 @@ def cache_gain(data: Dataset) -> Estimates:
     gains = above.without("footprint") / below.without("footprint")
     detail = [f"{with_unit(most, 'B')} over {with_unit(least, 'B')}" for most, least in gains.rows("far", "near")]
     return gains.label(detail=detail).without("far", "near")
-
-
-@_on_cpu("sequential.cache_level", "B", ("level",))
-@says("On {node}, latency leaves a plateau at a footprint of {value} ({labels})")
-def cache_level(data: Dataset) -> Estimates:
-    """Caches as a chain of loads sees them: the footprints at which its latency rises from one plateau to the next.
-
-    One cell for each step of `report.quantities.plateau_detection`, level 1 nearest to the core; low and
-    high are the neighbouring footprints between which it lies, the estimate their
-    geometric mean, `detail` the latency of its plateau. A step may also be the reach
-    of a TLB; a cache that others use at the same time shows smaller than it is.
-    """
-    rows = []
-    for (node, device), times in _chase(data).ascending("footprint").groups("node", "device"):
-        levels = plateau_detection.steps(*(times.numbers(name) for name in ("footprint", "estimate", "se")))
-        for number, step in enumerate(levels, start=1):
-            ends = {"estimate": float(np.sqrt(step.low * step.high)), "low": step.low, "high": step.high}
-            detail = f"{with_unit(step.level, 's')} up to there"
-            rows.append({"node": node, "device": device, "level": number, **ends, "detail": detail, **times.counts()})
-    return exact(rows)
 
 
 def _chase(data: Dataset) -> Estimates:

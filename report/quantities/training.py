@@ -8,14 +8,13 @@ from contract.node import kind_of_node
 from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.derivations import Formula
-from report.derived_estimates import DerivedEstimates, join, quotient
+from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import energy, gemm, quantity, says, summary_quantity
-from report.quantities.comparing import BEST_LABELS, best_ratios, exact_where_equal
+from report.quantities.comparing import BEST_LABELS, best_ratios
 from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
-_JOB = ["node", "model", "batch"]
 PHASES = ("forward", "backward", "update")
 _of_training = partial(quantity, experiments=["training"], labels=_LABELS)
 _summary = partial(summary_quantity, labels=_LABELS)
@@ -109,32 +108,6 @@ def speedup(data: Dataset) -> Estimates:
     return join([*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet(data, cpu), by, ["of"], divide)])
 
 
-def _against(above: Estimates, below: Estimates) -> DerivedEstimates:
-    """The ratio; `detail` says what is below."""
-    ratios = quotient(SPEEDUP, above, below.label(against=below["detail"]))
-    return ratios.label(detail=[f"over {one}" for one in ratios["against"]]).without("against")
-
-
-@quantity(
-    "training.default_over_best", "1", experiments=["training"], device="cpu", labels=("model", "batch", "precision")
-)
-@says("On {node}, training as PyTorch comes runs at {value} of the best that the same CPU does ({labels})")
-def default_over_best(data: Dataset) -> Estimates:
-    """Rate of PyTorch as it comes (float32, all threads) over the best of the same CPU, same model and batch.
-
-    The best is of all libraries and numbers of threads; precision: equal (in float32) or best
-    (in any format); `detail` names it. Exactly 1 where nothing is faster than the default.
-    """
-    rates = samples_per_second(data)
-    node = baselines(rates).only(baseline="node", backend="torch", dtype="float32").by(*_JOB)
-    cpu = rates.only(device="cpu")
-    found = []
-    for precision, tried in (("equal", cpu.only(dtype="float32")), ("best", cpu)):
-        share = _against(node, tried.best(_JOB, of=["backend", "dtype", "threads"]))
-        found.append(exact_where_equal(share).label(precision=precision))
-    return concat(found)
-
-
 @quantity(
     "training.capture_gain", "1", experiments=["training"], device="gpu", labels=("model", "batch", "dtype", "threads")
 )
@@ -173,18 +146,6 @@ def mfu(data: Dataset) -> Estimates:
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     """
     return gemm.share_of_peak(data, data.summary("training", value="flop_per_s"))
-
-
-@quantity("training.split", "1", experiments=["training"], labels=(*_LABELS, "phase"))
-@says("On {node}, {labels} takes {value} of a training step")
-def split(data: Dataset) -> Estimates:
-    """Share of a step's median time in each phase: forward, backward, update.
-
-    Phases and whole share their rounds; the interval takes them as independent
-    and is therefore rather too wide.
-    """
-    whole = data.summary("training")
-    return concat([(data.summary("training", f"time.{phase}") / whole).label(phase=phase) for phase in PHASES])
 
 
 _summary(

@@ -47,12 +47,3 @@ def ladder(data: Dataset) -> Estimates:
         for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
     ]
     return concat(steps)
-
-
-@_training("training.ladder_gain", "1")
-@says("On {node}, training ({labels}) runs at {value} times the rate of one core as PyTorch comes")
-def gain(data: Dataset) -> Estimates:
-    """Rate of each rung over that of one core of the same node's CPU with PyTorch as it comes, in float32."""
-    rates = ladder(data)
-    base = rates.only(rung=BASE).without("device", "rung", "place")
-    return rates.at(rates["rung"] != BASE) / base

@@ -82,12 +82,10 @@ test_sustained = holding(
     case("energy.per_flop", {"64x64x64": 1 / (2 * 64**3)}, by="shape", device="gpu", experiment="gemm",
          detail="counted by the device", **_GEMM),
     case("energy.per_flop", 1e-12, device="gpu", experiment="sustained", **_USED),
-    case("energy.per_byte", 4e-3 / 2**28, footprint=2**28, sources=("bandwidth",)),
     case("energy.gpu_over_cpu", 0.25, precision="equal", labels={"node": "node-a", "dtype": "float32",
          "device": "cuda:0", "precision": "equal", "runtime": "torch", "cpu_runtime": "onednn"}, **_GEMM),
     case("energy.training_ratio", {"equal": 2.0, "best": 3.0}, by="precision", model="mlp", runtime="torch",
          cpu_runtime="torch", sources=("training",)),
-    case("energy.idle_power", 70, width="any", **_USED),
 )  # fmt: skip
 
 
