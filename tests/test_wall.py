@@ -28,8 +28,3 @@ def test_no_package_reaches_over_the_wall(package: str) -> None:
     files = list((ROOT / package).rglob("*.py"))
     assert len(files) > 2
     assert [path for path in files if imported(path) & FORBIDDEN[package]] == []
-
-
-def test_modules_are_short_enough_to_read_in_one_sitting() -> None:
-    files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
-    assert [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 400] == []

@@ -6,7 +6,7 @@ Quick to start: data libraries are imported where rows of the summary are read.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from report.formatting import (
     thresholds_text,
     with_unit,
 )
-from report.judging.contradictions import contradicting
 from report.model import hanging
 
 WIDTH = 100
@@ -83,7 +82,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
         lines += _wrap("source: ", _source(source))
     if one["note"]:
         lines += _wrap("note: ", one["note"])
-    for text in contradicting(document, one["id"]):
+    for text in _contradictions(document, one["id"]):
         lines += _wrap("contradicted by: ", text)
     if one["see_also"]:
         lines += _wrap("see also: ", ", ".join(one["see_also"]))
@@ -318,3 +317,13 @@ def sources_of(
     from report.data.reference import read_reference
 
     return Sources(data, read_reference(reference), most)
+
+
+def _contradictions(document: Mapping[str, Any], claim: str) -> Iterator[str]:
+    """A line for each contradiction that a claim takes part in: what contradicts it, and where each side stands."""
+    for one in document.get("contradictions") or []:
+        own = [side["name"] for side in one["sides"] if claim in (carrier["id"] for carrier in side["claims"])]
+        if own:
+            others = [carrier["id"] for side in one["sides"] for carrier in side["claims"] if side["name"] not in own]
+            stand = "; ".join(f"side {side['name']}: {side['standing']}" for side in one["sides"])
+            yield f"{', '.join(others)} ({one['title']}; this claim is on side {own[0]}): {stand}"

@@ -105,7 +105,7 @@ def _answer(
     claim: Claim, before: Sequence[PartResult], after: Sequence[PartResult], then: Sequence[PartResult], data: Dataset
 ) -> Answer:
     was, now = whole_verdict(before, then), whole_verdict(after, then)
-    reason = describe.whole_reason(after, now, data)[1] if after else claim.untestable or OPINION
+    reason = describe.whole_reason(after, now, data) if after else claim.untestable or OPINION
     pairs = zip(before, after, strict=True)
     return Answer(claim, was, now, reason, {a.part.name: (a.outcome, b.outcome) for a, b in pairs})
 

@@ -18,41 +18,13 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.data.reference import source
-from report.formatting import capital, count, several, threshold_text
-from report.model import OPINION, Verdict
+from report.formatting import several, threshold_text
+from report.model import Verdict
 
 if TYPE_CHECKING:
     from report.judging.claims import Claim
 
 SCHEMA = json.loads((PACKAGE / "schemas" / "contradictions.schema.json").read_text(encoding="utf-8"))
-# Where a side stands, with its verb for one and for several; in the order in which a sentence lists them.
-_VERBS = {
-    "holds": ("stands", "stand"),
-    "in part": ("stands in part", "stand in part"),
-    "fails": ("does not stand", "do not stand"),
-    "undecided": ("is too close to call", "are too close to call"),
-    "open": ("is still open", "are still open"),
-    "opinion": ("cannot be tested", "cannot be tested"),
-}
-STANDINGS = tuple(_VERBS)
-OUTCOMES = ("one stands", "some stand", "all stand", "in part", "none stands", "undecided", "open", "opinion")
-_OF_CLAIMS = {
-    Verdict.SUPPORTED: ("is supported", "are supported"),
-    Verdict.CHALLENGED: ("is challenged", "are challenged"),
-    Verdict.DEPENDS: ("holds in part", "hold in part"),
-    Verdict.OUTDATED: ("no longer holds", "no longer hold"),
-    Verdict.UNDECIDED: ("is undecided", "are undecided"),
-    Verdict.NOT_TESTABLE: ("cannot be tested", "cannot be tested"),
-    Verdict.AWAITING_HARDWARE: ("awaits hardware", "await hardware"),
-    Verdict.AWAITING_EXPERIMENT: ("awaits an experiment", "await an experiment"),
-    Verdict.AWAITING_SOURCE: ("awaits a source", "await a source"),
-}
-_BY_DENIAL = {
-    "holds": "What refutes the other side carries this one.",
-    "fails": "What carries the other side refutes this one.",
-}
-
 Record = Mapping[str, Any]
 
 
@@ -155,68 +127,27 @@ def decide(verdicts: Mapping[str, Record], contradictions: Sequence[Contradictio
 def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:
     given = one.declared
     carried = [[_carried(verdicts[claim], part) for claim, part in side] for side in one.sides]
-    own = [standing([claim["verdict"] for claim, _ in side]) for side in carried]
+    own = [standing([claim["verdict"] for claim in side]) for side in carried]
     stood = opposed(own) if given["stands"] == "opposites" else own
     names = ascii_uppercase[: len(one.sides)]
-    articles = [list(dict.fromkeys(str(verdicts[claim]["article_title"]) for claim, _ in side)) for side in one.sides]
-    every = [title for titles in articles for title in titles]
-    answer = capital(_answer(names, stood))
     return {
-        **{key: given[key] for key in ("id", "title", "question", "stands", "boundary")},
-        "articles": list(dict.fromkeys(every)),
-        "inside": sorted({title for title in every if every.count(title) > 1}, key=every.index),
+        **{key: given[key] for key in ("id", "title", "question")},
         "conflict": _conflict_by_figures(one) if one.figures else given["conflict"],
-        "conflict_why": given["why"],
-        "excludes": conflicts([[(claim["id"], part) for claim, parts in side for part in parts] for side in carried]),
         "sides": [
-            {
-                "name": name,
-                "articles": titles,
-                "says": side["says"],
-                "standing": where,
-                "claims": [claim for claim, _ in claims],
-            }
-            for name, titles, side, where, claims in zip(names, articles, given["sides"], stood, carried, strict=True)
+            {"name": name, "says": side["says"], "standing": where, "claims": claims}
+            for name, side, where, claims in zip(names, given["sides"], stood, carried, strict=True)
         ],
         "outcome": outcome(stood),
-        "answer": answer,
-        "sentence": " ".join([f"{answer}.", *_reasons(names, carried, own, stood, one)]),
-        "figures": _figures(one) if one.figures else None,
     }
 
 
-def _carried(verdict: Record, part: str) -> tuple[dict[str, Any], list[Record]]:
-    """A claim, or one part of it, as it carries a side; and the parts that were judged for it.
+def _carried(verdict: Record, part: str) -> dict[str, str]:
+    """A claim that carries a side, or one part of it, with its verdict.
 
     verdict: a record of `verdicts.json`; part: the name of one of its parts, or '' for all of it.
     """
-    judged = [one for one in verdict["parts"] if part in ("", one["name"])]
-    whole = judged[0] if part else verdict
-    came_to = Verdict(whole["outcome"] if part else whole["verdict"])
-    return {
-        "id": str(verdict["id"]),
-        "part": part,
-        "verdict": came_to,
-        # The tier is the claim's: its weakest. A part that waits has none yet.
-        "tier": "none" if came_to.awaits else str(verdict["evidence_tier"]),
-        "evidence": _evidence(came_to, whole, judged),
-    }, judged
-
-
-def _evidence(verdict: Verdict, whole: Record, judged: Sequence[Record]) -> str:
-    """What decided a claim, or what it lacks."""
-    if verdict.awaits:
-        waiting = sorted(
-            (part for part in judged if part["missing"]), key=lambda part: bool(part["outcome"] != verdict)
-        )
-        _, *others = dict.fromkeys(part["reason"] for part in waiting)
-        return "; ".join([str(waiting[0]["missing"]["says"]), *others])
-    if verdict is Verdict.NOT_TESTABLE:
-        return OPINION if whole.get("kind") == "judgement" else str(whole["reason"] or OPINION)
-    if verdict is Verdict.DEPENDS and whole["boundary"]:
-        return str(whole["boundary"])
-    # Where all parts agree, the first speaks for them: the claim's own reason would repeat every one.
-    return str((judged[0] if len(judged) > 1 else whole)["reason"])
+    outcomes = [str(one["outcome"]) for one in verdict["parts"] if one["name"] == part]
+    return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
 
 
 def standing(verdicts: Iterable[str]) -> str:
@@ -259,51 +190,6 @@ def outcome(standings: Sequence[str]) -> str:
     return {0: "none stands", 1: "one stands"}.get(n, "some stand")
 
 
-def _answer(names: Sequence[str], standings: Sequence[str]) -> str:
-    """'side A stands and side B does not stand'."""
-    groups = {kind: [name for name, stood in zip(names, standings, strict=True) if stood == kind] for kind in STANDINGS}
-    return several(
-        [
-            f"side{'s' if len(group) > 1 else ''} {several(group)} {_VERBS[kind][len(group) > 1]}"
-            for kind, group in groups.items()
-            if group
-        ]
-    )
-
-
-def _reasons(
-    names: Sequence[str],
-    carried: Sequence[Sequence[tuple[Record, Any]]],
-    own: Sequence[str],
-    stood: Sequence[str],
-    one: Contradiction,
-) -> Iterable[str]:
-    """What each side rests on. own: where it stands by its own claims; stood: with what the other's fall adds."""
-    for name, claims, before, after in zip(names, carried, own, stood, strict=True):
-        by_denial = f" {_BY_DENIAL[after]}" if before != after else ""
-        yield f"{name}: {_verdicts([claim for claim, _ in claims])}.{by_denial}"
-    if one.declared["conflict"] == "real" and outcome(stood) == "all stand":
-        yield "As they are read here they do not collide: the thresholds leave room for all of them."
-    if one.figures:
-        met = [_met(one, entry) for entry in one.figures]
-        words = {False: "fall short", True: "are enough", None: "could not be verified"}
-        counts = [f"{met.count(kind)} {text}" for kind, text in words.items() if kind in met]
-        asked = threshold_text(one.least, one.figures[0]["unit"])
-        yield f"Of {count(len(met), 'published figure')} held against {asked}, {several(counts)}."
-
-
-def _verdicts(claims: Sequence[Record]) -> str:
-    """'W29 and W31 are supported (measured); W30 awaits hardware'."""
-    groups: dict[tuple[Verdict, str], list[str]] = {}
-    for claim in claims:
-        name = f"{claim['id']} ({claim['part']})" if claim["part"] else claim["id"]
-        groups.setdefault((claim["verdict"], claim["tier"]), []).append(name)
-    return "; ".join(
-        f"{several(ids)} {_OF_CLAIMS[verdict][len(ids) > 1]}{'' if tier == 'none' else f' ({tier})'}"
-        for (verdict, tier), ids in groups.items()
-    )
-
-
 def _met(one: Contradiction, entry: Record) -> bool | None:
     """Whether a published figure reaches what is asked; None if it was not read in its primary source."""
     return float(entry["value"]) >= one.least if entry["status"] == "verified" else None
@@ -316,15 +202,6 @@ def _conflict_by_figures(one: Contradiction) -> str:
         # What could not be verified might be enough.
         return "real" if set(met) == {False} else "in part"
     return "awaiting source" if None in met else "wording"
-
-
-def _figures(one: Contradiction) -> dict[str, Any]:
-    keys = ("id", "subject", "what", "value", "unit")
-    entries = [
-        {**{key: entry.get(key) for key in keys}, "met": _met(one, entry), "source": source(dict(entry))}
-        for entry in one.figures
-    ]
-    return {"at_least": one.least, "why": one.declared["figures"]["why"], "entries": entries}
 
 
 def conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
@@ -381,15 +258,3 @@ def _asks(part: Record) -> str:
     scale = float(part.get("scale") or 1)
     scaled = f" after scaling by {scale:g}" if scale != 1 else ""
     return f"{how}{threshold_text(part['threshold'], part['unit'])}{scaled}"
-
-
-def contradicting(document: Record, claim: str) -> list[str]:
-    """What contradicts a claim, a line for each contradiction: 'W06 (Memory as the bottleneck): Side B stands, …'."""
-    lines = []
-    for one in document.get("contradictions") or []:
-        sides = [[carrier["id"] for carrier in side["claims"]] for side in one["sides"]]
-        if any(claim in ids for ids in sides):
-            others = ", ".join(other for ids in sides if claim not in ids for other in ids)
-            own = next(side["name"] for side, ids in zip(one["sides"], sides, strict=True) if claim in ids)
-            lines.append(f"{others} ({one['title']}; this claim is on side {own}): {one['sentence']}")
-    return lines

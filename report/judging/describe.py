@@ -334,11 +334,11 @@ def _one_round(result: RuleResult) -> str:
     return " One round gives no interval: measure at least three." if few.any() else ""
 
 
-def whole_reason(parts: Sequence[PartResult], verdict: Verdict, data: Dataset) -> tuple[str, str]:
-    """Why a claim came out as it did: what is said of the whole, and that with what is said of each part."""
+def whole_reason(parts: Sequence[PartResult], verdict: Verdict, data: Dataset) -> str:
+    """Why a claim came out as it did, with the reason of each part."""
     reasons = [part_reason(one, data) for one in parts]
     if len(parts) == 1:
-        return reasons[0], reasons[0]
+        return reasons[0]
     pairs = list(zip(parts, reasons, strict=True))
     found = [f"{capital(one.part.name)} ({one.outcome}): {text}" for one, text in pairs if one.outcome.judged]
     head = ""
@@ -348,7 +348,7 @@ def whole_reason(parts: Sequence[PartResult], verdict: Verdict, data: Dataset) -
         head += ". Judged already." if found else ""
     elif len({one.outcome for one in parts}) > 1:
         head = f"Its parts differ. {capital(parts_by_outcome({one.part.name: one.outcome for one in parts}))}."
-    return head, " ".join(filter(None, [head, *found]))
+    return " ".join(filter(None, [head, *found]))
 
 
 def parts_by_outcome(outcomes: Mapping[str, str]) -> str:

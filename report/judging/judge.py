@@ -111,7 +111,7 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
 
         parts.append(part_record(one, cache, whole))
     first = number_of(parts, verdict)
-    head, reason = describe.whole_reason(found, verdict, cache.data) if found else ("", "")
+    reason = describe.whole_reason(found, verdict, cache.data) if found else ""
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
     record: dict[str, Any] = {
         "id": claim.id,
@@ -123,7 +123,6 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         "question": claim.question or claim.id,
         "verdict": verdict,
         "reason": reason or claim.untestable,
-        "reason_of_whole": head,
         "rule": "; ".join(f"{head}{part['rule_text']}" for head, part in zip(heads, parts, strict=True)),
         **{name: first.get(name) for name in ("quantity", "unit", "estimate", "low", "high")},
         "threshold": first.get("threshold"),
