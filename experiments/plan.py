@@ -54,7 +54,7 @@ USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
 # Calls that every point makes, if one takes no longer than so many times the point's seconds.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
-ESSENTIAL, ADDS, DETAIL = 1, 2, 3
+ADDS, DETAIL = 2, 3
 
 
 def full_plan(

@@ -19,7 +19,6 @@ from report.judging.counterparts import counterparts
 from report.judging.evaluate import QuantityCache
 from report.judging.others import of_others
 from report.judging.published_use import of_sources, users
-from report.judging.records import cells_of
 from report.judging.reference_pairs import DECLARED, read_triangulation
 from report.judging.reference_use import uses
 from report.judging.replaced import replaced
@@ -64,15 +63,14 @@ def references(
 def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
     """Sources of others' measurements with the users of their records, or every record with its own; unused sources."""
     published = cache.data.published
-    cells = (
-        (claim.id, cell)
+    named = (
+        (claim.id, key)
         for claim in claims
         for part in claim.parts
         for one in of_others(part, claim, cache)
-        if one.result
-        for cell in cells_of(one.part, one.result)
+        for key in one.records
     )
-    used = users(published, cells, replaced(cache.data), counterparts(cache))
+    used = users(published, named, replaced(cache.data), counterparts(cache))
     lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []
     for row in of_sources(published, used):
         by, records = row["used_by"], count(row["records"], "record")

@@ -44,6 +44,13 @@ class Others:
         """The outcome, where there is anything to compare."""
         return self.result.outcome if self.result else None
 
+    @property
+    def records(self) -> list[str]:
+        """Keys of the published records that were compared, each once."""
+        if self.result is None or "records" not in self.result.estimates.labels:
+            return []
+        return list(dict.fromkeys(" ".join(map(str, self.result.estimates["records"])).split()))
+
 
 def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
     """The evidence that a claim names for one of its parts, each judged for itself.

@@ -13,17 +13,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def users(
-    published: Published, cells: Iterable[tuple[str, Mapping[str, Any]]], replaced: Rows = (), beside: Rows = ()
+    published: Published, named: Iterable[tuple[str, str]], replaced: Rows = (), beside: Rows = ()
 ) -> dict[str, list[str]]:
     """Of each record, by its key, the claims whose evidence names it, in their order, and others; [] where none does.
 
-    cells: each claim's id with a cell of its evidence. replaced, beside: the rows of `judging.replaced` and
+    named: a claim's id with the key of a record of its evidence. replaced, beside: the rows of `judging.replaced` and
     `judging.counterparts`.
     """
     found: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
-    for claim, cell in cells:
-        for key in str(cell.get("records") or "").split():
-            found.setdefault(key, {})[claim] = None
+    for claim, key in named:
+        found.setdefault(key, {})[claim] = None
     for row in replaced:
         for end in ("least", "most"):
             for key in row[end]["records"].split():
@@ -34,11 +33,13 @@ def users(
     return {key: list(claims) for key, claims in found.items()}
 
 
-def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every cell of the verdicts with the id of its claim, those of others' measurements among them."""
+def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
+    """The id of each claim with the key of each published record of its evidence."""
     for verdict in verdicts:
-        for cells in (verdict["cells"], *(one["cells"] for part in verdict["parts"] for one in part["others"])):
-            yield from ((str(verdict["id"]), cell) for cell in cells)
+        for cell in verdict["cells"]:
+            yield from ((str(verdict["id"]), key) for key in str(cell.get("records") or "").split())
+        for part in verdict["parts"]:
+            yield from ((str(verdict["id"]), key) for one in part["others"] for key in one["records"])
 
 
 def of_sources(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

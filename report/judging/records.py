@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,12 +12,11 @@ from report.data.ranges import format_ranges
 from report.estimates import Estimates
 from report.judging import describe
 from report.judging.arithmetic import arithmetic
-from report.judging.claims import Part
 from report.judging.counterfactuals import nearest, sentences
 from report.judging.evaluate import PartResult, QuantityCache
 from report.judging.instances import nodes_of, pooled, ranges_of
 from report.judging.others import Others
-from report.judging.rules import RuleResult, outcome_alone
+from report.judging.rules import outcome_alone
 from report.judging.sensitivity import robustness
 from report.judging.shares import Share
 from report.model import ARITHMETIC, Threshold, Tier, Verdict
@@ -87,8 +86,9 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
 def others_record(one: Others, found: PartResult) -> dict[str, Any]:
     """What others measured of a part: how strong, what came out, from least to most, and at which thresholds.
 
-    decides: whether the part is decided on it. cells: those that a part holds already are not told again. beside: how
-    many times what others found is found here, each by its nearest to the threshold; None where only one is known.
+    decides: whether the part is decided on it; its cells are then the part's. records: keys of the published records
+    that were compared. beside: how many times what others found is found here, each by its nearest to the threshold;
+    None where only one is known.
     """
     decides = found.waits is not None and one.part is found.part
     known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
@@ -109,7 +109,7 @@ def others_record(one: Others, found: PartResult) -> dict[str, Any]:
         "most": max(known, default=None),
         "at": [[limit.json, _at(one, limit)] for limit in one.part.thresholds] if one.result else [],
         "beside": ours,
-        "cells": [] if decides or one.result is None else cells_of(one.part, one.result),
+        "records": one.records,
     }
 
 
@@ -161,35 +161,14 @@ def _entries(found: PartResult, cache: QuantityCache) -> list[str]:
 
 
 def cell_records(found: PartResult, cache: QuantityCache) -> list[dict[str, Any]]:
-    """The compared estimates of a part."""
-    if found.result is None or found.quantity is None:
-        return []
-    quantity = found.quantity
+    """The compared estimates of a part, each with its labels and its side.
 
-    def behind(rows: tuple[int, ...], nodes: Sequence[str]) -> str:
-        return format_ranges(cache.source_rows(quantity, rows, nodes))
-
-    return cells_of(found.part, found.result, behind, cache.data.name, cache.data.disturbed)
-
-
-def _nothing_behind(_rows: tuple[int, ...], _nodes: Sequence[str]) -> str:
-    """What others measured has no rows of ours behind it."""
-    return ""
-
-
-def cells_of(
-    part: Part,
-    result: RuleResult,
-    behind: Callable[[tuple[int, ...], Sequence[str]], str] = _nothing_behind,
-    named: Callable[[Sequence[str]], str] = ", ".join,
-    disturbed: Collection[int] = frozenset(),
-) -> list[dict[str, Any]]:
-    """Compared estimates, each with its labels and its side.
-
-    behind: tells the rows of the summary of each; named: what several machines of a kind are called. A case of several
-    has besides `instances` (ids), `machines` (in words), `instance_low` and `instance_high`: the range over them.
-    disturbed: numbers of the summary's rows; a case made from some of them has the share of its rows (`disturbed`).
+    A case of several machines of a kind has besides `instances` (ids), `machines` (in words), `instance_low` and
+    `instance_high`: the range over them. A case made from disturbed rows of the summary has their share (`disturbed`).
     """
+    result, quantity, disturbed = found.result, found.quantity, cache.data.disturbed
+    if result is None or quantity is None:
+        return []
     estimates = result.estimates
     # Whole columns at once: there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
@@ -205,12 +184,12 @@ def cells_of(
         if at in ranges:
             more |= {
                 "instances": nodes[at],
-                "machines": named(nodes[at]),
+                "machines": cache.data.name(nodes[at]),
                 **dict(zip(("instance_low", "instance_high"), map(known, ranges[at]), strict=True)),
             }
         records.append(
             {
-                "part": part.name,
+                "part": found.part.name,
                 "node": labels.pop("node", None),
                 "device": labels.pop("device", None),
                 "label": words,
@@ -219,7 +198,7 @@ def cells_of(
                 "n_rounds": int(n_rounds),
                 "n_samples": int(n_samples),
                 "outcome": side,
-                "behind": behind(rows, nodes[at]),
+                "behind": format_ranges(cache.source_rows(quantity, rows, nodes[at])),
                 **more,
             }
         )

@@ -339,7 +339,7 @@ def test_a_measurement_of_ours_takes_precedence_and_both_stand_side_by_side(benc
     (one,) = bench.judge(claim, synthetic().gemm(12), one=[record])["verdicts"]
     assert (one["verdict"], one["decided_on"], one["finding"]) == (Verdict.SUPPORTED, HERE, "Here.")
     (beside,) = one["parts"][0]["others"]
-    assert (beside["outcome"], beside["decides"]) == ("challenged", False) and beside["cells"]
+    assert (beside["outcome"], beside["decides"]) == ("challenged", False) and beside["records"] == ["one/r1"]
     assert beside["beside"] == pytest.approx(one["estimate"] / 1e3)
 
 
@@ -412,7 +412,7 @@ def test_the_study_s_records_decide_these_claims_and_no_others(published: Path) 
     assert document["decided"][OTHERS] == sum(map(len, found.values()))
     assert "G11" in {one["id"] for one in document["verdicts"] if one["refuted"]}
     shown = [one for verdict in document["verdicts"] for part in verdict["parts"] for one in part["others"]]
-    assert all(cell["records"] for one in shown for cell in one["cells"])
+    assert all(bool(one["records"]) == (one["outcome"] is not None) for one in shown)
     assert {row["training"] for row in document["replaced"]} == {True, False}
     assert all(row["most"]["estimate"] >= row["least"]["estimate"] for row in document["replaced"])
     assert all(one["here"] and one["differs"] for one in document["counterparts"])
