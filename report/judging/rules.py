@@ -233,11 +233,14 @@ def _representative(part: Part, estimates: Estimates, sides: Sequence[Side], out
 
     exists: the most favourable. for_share_of: the one that the share just
     reaches. Otherwise the one nearest to the threshold: the weakest link.
+    One without an interval stands for none but its like.
     """
-    values = estimates.numbers("estimate").tolist()
+    values, lows = estimates.numbers("estimate").tolist(), estimates.numbers("low").tolist()
     known = [at for at, value in enumerate(values) if not math.isnan(value)]
     if not known:
         return 0 if values else None
+    if part.rule != "for_share_of":
+        known = [at for at in known if not math.isnan(lows[at])] or known
     favour = sorted(known, key=lambda at: values[at], reverse=part.compare != "at_most")
     if part.rule == "exists":
         return favour[0]

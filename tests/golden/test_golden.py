@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from contract.node import kind_of_node, node_id, read_node, write_node
+from contract.node import kind_of_node, node_id, read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
 from report.data.gathered import read_dataset
 from report.quantities import quantities
@@ -36,11 +36,11 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
 
 def twin(node: Path, to: Path) -> None:
     """Another machine of a node's kind that measured the same to the last digit, in processes of its own."""
-    record = read_node(node / "node.json")
+    record = read_node(record_path(node))
     # Runs of one machine have one twin.
     instance = sha256(record["id"].encode()).hexdigest()[:6]
     name = node_id(record["kind"], instance)
-    write_node(to / node.name / "node.json", {**record, "id": name, "instance": instance})
+    write_node(to / node.name / record_path(node).name, {**record, "id": name, "instance": instance})
     for path in node.glob("*.parquet"):
         table, about = load_samples(path)
         table = frame(table).assign(node=name, run=lambda rows: rows["run"] + ".twin")
@@ -60,7 +60,7 @@ def on(verdict: dict[str, Any]) -> dict[str, Any]:
 def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_path: Path) -> None:
     for folder in SETS["fleet"]:
         for node in folder.iterdir():
-            if (node / "node.json").exists():
+            if record_path(node).exists():
                 twin(node, tmp_path / "twins")
     judged("fleet", tmp_path, [tmp_path / "twins"])
     alone, now = read("fleet", "verdicts"), said(tmp_path)["verdicts"]
