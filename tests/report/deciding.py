@@ -26,7 +26,7 @@ def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates
     return exact([{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)])
 
 
-def log_cells(estimates: ArrayLike, se: float = 0.01, **labels: Any) -> Estimates:
+def log_cells(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
     """Measured estimates on the log scale with this standard error."""
     frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
     return Estimates.from_estimates(frame)

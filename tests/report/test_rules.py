@@ -143,6 +143,13 @@ def test_the_estimate_that_stands_for_all_is_the_weakest_link(
     assert decide(rule, told, bound, options=options).representative == stands
 
 
+@pytest.mark.parametrize(("rule", "estimates"), [("at_least", [5.0, 4.1, 6.0]), ("exists", [5.0, 9.0, 4.5])])
+def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str, estimates: list[float]) -> None:
+    assert decide(rule, log_cells(estimates), 4).representative == 1
+    assert decide(rule, log_cells(estimates, se=[0.01, math.nan, 0.01]), 4).representative == 0
+    assert decide(rule, log_cells(estimates, se=math.nan), 4).representative == 1
+
+
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [

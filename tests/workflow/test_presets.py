@@ -46,5 +46,7 @@ def test_claims_about_energy_get_points_on_both_sides_that_cannot_end_before_it_
     essential = {kind: [one for one in part.points(kind) if one.value == 1] for kind in LEAST_S}
     assert set(essential["cpu"]) <= set(counted(part, "cpu"))
     compared = jobs(essential["cpu"]) & jobs(essential["gpu"])
-    # Three seconds of every model and batch on a GPU would take a third of the minutes: one of each family has them.
-    assert families(compared) == families(compared & jobs(counted(part, "cpu")) & jobs(counted(part, "gpu")))
+    both = families(compared & jobs(counted(part, "cpu")) & jobs(counted(part, "gpu")))
+    # Three seconds of every model and batch on a GPU would take a third of the minutes: one of each family has them; of
+    # two families on rented machines, which seldom show the energy of their CPU.
+    assert both == ({"bert", "resnet"} if preset == "rented" else families(compared))
