@@ -330,8 +330,7 @@ def _values(result: RuleResult) -> str:
 
 
 def _one_round(result: RuleResult) -> str:
-    few = result.estimates["low"].isna() & (result.estimates["n_rounds"].astype(int) == 1)
-    return " One round gives no interval: measure at least three." if few.any() else ""
+    return " One round gives no interval: measure at least three." if result.single_round.any() else ""
 
 
 def whole_reason(parts: Sequence[PartResult], verdict: Verdict, data: Dataset) -> str:

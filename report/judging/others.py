@@ -125,9 +125,8 @@ def _missing_rounds(found: PartResult) -> Missing | None:
     """Further rounds, where a part is undecided and most of its estimates are of one round, without an interval."""
     if found.result is None or found.quantity is None or found.outcome is not Verdict.UNDECIDED:
         return None
-    estimates = found.result.estimates
-    single = estimates["low"].isna() & (estimates["n_rounds"].astype(int) == 1)
-    if not single.mean() > 0.5:
+    single, every = int(found.result.single_round.sum()), len(found.result.estimates)
+    if 2 * single <= every:
         return None
-    experiments = tuple(found.quantity.experiments)
-    return Missing(Verdict.AWAITING_EXPERIMENT, experiments, single_rounds=int(single.sum()), estimates=len(estimates))
+    wanted = tuple(found.quantity.experiments)
+    return Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)

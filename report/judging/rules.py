@@ -50,6 +50,12 @@ class RuleResult:
     crossover: str = ""
     share: Share | None = None
 
+    @property
+    def single_round(self) -> NDArray[np.bool_]:
+        """Estimates of one round, without an interval: of shape (estimates,)."""
+        once = self.estimates["n_rounds"].astype(int) == 1
+        return (self.estimates["low"].isna() & once).to_numpy(bool)
+
 
 def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
     """Where each interval lies: the whole of it on one side decides; an unknown one never does.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import pandas as pd
-
 from report.data.dataset import SETTLED, Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat, device_kind
@@ -101,17 +99,11 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     return concat([on_gpus, rate(data).only(device="cpu") / 2 / clocks])
 
 
-def _samples_of(data: Dataset, experiment: str, metrics: Sequence[str]) -> pd.DataFrame:
-    samples = data.samples(experiment)
-    return samples[
-        (samples["experiment"] == experiment) & samples["metric"].isin(metrics) & (samples["status"] == "ok")
-    ]
-
-
 def _by_counter(data: Dataset, metric: str) -> Estimates:
     """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
-    samples = _samples_of(data, "gemm", [metric])
-    read = samples[(samples["device"].map(device_kind) == "gpu") & (samples["clock_mhz"] > 0)]
+    samples = data.samples("gemm")
+    read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
+    read = read[(read["device"].map(device_kind) == "gpu") & (read["clock_mhz"] > 0)]
     read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
     counted = read["flop"] / 2 / (read["value"] * read["clock_mhz"] * 1e6)
     return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
