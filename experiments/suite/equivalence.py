@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.devices import Device
 from experiments.models.names import Model
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 RATE = 3e-4
-# Relative error of the first loss against float64.
+# Relative error, by norm, of the samples' losses at the first step against float64.
 TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2}
 # How far apart curves may always be, over the first loss. Rounding alone moves most by a hundredth of this,
 # but where a value lies within a rounding of a ReLU's kink or of another one in max-pooling, the other path
@@ -31,6 +31,13 @@ LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2}
 DISTURBED, FACTOR = 2, 4.0
 
 Curve = tuple[float, ...]
+
+
+class Run(NamedTuple):
+    """losses: the mean loss of each step. first: the loss of each sample before the first step, in host memory."""
+
+    losses: Curve
+    first: torch.Tensor
 
 
 def memory(model: str, **_: Any) -> float:
@@ -74,7 +81,7 @@ def equivalence(
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
     seed = _seed()
-    run = cache(lambda: curve(model, batch, steps, seed, device, dtype, backend, threads))
+    run = cache(lambda: train(model, batch, steps, seed, device, dtype, backend, threads))
 
     def observe() -> Mapping[str, Observed]:
         expected = reference(model, batch, steps, seed)
@@ -82,11 +89,10 @@ def equivalence(
             deviation(reference(model, batch, steps, seed, dtype.unit_roundoff, number), expected)
             for number in range(1, DISTURBED + 1)
         ]
-        return compared(run(), expected, max(LEAST[dtype], FACTOR * max(rounding)))
+        return compared(run().losses, expected, max(LEAST[dtype], FACTOR * max(rounding)))
 
     def check() -> float:
-        exact = _exact(model, batch, seed)
-        return abs(run()[0] - exact) / exact
+        return relative_error(run().first, exact_losses(model, batch, seed))
 
     return Work(observe=observe, check=check, tolerance=TOLERANCE[dtype])
 
@@ -125,11 +131,12 @@ def _begin(model: str, batch: int, steps: int, seed: int) -> tuple[torch.nn.Modu
     return ZOO[model].model(), [ZOO[model].batch(batch) for _ in range(steps)]
 
 
-def curve(
+def train(
     model: str, batch: int, steps: int, seed: int, device: Device, dtype: Dtype, backend: str, threads: int
-) -> Curve:
-    """Losses of a run on a device. Raises Unsupported if it lacks the library."""
+) -> Run:
+    """Train on a device. Raises Unsupported if it lacks the library."""
     import torch
+    from torch.nn.functional import cross_entropy
 
     from experiments.models.onednn import through_onednn
     from experiments.models.trainer import Trainer
@@ -148,12 +155,15 @@ def curve(
         trainer.compile(threads)  # which makes a step
         made.load_state_dict(begun)
     trainer.optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
+    trainer.take(*batches[0])
+    with trainer.autocast():
+        first = cross_entropy(trainer.call(trainer.inputs), trainer.targets, reduction="none").detach().cpu()
     losses = []
     for inputs, targets in batches:
         trainer.take(inputs, targets)
         trainer.step()
         losses.append(trainer.value.detach())
-    return tuple(map(float, losses))
+    return Run(tuple(map(float, losses)), first)
 
 
 @cache
@@ -182,12 +192,17 @@ def reference(model: str, batch: int, steps: int, seed: int, disturbance: float 
     return tuple(losses)
 
 
-def _exact(model: str, batch: int, seed: int) -> float:
-    """The first loss in float64."""
+def exact_losses(model: str, batch: int, seed: int) -> torch.Tensor:
+    """The loss of each sample before the first step, in float64."""
     import torch
     from torch.nn.functional import cross_entropy
 
     made, [(inputs, targets)] = _begin(model, batch, 1, seed)
     images = inputs.double() if inputs.is_floating_point() else inputs
     with torch.no_grad():
-        return float(cross_entropy(made.double()(images), targets.flatten()))
+        return cross_entropy(made.double()(images), targets.flatten(), reduction="none")
+
+
+def relative_error(losses: torch.Tensor, exact: torch.Tensor) -> float:
+    """The norm of the difference over the norm of the exact losses."""
+    return float((losses.double() - exact).norm() / exact.norm())
