@@ -259,14 +259,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "explain":
         from report.commands.explain import explain, find, sources_of
         from report.data.reference import REFERENCE
-        from report.model import read_verdicts
+        from report.verdicts import read_verdicts
 
         document = read_verdicts(given.verdicts)
         claim = find(document, given.claim)
         sources = sources_of(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
         print(explain(document, given.claim, sources))
     else:
-        from report.model import read_verdicts, tally
+        from report.model import tally
+        from report.verdicts import read_verdicts
 
         print(tally(read_verdicts(given.verdicts)))
     return 0

@@ -279,6 +279,45 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
     )
 
 
+# Labels of a published figure that tell how it was found, not what it is of.
+_HIDDEN_OF_OTHERS = {
+    "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
+    "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
+    "ceilings",
+}  # fmt: skip
+
+
+def case_name(labels: Mapping[str, Any], detail: str) -> str:
+    """The labels of an estimate in words, and its detail: the parts of an aggregate in place of the word best."""
+    if "family" in labels:
+        return _name_of_others(labels, detail)
+    hidden = ["node", "device"]
+    if "best" in (labels.get("backend"), labels.get("shape")):
+        hidden += ["backend", "shape"]
+        detail = f"fastest: {detail}" if detail else ""
+    if "shape" in labels:
+        hidden += ["m", "n", "k"]
+    if "entry" in labels:
+        return detail
+    device = str(labels.get("device", "cpu"))
+    words = labels_text(labels, hidden)
+    return ", ".join(text for text in ("" if device == "cpu" else device, words, detail) if text)
+
+
+def _name_of_others(labels: Mapping[str, Any], detail: str) -> str:
+    """The work, hardware, setting and source of a published figure.
+
+    'ResNet-50, H100 SXM over 2 x Xeon Platinum 8480+, mixed over bfloat16, MLPerf Training v3.1 (mlperf-training-3.1)'
+    """
+    hardware = " over ".join(str(labels[name]) for name in ("gpu", "cpu") if labels.get(name)) or labels.get("machine")
+    sides = " over ".join(str(labels[name]) for name in ("of", "to") if labels.get(name))
+    formats = labels.get("precision", "") if " over " in str(labels.get("precision", "")) else ""
+    others = {name: value for name, value in labels.items() if name not in _HIDDEN_OF_OTHERS}
+    told = [labels.get("model"), hardware, sides, formats, labels_text(others).replace("setting ", ""), detail]
+    text = ", ".join(str(one) for one in told if one)
+    return f"{text} ({labels['source']})" if labels.get("source") else text
+
+
 def side_name(value: Any) -> str:
     """One side of a comparison in words: 'CPU', 'bfloat16'."""
     return str(value).upper() if value in ("cpu", "gpu") else str(value)

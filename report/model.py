@@ -9,11 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from contract.errors import StudyError
-from contract.files import read_json
 from report.formatting import threshold_text
 
 
@@ -61,6 +58,9 @@ DIFFER = "differ"
 
 # Whose measurements a verdict rests on.
 HERE, OTHERS = "here", "others"
+
+# How robust a verdict is: see `judging.robustness.claim_robustness`.
+ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
 
 
 class Side(StrEnum):
@@ -193,30 +193,6 @@ class Missing:
     def json(self) -> dict[str, Any]:
         """What is not empty."""
         return {name: value for name, value in asdict(self).items() if value not in ("", (), 0)}
-
-
-def number_of(parts: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, Any]:
-    """The part whose number a claim is told with, of parts as `verdicts.json` has them.
-
-    The first with a number that came out as the whole did, else the first with a number; {} if there are no parts.
-    """
-    known = [part for part in parts if part.get("estimate") is not None]
-    return next((part for part in known if part.get("outcome") == verdict), [*known, *parts, {}][0])
-
-
-def hanging(node: str) -> str:
-    """What is said of a verdict that hangs on one node which was handed in. node: its name."""
-    return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
-
-
-def read_verdicts(path: Path) -> dict[str, Any]:
-    """Read `verdicts.json`. Raises StudyError if it is missing or something else."""
-    if not path.exists():
-        raise StudyError(f"{path}: no such file. `make study` writes it; --verdicts FILE names another")
-    document = read_json(path)
-    if not isinstance(document, dict) or "verdicts" not in document:
-        raise StudyError(f"{path}: holds no verdicts. Make it with: python -m report judge --data DIR --out {path}")
-    return document
 
 
 def _whose(document: Mapping[str, Any]) -> list[str]:

@@ -13,12 +13,12 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
+from report import wording
 from report.data.ranges import parse_ranges
 from report.data.rows import read_rows, rounds_of, row_lines
 from report.formatting import (
     count,
     interval,
-    label_value,
     nodes_of_cell,
     number,
     place_of,
@@ -27,7 +27,7 @@ from report.formatting import (
     thresholds_text,
     with_unit,
 )
-from report.model import hanging
+from report.model import AWAITING, OPINION, Verdict
 
 WIDTH = 100
 # Rows told of a cell, and cells told of a part, where not all are asked for.
@@ -60,21 +60,24 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     lines += _wrap("says: ", one["says"])
     lines += _wrap("kind: ", f"{one['kind']} claim; evidence: {one['evidence_tier']}; rule: version {one['version']}")
     lines += _wrap("found: ", one["finding"])
-    lines += _wrap("why: ", one["reason"])
-    if one["refuted"]:
-        lines += _wrap("", f"It can no longer be supported. Refuted already: {several(one['refuted'])}.")
+    if one["verdict"] == Verdict.NOT_TESTABLE:
+        lines += _wrap("why: ", one["untestable"] or OPINION)
+        lines += _wrap("bears on it: ", ", ".join(one["bears_on"])) if one["bears_on"] else []
+    refuted = [part["name"] for part in one["parts"] if part["outcome"] == Verdict.CHALLENGED]
+    if refuted and one["verdict"] in (*AWAITING, Verdict.UNDECIDED):
+        lines += _wrap("", f"It can no longer be supported. Refuted already: {several(refuted)}.")
     if node := one.get("hangs_on"):
-        lines += _wrap("", hanging(labels.get(node, node)))
+        lines += _wrap("", wording.hanging(labels.get(node, node)))
     for then in one["when_written"]:
-        lines += _wrap("when written: ", then["reason"])
-    if one["boundary"]:
-        lines += _wrap("boundary: ", one["boundary"])
+        lines += _wrap("when written: ", wording.when_written(then))
     if one.get("unpublished"):
         lines += _wrap("measured by others: ", one["unpublished"])
     for part in one["parts"]:
         cells = [cell for cell in one["cells"] if cell["part"] == part["name"]]
         lines += ["", *_part(part, cells, one, labels, sources)]
-    lines += _turning(one)
+    if text := wording.turn(one):
+        head = f"What would turn it ({one['robust']})" if one["robust"] else "What would turn it"
+        lines += ["", "-" * WIDTH, head, *_wrap("  ", text, hang=2)]
     lines += [""] if one["changes"] or one["sources"] or one["note"] or one["see_also"] else []
     for change in one["changes"]:
         lines += _wrap(f"version {change['version']} of the rule: ", change["reason"])
@@ -119,7 +122,7 @@ def _part(
     if len(one["parts"]) > 1:
         lines += [f"Part {part['name']}: {part['outcome']}", ""]
     lines += [f"Rule (version {one['version']})"]
-    lines += _wrap("  ", part["rule_text"])
+    lines += _wrap("  ", wording.rule(part))
     lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
     if part["sensitivity"]:
         lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
@@ -137,11 +140,11 @@ def _part(
     for one_of in part.get("others") or []:
         lines += ["", *_wrap("Measured by others: ", _others(one_of))]
     if part.get("waits"):
-        lines += _wrap("  still waits for ours: ", part["waits"])
-    if len(one["parts"]) > 1:
-        lines += ["", *_wrap("Outcome: ", f"{part['outcome']}. {part['reason']}")]
-    if len(one["parts"]) > 1 and part.get("boundary"):
-        lines += _wrap("  boundary: ", part["boundary"])
+        lines += _wrap("  still waits for ours: ", wording.missing(part["waits"]))
+    if part.get("missing"):
+        lines += ["", *_wrap("Waits for: ", wording.missing(part["missing"]))]
+    if part.get("boundary"):
+        lines += ["", *_wrap("Where it holds: ", wording.boundary(part["boundary"]))]
     if part.get("robustness"):
         lines += ["", *_robustness(part)]
     return lines
@@ -250,8 +253,8 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _robustness(part: Mapping[str, Any]) -> list[str]:
-    """What was tried on a part, as a record and as sentences."""
-    record, unit = part["robustness"], part["unit"]
+    """The margin of a part, and every trial."""
+    record = part["robustness"]
     lines = ["Tried"]
     if record["exact"]:
         margin = "exact: it has no interval"
@@ -260,36 +263,9 @@ def _robustness(part: Mapping[str, Any]) -> list[str]:
     else:
         margin = f"{number(record['margin_widths'], 2)} widths of the interval from the threshold"
     lines += _wrap("  margin: ", margin)
-    for tried in record["thresholds"]:
-        here = "  (as declared)" if tried["threshold"] == part["threshold"] else ""
-        lines += _wrap("  threshold ", f"{threshold_text(tried['threshold'], unit)}: {_came_to(tried)}{here}")
-    for tried in record["swaps"]:
-        now, value = (label_value(tried["label"], tried[key]) for key in ("now", "value"))
-        loop = "  (plain code, which does not count)" if tried["plain_loop"] else ""
-        lines += _wrap(
-            "  ", f"{value} in place of {'all threads' if tried['now'] == 'all' else now}: {_came_to(tried)}{loop}"
-        )
-    for tried in record["without"]:
-        what = tried["what"] or f"any one of {count(tried['number'], tried['kind'])}"
-        lines += _wrap(
-            "  without ",
-            f"{tried['kind']} {what}: {_came_to(tried)}" if tried["what"] else f"{what}: {_came_to(tried)}",
-        )
+    for what, came_to in wording.trial_lines(part):
+        lines += _wrap("  ", f"{what}: {came_to}")
     return lines
-
-
-def _came_to(tried: Mapping[str, Any]) -> str:
-    same = tried["outcome"] == tried["verdict"]
-    return str(tried["outcome"]) if same else f"{tried['outcome']}, the claim {tried['verdict']}"
-
-
-def _turning(one: Mapping[str, Any]) -> list[str]:
-    if not one.get("flip") and not one["flips"]:
-        return []
-    head = f"What would turn it ({one['robust']})" if one.get("robust") else "What would turn it"
-    lines = ["", "-" * WIDTH, head]
-    lines += _wrap("  ", one["flip"], hang=2) if one.get("flip") else []
-    return [*lines, *(line for flip in one["flips"] for line in _wrap("  - ", flip, hang=4))]
 
 
 def _wrap(head: str, text: str, hang: int | None = None) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,16 @@ from report.data.gathered import read_summary
 from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import nodes_of_cell
-from report.model import Verdict, read_verdicts
+from report.model import Verdict
 from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
+from report.verdicts import read_verdicts
 
 Record = Mapping[str, Any]
 # Where, what is wrong, and what to do about it.
 Found = Iterator[tuple[str, str, str]]
 # Rules that compare something else than the quantity's own estimates.
 _TRANSFORMS = ("ratio", "trend", "crossover")
-# How a quantity asks for samples in place of the summary's medians.
-_OF_SAMPLES = {"percentile", "readings", "samples", "of_samples"}
 # Units of what is timed, which never has an interval of no width.
 _TIMED = ["s", "FLOP/s", "B/s", "Hz", "W", "J"]
 _ENDS = ("estimate", "low", "high")
@@ -127,7 +125,7 @@ def rule_version(study: Study) -> Found:
         for missing in sorted(set(range(2, verdict["version"] + 1)) - reasons):
             yield f"claim {verdict['id']}", f"version {missing} of its rule has no reason", "Give it one under changes"
     for where, _, part, _ in study.parts():
-        for key in ("rule_text", "threshold_why", "threshold"):
+        for key in ("rule", "threshold_why", "threshold"):
             if part.get(key) in (None, ""):
                 yield where, f"decided without {key}", _AGAIN
 
@@ -164,7 +162,7 @@ def counts(study: Study) -> Found:
 @check("unit", "Every number has a unit: 1 if it is none, and for a published figure that of its entry.")
 def unit(study: Study) -> Found:
     for at, part, _, cell in study.cells():
-        entry = study.entries.get(str(cell.get("entry")))
+        entry = study.entries.get(str(cell["labels"].get("entry")))
         if not part["unit"]:
             yield at, "no unit", "Give the quantity one, or entries of one unit"
         elif entry is not None and part["rule"] not in _TRANSFORMS and str(entry["unit"]) != part["unit"]:
@@ -189,7 +187,7 @@ def rows(study: Study) -> Found:
 def reading(study: Study) -> Found:
     for at, part, quantity, cell in study.cells():
         plain = quantity.tier == "measured" and part["rule"] not in _TRANSFORMS and part["scale"] == 1
-        if not plain or _reads_samples(quantity.name):
+        if not plain or part["from_samples"]:
             continue
         behind = study.rows_behind(cell)
         if len(behind) != 1:
@@ -204,22 +202,6 @@ def reading(study: Study) -> Found:
             cut = name == "low" and cell["low"] == 0 and row["low"] < 0
             if not cut and not _near(cell[name], row[name]):
                 yield at, f"{name} {cell[name]} is not row {behind.index[0]}'s {row[name]}", _AGAIN
-
-
-@cache
-def _reads_samples(name: str) -> bool:
-    """Whether a quantity of this name, or a function that it calls, asks for samples."""
-    seen, ahead = set(), [inspect.unwrap(quantities()[name].compute)]
-    while ahead:
-        one = ahead.pop()
-        if one not in seen:
-            seen.add(one)
-            names = set(one.__code__.co_names)
-            if names & _OF_SAMPLES:
-                return True
-            called = (one.__globals__.get(name) for name in names)
-            ahead += [inspect.unwrap(other) for other in called if inspect.isfunction(other)]
-    return False
 
 
 @check("entries", "Every published figure is an entry of the reference, verified, and belongs to what it decides.")
@@ -238,7 +220,7 @@ def entries(study: Study) -> Found:
             yield where, f"measured, and rests on {', '.join(named)}", "Make its tier derived"
     for at, part, quantity, cell in study.cells():
         if quantity.tier == "documented" and part["rule"] not in _TRANSFORMS:
-            entry = study.entries.get(str(cell.get("entry")))
+            entry = study.entries.get(str(cell["labels"].get("entry")))
             listed = entry.get("distribution") or [entry["value"]] if entry else []
             if not any(_near(cell["estimate"], float(one) * part["scale"]) for one in listed):
                 yield at, f"{cell['estimate']} is not what its entry says", _AGAIN

@@ -169,7 +169,7 @@ def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
             yield "# ratio, trend, exists, crossover and for_share_of take the option compare: "
             yield "at_least, at_most, within.\n"
         if key == "findings":
-            yield "# What a reader is told first, in plain words, by outcome; places: report/judging/findings.py.\n"
+            yield "# What a reader is told first, in plain words, by outcome; places: report/findings.py.\n"
         if key == "note":
             if "sensitivity" not in claim:
                 yield f"# Other thresholds that one may reasonably take ({unit}); the report says where it changes:\n"

@@ -16,8 +16,7 @@ from report.formatting import count, first
 from report.judging.claims import Claim, read_claims
 from report.judging.contradictions import read_contradictions
 from report.judging.counterparts import counterparts
-from report.judging.evaluate import QuantityCache
-from report.judging.others import of_others
+from report.judging.evaluate import QuantityCache, of_others
 from report.judging.published_use import of_sources, users
 from report.judging.reference_pairs import DECLARED, read_triangulation
 from report.judging.reference_use import uses

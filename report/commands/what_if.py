@@ -12,18 +12,17 @@ from typing import Any, TypeGuard
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
+from report import wording
 from report.data.dataset import Dataset
 from report.data.gathered import read_dataset
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.formatting import count, exactly
-from report.judging import describe
 from report.judging.claims import Claim, Part, read_claims
-from report.judging.evaluate import PartResult, QuantityCache, evaluate
-from report.judging.judge import CLAIMS, refuse_synthetic, whole_verdict
-from report.judging.others import stand_in
+from report.judging.evaluate import QuantityCache
+from report.judging.judge import CLAIMS, judge_claim, refuse_synthetic
 from report.judging.rules import may_be_negative
-from report.model import OPINION, Threshold, Verdict
+from report.model import Threshold, Verdict
 from report.quantities import quantities
 
 Reference = Mapping[str, Mapping[str, Any]]
@@ -62,12 +61,12 @@ def command(given: Namespace) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a claim that a change touches: verdict and parts' outcomes before and after, and why."""
+    """A claim that a change touches: verdict and outcomes of parts before and after, and what it is told with after."""
 
     claim: Claim
     before: Verdict
     after: Verdict
-    reason: str
+    why: str
     parts: Mapping[str, tuple[Verdict, Verdict]]
 
 
@@ -85,29 +84,15 @@ def what_if(
         new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table, data.published))
     found = []
     for claim, other in zip(claims, changed, strict=True):
-        before = [stand_in(evaluate(part, claim, old), claim, old) for part in claim.parts]
-        if claim.parts != other.parts or any(set(_entries(one, old)) & set(figures) for one in before):
-            after = [stand_in(evaluate(part, other, new), other, new) for part in other.parts]
-            then = [evaluate(part, claim, old) for part in claim.when_written]
-            found.append(_answer(claim, before, after, then, new.data))
+        before = judge_claim(claim, old)
+        if claim.parts != other.parts or any(set(part["entries"]) & set(figures) for part in before["parts"]):
+            after = judge_claim(other, new)
+            pairs = zip(before["parts"], after["parts"], strict=True)
+            parts = {one["name"]: (one["outcome"], then["outcome"]) for one, then in pairs}
+            waits = [wording.missing(part["missing"]) for part in after["parts"] if part["missing"]]
+            why = "; ".join(dict.fromkeys(waits)) or after["finding"]
+            found.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
     return found
-
-
-def _entries(found: PartResult, cache: QuantityCache) -> Sequence[str]:
-    """Published figures that a part rests on."""
-    quantity = found.quantity
-    if quantity is None:
-        return ()
-    return found.part.entries if quantity.tier == "documented" else cache.entries(quantity)
-
-
-def _answer(
-    claim: Claim, before: Sequence[PartResult], after: Sequence[PartResult], then: Sequence[PartResult], data: Dataset
-) -> Answer:
-    was, now = whole_verdict(before, then), whole_verdict(after, then)
-    reason = describe.whole_reason(after, now, data) if after else claim.untestable or OPINION
-    pairs = zip(before, after, strict=True)
-    return Answer(claim, was, now, reason, {a.part.name: (a.outcome, b.outcome) for a, b in pairs})
 
 
 def lines(answers: Sequence[Answer]) -> Iterator[str]:
@@ -116,13 +101,13 @@ def lines(answers: Sequence[Answer]) -> Iterator[str]:
     if moved:
         yield f"{'claim':<6}{'was':<20}{'is':<20}why"
     for one in moved:
-        yield f"{one.claim.id:<6}{one.before:<20}{one.after:<20}{' '.join(one.reason.split())}"
+        yield f"{one.claim.id:<6}{one.before:<20}{one.after:<20}{one.why}"
     for one in answers:
         turned = [f"{name or 'the rule'}: {was} -> {now}" for name, (was, now) in one.parts.items() if was != now]
         if turned and one not in moved:
             yield f"{one.claim.id}: {'; '.join(turned)}; the verdict stays {one.after}"
         elif one not in moved:
-            yield f"{one.claim.id} stays {one.after}: {' '.join(one.reason.split())}"
+            yield f"{one.claim.id} stays {one.after}: {one.why}"
     yield f"{count(len(moved), 'verdict')} would move; no other claim than {len(answers)} is touched"
 
 

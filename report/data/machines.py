@@ -25,10 +25,8 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of machine: what the report calls it, whether the machine of a node's record is one, and the kind of
-    device that is the point of it, if there is one."""
+    """Whether the machine of a node's record is of a kind, and the kind of device that is the point of it, if any."""
 
-    called: str
     is_one: Callable[[Record], bool]
     device: str = ""
 
@@ -43,13 +41,10 @@ def _server(record: Record) -> bool:
 
 
 KINDS = {
-    "laptop": Kind("laptop", lambda record: bool(LAPTOP.search(_processor(record)))),
-    "desktop": Kind("desktop with DDR5 memory", lambda record: bool(DESKTOP.search(_processor(record)))),
-    "many-core": Kind(
-        f"server with {SERVER_CORES} cores",
-        lambda record: int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES,
-    ),
-    "server": Kind(f"server with {SERVER_CORES} cores beside a GPU", _server, "gpu"),
+    "laptop": Kind(lambda record: bool(LAPTOP.search(_processor(record)))),
+    "desktop": Kind(lambda record: bool(DESKTOP.search(_processor(record)))),
+    "many-core": Kind(lambda record: int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES),
+    "server": Kind(_server, "gpu"),
 }
 
 

@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.judging.findings import unknown
+from report.findings import unknown
 from report.model import Threshold, Tier
 from report.quantities import Quantity, quantities
 

@@ -15,8 +15,7 @@ from contract.node import kind_of_node
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.data.dataset import MissingSourceError
-from report.judging.evaluate import QuantityCache
-from report.judging.filters import select
+from report.judging.evaluate import QuantityCache, select
 from report.judging.instances import nodes_of, pooled
 from report.judging.records import ends_of
 from report.quantities import quantities

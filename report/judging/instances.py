@@ -28,7 +28,9 @@ from scipy import stats
 
 from contract.node import kind_of_node, machine_of_node
 from report import statistics
+from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, merged
+from report.formatting import case_name
 from report.model import Side
 from report.statistics import Floats
 from report.transforms import ComparedEstimates
@@ -264,3 +266,14 @@ def by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
         for node in nodes:
             found.setdefault(kind_of_node(node), {})[node] = None
     return {kind: sorted(nodes) for kind, nodes in found.items()}
+
+
+def row_name(estimates: Estimates, row: int) -> str:
+    """The name of the case in one row."""
+    return case_name(estimates.label_values(row), str(estimates.value("detail", row)))
+
+
+def row_place(estimates: Estimates, row: int, data: Dataset) -> str:
+    """The node of one row in words, or the machines of its kind together; '' for a row without a node."""
+    nodes = nodes_of(estimates)[row]
+    return data.name(nodes) if nodes else ""

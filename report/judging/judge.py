@@ -10,38 +10,41 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec import to_builtins
 
 from contract.errors import StudyError
 from contract.files import atomic, write_json
 from contract.node import number_of_machines, utc
 from contract.provenance import commit, study_version
-from report import PACKAGE
+from report import PACKAGE, verdicts
 from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
+from report.findings import finding_and_part
 from report.formatting import nodes_of_cell
-from report.judging import describe
 from report.judging.claims import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide, read_contradictions
-from report.judging.counterfactuals import of_claim
 from report.judging.counterparts import counterparts
-from report.judging.evaluate import PartResult, QuantityCache, evaluate
-from report.judging.findings import finding_and_part
-from report.judging.others import stand_in
+from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
+from report.judging.instances import row_name
 from report.judging.published_use import of_sources, of_verdicts, users
-from report.judging.records import cell_records, part_record
+from report.judging.records import cell_records, ends_of, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
 from report.judging.replaced import replaced
-from report.judging.thresholds import of_claim as outcomes_by_threshold
-from report.model import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined, number_of
+from report.judging.robustness import claim_robustness, sliders
+from report.model import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
+# Fields of a claim's file that its verdict repeats.
+_DECLARED = ("id", "article", "section", "says", "kind", "untestable", "unpublished", "same_as", "note", "version")
+# Fields of the part that tells a claim.
+_OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
-    "threshold", "boundary", "reason", "evidence_tier", "decided_on", "version",
+    "threshold", "evidence_tier", "decided_on", "version",
 )  # fmt: skip
 
 
@@ -53,7 +56,7 @@ def judge(
     claims: Path = CLAIMS,
     allow_synthetic: bool = False,
 ) -> dict[str, Any]:
-    """Judge all claims on `data`, write `out` (JSON) and the tables beside it (CSV, Parquet), and return the document.
+    """Judge all claims on `data`, write `out` with its schema and tables beside it, and return the document.
 
     Raises StudyError for a fault in a claim file, and for synthetic data unless
     `allow_synthetic`, which tests alone may set; OSError if the place cannot be written.
@@ -64,29 +67,30 @@ def judge(
     beside = claims.parent / "triangulation.yaml"
     pairs = read_triangulation(beside, data.reference) if beside.exists() else None
     cache = QuantityCache(data)
-    verdicts = [_verdict(claim, cache) for claim in wanted]
-    _opinions(verdicts)
+    judged = [judge_claim(claim, cache) for claim in wanted]
     instead, beside_ours = replaced(data), counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
+        "format": verdicts.FORMAT,
         "generated_utc": utc(),
         "commit": commit(),
         "study_version": study_version(),
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _nodes(data),
         "refused": data.nodes.refused,
-        "tally": {name: sum(one["verdict"] == name for one in verdicts) for name in Verdict},
-        "decided": decided(verdicts),
-        "questions": by_question(verdicts),
-        "verdicts": verdicts,
-        "contradictions": decide({one["id"]: one for one in verdicts}, declared),
+        "tally": {name: sum(one["verdict"] == name for one in judged) for name in Verdict},
+        "decided": decided(judged),
+        "questions": by_question(judged),
+        "verdicts": judged,
+        "contradictions": decide({one["id"]: one for one in judged}, declared),
         "triangulation": compare(data, beside, cache),
         "references": listed(data.reference, uses(cache, wanted, declared, pairs)),
-        "published": of_sources(data.published, users(data.published, of_verdicts(verdicts), instead, beside_ours)),
+        "published": of_sources(data.published, users(data.published, of_verdicts(judged), instead, beside_ours)),
         "replaced": instead,
         "counterparts": beside_ours,
     }
     write_json(out, document, in_lines="cells")
-    _write_csv(out.with_suffix(".csv"), verdicts)
+    write_json(out.with_suffix(".schema.json"), verdicts.schema())
+    _write_csv(out.with_suffix(".csv"), judged)
     write_tables(document, out)
     return document
 
@@ -98,7 +102,8 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
         raise StudyError(f"{made_up}: its data are synthetic, which are for tests only. Remove it or measure the node")
 
 
-def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
+def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
+    """The verdict on one claim as `verdicts.json` has it. Raises StudyError as `evaluate` does."""
     found = [stand_in(evaluate(part, claim, cache), claim, cache) for part in claim.parts]
     then = [evaluate(part, claim, cache) for part in claim.when_written]
     verdict = whole_verdict(found, then)
@@ -110,51 +115,43 @@ def _verdict(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             return whole_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
         parts.append(part_record(one, cache, whole))
-    first = number_of(parts, verdict)
-    reason = describe.whole_reason(found, verdict, cache.data) if found else ""
-    heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
-    record: dict[str, Any] = {
-        "id": claim.id,
-        "article": claim.article,
-        "article_title": ARTICLES[claim.article],
-        "section": claim.section,
-        "says": claim.says,
-        "kind": claim.kind,
-        "question": claim.question or claim.id,
-        "verdict": verdict,
-        "reason": reason or claim.untestable,
-        "rule": "; ".join(f"{head}{part['rule_text']}" for head, part in zip(heads, parts, strict=True)),
-        **{name: first.get(name) for name in ("quantity", "unit", "estimate", "low", "high")},
-        "threshold": first.get("threshold"),
-        "threshold_why": first.get("threshold_why"),
-        "boundary": describe.whole_boundary(found, verdict),
-        "cells": [cell for one in found for cell in cell_records(one, cache)],
-        "parts": parts,
-        "by_threshold": outcomes_by_threshold(
-            found,
-            lambda other: whole_verdict(
-                [replace(one, outcome=other.get(at, one.outcome)) for at, one in enumerate(found)], then
+    first = verdicts.number_of(parts, verdict)
+    robust, turn = claim_robustness(parts, verdict)
+    of_part: dict[str, Any] = {name: getattr(first, name, None) for name in _OF_PART}
+    declared: dict[str, Any] = {name: getattr(claim, name) for name in _DECLARED}
+    record = to_builtins(
+        verdicts.Claim(
+            **declared,
+            article_title=ARTICLES[claim.article],
+            question=claim.question or claim.id,
+            verdict=verdict,
+            finding="",
+            finding_part="",
+            **of_part,
+            cells=[cell for one in found for cell in cell_records(one, cache)],
+            parts=parts,
+            by_threshold=sliders(
+                found,
+                lambda other: whole_verdict(
+                    [replace(one, outcome=other.get(at, one.outcome)) for at, one in enumerate(found)], then
+                ),
             ),
-        ),
-        "when_written": [{"reason": describe.part_reason(one, cache.data), "outcome": one.outcome} for one in then],
-        "refuted": refuted(found, verdict),
-        "flips": [f"{head}{flip}" for head, part in zip(heads, parts, strict=True) for flip in part["flips"]],
-        **of_claim(parts, verdict),
-        "evidence_tier": Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
-        "decided_on": decided_on(found, verdict),
-        "hangs_on": "",
-        "unpublished": claim.unpublished,
-        "see_also": list(claim.see_also),
-        "same_as": claim.same_as,
-        "bears_on": list(claim.bears_on),
-        "note": claim.note,
-        "sources": _sources(claim, cache.data),
-        "version": claim.version,
-        "changes": list(claim.changes),
-    }
+            when_written=[_when_written(one) for one in then],
+            robust=robust,  # type: ignore[arg-type]
+            turn=turn,
+            evidence_tier=Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
+            decided_on=decided_on(found, verdict),  # type: ignore[arg-type]
+            hangs_on="",
+            see_also=list(claim.see_also),
+            bears_on=list(claim.bears_on),
+            sources=_sources(claim, cache.data),
+            changes=list(claim.changes),
+        )
+    )
     record["hangs_on"] = hangs_on(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
-    declared = claim.told if record["decided_on"] == OTHERS else claim.findings
-    return {**record, **dict(zip(("finding", "finding_part"), finding_and_part(record, declared), strict=True))}
+    sentences = claim.told if record["decided_on"] == OTHERS else claim.findings
+    record["finding"], record["finding_part"] = finding_and_part(record, sentences)
+    return dict(record)
 
 
 def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
@@ -178,17 +175,24 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     """
     if record["decided_on"] != HERE:
         return ""
-    measured = (cell for cell in record["cells"] if cell["node"] or cell["behind"])
+    measured = (cell for cell in record["cells"] if cell.get("node") or cell["behind"])
     decisive = (cell for cell in measured if cell["outcome"] != Side.UNDECIDED)
     nodes = {node for cell in decisive for node in nodes_of_cell(cell) or [""]}
     return min(nodes) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
 
 
-def refuted(found: Sequence[PartResult], verdict: Verdict) -> list[str]:
-    """Parts that are refuted of a claim that waits for others or is undecided: it can no longer be supported."""
-    if not (verdict.awaits or verdict is Verdict.UNDECIDED):
-        return []
-    return [one.part.name for one in found if one.outcome is Verdict.CHALLENGED]
+def _when_written(found: PartResult) -> dict[str, Any]:
+    """A part as of the time of the article: its case that stands for all, and what it came to."""
+    result, row = found.result, found.result.representative if found.result else None
+    number = ends_of(result.estimates, row) if result and row is not None else {}
+    name = row_name(result.estimates, row) if result and row is not None else ""
+    return {
+        "outcome": found.outcome,
+        "case": name,
+        "unit": found.unit,
+        "threshold": found.part.threshold.json,
+        **number,
+    }
 
 
 def decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -221,16 +225,6 @@ def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         for question, alike in asked.items()
     ]
-
-
-def _opinions(verdicts: Sequence[dict[str, Any]]) -> None:
-    """Give judgements the verdicts of the claims that bear on them as their reason."""
-    found = {one["id"]: one["verdict"] for one in verdicts}
-    for one in verdicts:
-        if one["kind"] == "judgement":
-            one["reason"] = describe.opinion({other: found[other] for other in one["bears_on"]})
-        if one["verdict"] == Verdict.NOT_TESTABLE:
-            one["rule"] = "not decided by a rule"
 
 
 def _sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:

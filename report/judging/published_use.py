@@ -37,7 +37,7 @@ def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
     """The id of each claim with the key of each published record of its evidence."""
     for verdict in verdicts:
         for cell in verdict["cells"]:
-            yield from ((str(verdict["id"]), key) for key in str(cell.get("records") or "").split())
+            yield from ((str(verdict["id"]), key) for key in str(cell["labels"].get("records") or "").split())
         for part in verdict["parts"]:
             yield from ((str(verdict["id"]), key) for one in part["others"] for key in one["records"])
 

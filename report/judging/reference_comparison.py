@@ -15,10 +15,8 @@ from report.data.ranges import format_ranges
 from report.data.reference import source
 from report.estimates import Estimates
 from report.formatting import count, exactly, several, short_processor, within
-from report.judging import describe
-from report.judging.evaluate import QuantityCache
-from report.judging.filters import select
-from report.judging.instances import pooled
+from report.judging.evaluate import QuantityCache, select
+from report.judging.instances import pooled, row_name
 from report.judging.records import ends_of
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
 from report.quantities import quantities
@@ -179,7 +177,7 @@ class _Compared:
             "node": node.id,
             "device": device["id"],
             "name": str(device["name"]),
-            "label": describe.row_labels(self.best, row),
+            "label": row_name(self.best, row),
             **values,
             "n_rounds": int(held["n_rounds"]),
             "n_samples": int(held["n_samples"]),

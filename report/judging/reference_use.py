@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from report import PACKAGE
 from report.data import plausibility
 from report.data.gpu_specs import gpu_specs
 from report.data.reference import source
@@ -31,7 +30,7 @@ def uses(
 
     A user is a claim that names the entry or whose quantity asked for it on these data, a quantity, a contradiction,
     a comparison with what is measured here, the ratings of a GPU, the check of what nodes report, or a module of
-    quantities that names it, or what it is of, for data that are not there.
+    quantities that declares it (`ENTRIES`) for data that are not there.
     """
     found: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
 
@@ -49,22 +48,14 @@ def uses(
     for name, entries in asked.items():
         note(entries, name)
     for module in MODULES:
-        code = (PACKAGE / "quantities" / f"{module}.py").read_text(encoding="utf-8")
-        patterns = getattr(import_module(f"report.quantities.{module}"), "ENTRIES", ())
-        note((name for name in found if _named(name, code, patterns)), f"quantities of {module}")
+        for pattern in getattr(import_module(f"report.quantities.{module}"), "ENTRIES", ()):
+            note(fnmatch.filter(found, pattern), f"quantities of {module}")
     for pair in triangulation.pairs if triangulation else ():
         note((name for figure in pair.figures for name in figure.entries), f"comparison {pair.id}")
     for gpu in gpu_specs(cache.data.reference):
         note([*gpu.entries, *gpu.lacking], f"rating {gpu.id}")
     note(plausibility.ENTRIES, "what a node may claim")
     return {name: list(users) for name, users in found.items()}
-
-
-def _named(entry: str, code: str, patterns: Iterable[str]) -> bool:
-    """Whether code names an entry, or what the figure is of and the figure's own name, or it is of a pattern."""
-    owner, _, figure = entry.rpartition(".")
-    there = f'"{entry}"' in code or (f'"{owner}"' in code and f'.{figure}"' in code)
-    return there or any(fnmatchcase(entry, one) for one in patterns)
 
 
 def listed(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:

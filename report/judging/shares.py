@@ -15,7 +15,6 @@ the threshold; where many lie exactly on it, a share that counts them as reachin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,38 +112,3 @@ class Population:
         least, most = (float((weights * one[kept]).sum()) for one in self._chances(threshold))
         low, high = clopper_pearson(min(least, there), min(most, there), there)
         return Share((least + most) / 2 / there, low, high, there, self.of)
-
-    def turns(self, wanted: float) -> tuple[float | None, float | None]:
-        """The furthest threshold at which the share supports, and the nearest from which on it challenges.
-
-        None where it never does; infinite where it does everywhere. For at_least both are counted upwards, for
-        at_most downwards.
-        """
-        supported = self._furthest(lambda at: self.at(at).outcome(wanted) is Verdict.SUPPORTED)
-        open_ = self._furthest(lambda at: self.at(at).outcome(wanted) is not Verdict.CHALLENGED)
-        onward = -math.inf if self.upper else math.inf
-        never = None if open_ == onward else float(np.nextafter(open_, onward)) if math.isfinite(open_) else open_
-        return None if supported == -onward else supported, never
-
-    def _furthest(self, holds: Callable[[float], bool]) -> float:
-        """The last threshold up to which a condition holds; infinite if it holds at none, or at all."""
-        onward = -math.inf if self.upper else math.inf
-        ends = np.concatenate([self.estimate, self.low, self.high])
-        ends = np.unique(ends[np.isfinite(ends)])
-        if not len(ends):
-            return onward if holds(0.0) else -onward
-        step = np.abs(ends).max() + 1.0
-        # An estimate's chance never is quite 0: far past all ends it is as good as that.
-        past = [float(ends[0]) / 1e6 if self.log and ends[0] > 0 else float(ends[0] - step * 1e3)]
-        past += [float(ends[-1]) * 1e6 if self.log else float(ends[-1] + step * 1e3)]
-        near, far = past if not self.upper else past[::-1]
-        if not holds(near) or holds(far):
-            return onward if holds(far) else -onward
-        for end in ends if not self.upper else ends[::-1]:
-            if not holds(float(end)):
-                far = float(end)
-                break
-            near = float(end)
-        while (middle := near + (far - near) / 2) not in (near, far):
-            near, far = (middle, far) if holds(middle) else (near, middle)
-        return near

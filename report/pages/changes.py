@@ -44,5 +44,5 @@ def _row(one: Mapping[str, Any]) -> dict[str, Any]:
         "says": str(one["says"]),
         "before": before,
         "now": now,
-        "why": " ".join(capital(words.cases(text)).rstrip(".") + "." for text in reasons(one["why"])),
+        "why": " ".join(capital(text).rstrip(".") + "." for text in reasons(one["why"])),
     }

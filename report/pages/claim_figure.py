@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from report import formatting
+from report.findings import label_of
+from report.findings import number as plain
 from report.formatting import YES_NO
-from report.judging.findings import number as plain
 from report.model import Threshold
 from report.pages import charts, words
 from report.pages.rows import alt_text, one_round, scaled
@@ -136,7 +137,7 @@ def short_labels(
         names = [formatting.capital(str(cell.get("part") or "")) for cell in cells]
         if len(set(names)) == len(cells):
             return names
-    varies = [name for name in _LABELS if len({str(cell.get(name)) for cell in cells}) > 1]
+    varies = [name for name in _LABELS if len({str(label_of(cell, name)) for cell in cells}) > 1]
     if "model" in varies or "run" in varies:
         varies = [name for name in varies if name != "parameters"]
     if "gpu" in varies and "machine" in varies:
@@ -146,7 +147,7 @@ def short_labels(
     for name in varies:
         if len(kept) == _MOST_LABELS or len(set(labels)) == len(cells):
             break
-        if kept and len({(one, str(cell.get(name))) for one, cell in zip(labels, cells, strict=True)}) == len(
+        if kept and len({(one, str(label_of(cell, name))) for one, cell in zip(labels, cells, strict=True)}) == len(
             set(labels)
         ):
             continue
@@ -189,7 +190,7 @@ def _apart(labels: Sequence[str]) -> list[str]:
 
 
 def _said(name: str, cell: Mapping[str, Any]) -> str:
-    value = cell.get(name)
+    value = label_of(cell, name)
     if value is None:
         return ""
     text = formatting.label_value(name, _as_number(value))

@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from contract.node import kind_of_node, number_of_machines
-from report import formatting
+from report import formatting, wording
+from report.findings import number as plain
 from report.formatting import capital, count, few, nodes_of_cell, place_of, several
-from report.judging.findings import number as plain
-from report.model import hanging
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
 from report.pages.claim_figure import claim_chart, one_axis, quantity_name
@@ -93,12 +92,12 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
         yield f"{count(len(cells), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
-        yield hanging(machines.get(node, node))
+        yield wording.hanging(machines.get(node, node))
     if alike := [cell["instances"] for cell in cells if cell.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
         if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
             yield "A machine counts once, however often it was measured."
-    sources = {str(cell["source"]) for cell in cells if cell.get("source")}
+    sources = {str(cell["labels"]["source"]) for cell in cells if cell["labels"].get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
         yield f"{count(len(cells), 'case')} from {count(len(named), 'published source')}."
@@ -113,7 +112,8 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
             if text:
                 yield text
     if verdict["verdict"] == "outdated":
-        yield from (words.cases(str(one["reason"])) for one in verdict.get("when_written") or [])
+        for one in verdict.get("when_written") or []:
+            yield f"When it was written: {wording.when_written(one)}."
 
 
 def _rounds(values: Sequence[int]) -> str:
@@ -149,24 +149,24 @@ def _beside(part: Mapping[str, Any]) -> str:
 
 def _turns(verdict: Mapping[str, Any]) -> Any:
     """What would change the verdict, in sentences."""
-    if verdict.get("flip"):
-        yield capital(words.cases(str(verdict["flip"])))
+    if text := wording.turn(verdict):
+        yield capital(text)
     for part in verdict["parts"] or []:
         for one in part.get("others") or []:
             if one["decides"]:
                 unit = str(one["unit"] or "1")
                 told = [
-                    f"{outcome} at {formatting.threshold_text(limit, unit)}"
-                    for limit, outcome in one["at"]
-                    if outcome and outcome != one["outcome"]
+                    f"{trial['outcome']} at {formatting.threshold_text(trial['threshold'], unit)}"
+                    for trial in one["trials"]
+                    if "side" not in trial and trial["outcome"] != one["outcome"]
                 ]
                 what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
                 yield (
                     f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
                 )
-        missing = part.get("waits") or part.get("reason")
-        if missing and str(part["outcome"]).startswith("awaiting"):
-            yield f"{capital(str(part['name'])) + ': ' if part['name'] else ''}{capital(words.cases(str(missing)))}."
+        if part.get("missing"):
+            text = capital(wording.missing(part["missing"]))
+            yield f"{capital(str(part['name']))}: {text}." if part["name"] else f"{text}."
     if verdict.get("decided_on") == "others":
         yield "A GPU that is measured here takes the place of others' runs."
 
@@ -198,7 +198,7 @@ def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
     return {
         "name": capital(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
         "word": words.verdict(str(part["outcome"])),
-        "rule": words.cases(str(part["rule_text"])),
+        "rule": wording.rule(part),
         "why": str(part["threshold_why"] or ""),
         "what": " ".join(str(part["how"] or "").split()),
         "quantity": str(part["quantity"]),
@@ -278,7 +278,7 @@ def _behind(rows: str) -> str:
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Published sources and documents behind the verdict, by title, each with its key in the bibliography."""
-    used = {str(cell["source"]) for cell in verdict["cells"] if cell.get("source")}
+    used = {str(cell["labels"]["source"]) for cell in verdict["cells"] if cell["labels"].get("source")}
     named = {one for source in used for one in source.split(" and ")}
     rows = [
         {"key": key_of_published(str(one["id"])), "title": str(one["title"])}

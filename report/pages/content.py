@@ -40,7 +40,6 @@ from report.publish.claimreview import as_script, claim_reviews
 # The page that lists the pages and figures that could not be made.
 CHECKS = "measurements/checks"
 REPORT = Path(__file__).resolve().parent.parent
-_REQUIRED = ("generated_utc", "commit", "study_version", "origin", "nodes", "refused", "tally", "verdicts")
 
 
 @dataclass
@@ -74,19 +73,6 @@ def stand_in(path: str, title: str, failures: Failures) -> Page:
     failure = failures.find("page", path)
     reason = failure.reason if failure else "no reason given"
     return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
-
-
-def read_verdicts(path: Path) -> dict[str, Any]:
-    """The verdicts. Raises StudyError if the file is not what `report judge` writes."""
-    document = read_json(path)
-    if not isinstance(document, dict):
-        raise StudyError(f"{path}: not a file of verdicts: write one with `python -m report judge`")
-    missing = [key for key in _REQUIRED if key not in document]
-    if missing:
-        raise StudyError(f"{path}: lacks {', '.join(missing)}: write it again with `python -m report judge`")
-    if len({str(one["id"]) for one in document["verdicts"]}) != len(document["verdicts"]):
-        raise StudyError(f"{path}: an id occurs twice: write it again with `python -m report judge`")
-    return document
 
 
 @cache

@@ -9,11 +9,11 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json, write_text
-from report.model import read_verdicts
 from report.pages import paths
 from report.pages.editions.record import before, edition, read_editions, write_editions
 from report.pages.evidence import Evidence
 from report.pages.tables import write_data
+from report.verdicts import read_verdicts
 
 # GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
 _NO_TEMPLATES = ".nojekyll"

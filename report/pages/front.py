@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import formatting
+from report.findings import number
 from report.formatting import count, two_digits
-from report.judging.findings import number
 from report.pages import words
 from report.pages.charts import Chart, estimates
 from report.pages.evidence import Evidence

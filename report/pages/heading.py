@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from report import formatting
+from report.findings import WIDE
 from report.formatting import span_words, two_digits
-from report.judging.findings import WIDE
 
 # An interval whose ends differ by this factor is not told at all.
 TOO_WIDE = 10.0

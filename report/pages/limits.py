@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from report.data.gathered import read_summary
 from report.data.summary import POINT
 from report.formatting import count, few, several
-from report.judging.counterfactuals import SENSITIVE
+from report.model import SENSITIVE
 
 # Readings beside each sample, and what cannot be told without them.
 _SENSORS = {

@@ -18,13 +18,14 @@ from contract.node import utc
 from report.pages import pandoc, paths, previews, quarto, site
 from report.pages.changes import since_last
 from report.pages.charts import Chart
-from report.pages.content import CHECKS, Content, build, family_charts, read_verdicts
+from report.pages.content import CHECKS, Content, build, family_charts
 from report.pages.evidence import Evidence
 from report.pages.failures import Failures, read_failed_figures
 from report.pages.pdf import SOURCES, failed_source
 from report.pages.site import Page
 from report.pages.sources import bibliography
 from report.pages.svg import blank, save
+from report.verdicts import read_verdicts
 
 RENDERERS = ("auto", "quarto", "pandoc")
 # What pages share, by which it is known whether one has to be rendered again.

@@ -1,6 +1,6 @@
 """Sentences of the front page: declared in front.yaml, each told only where verdicts and measurements carry it.
 
-A place: `{W29 most}` is what claim W29 has for `most` (see `judging.findings`); `{replaced training}` and other names
+A place: `{W29 most}` is what claim W29 has for `most` (see `report.findings`); `{replaced training}` and other names
 of FACTS are what the evidence gives beside the verdicts.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
-from report.judging import findings
-from report.judging.findings import PLACE
+from report import findings
+from report.findings import PLACE
 from report.model import Verdict
 from report.pages import words
 from report.pages.markdown import Markdown, clean, escape, identifier

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -145,8 +144,3 @@ ROBUST = {
     "on a chosen list": "It rests on a list of cases that we chose beforehand; another list may come out otherwise.",
     "not varied": "It rests on one figure, with nothing to vary.",
 }
-
-
-def cases(text: str) -> str:
-    """A sentence of the judging, which calls one measured combination a cell, as readers say it."""
-    return re.sub(r"\b([Cc])ell(s?)\b", lambda found: ("C" if found[1] == "C" else "c") + "ase" + found[2], text)

@@ -72,7 +72,7 @@ def _review(
         "claimReviewed": one["says"],
         "itemReviewed": {"@type": "Claim", "identifier": one["id"], "appearance": article},
         "reviewRating": _rating(one["verdict"], meaning),
-        "reviewBody": one.get("finding") or one["reason"],
+        "reviewBody": one["finding"],
         "version": one["version"],
         "inLanguage": "en",
     }

@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 
 from contract.files import atomic
 from contract.node import number_of_machines
-from report import statistics
+from report import statistics, wording
 from report.formatting import nodes_of_cell
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
@@ -29,8 +29,6 @@ CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "kind": (_TEXT, False, "How it is to be decided: measured, derived, documented, judgement"),
     "verdict": (_TEXT, False, "supported, challenged, depends, outdated, undecided, awaiting …, not testable"),
     "finding": (_TEXT, False, "What was found, in one plain sentence"),
-    "reason": (_TEXT, False, "Why, in words"),
-    "boundary": (_TEXT, True, "Verdict depends: where it holds and where not"),
     "rule": (_TEXT, False, "The rule or rules, in words"),
     "quantity": (_TEXT, True, "The quantity of the first part that is decided; the next six columns are of that part"),
     "unit": (_TEXT, True, "Unit of estimate, low, high and threshold; 1 for ratios and shares"),
@@ -42,7 +40,7 @@ CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "cells": (_COUNT, False, "Cells that were compared, over all parts"),
     "cells_supporting": (_COUNT, False, "Cells that support the claim"),
     "cells_challenging": (_COUNT, False, "Cells that challenge it"),
-    "flips": (_TEXTS, False, "What would change the verdict"),
+    "turn": (_TEXT, True, "The nearest change that turns the verdict, in words"),
     "see_also": (_TEXTS, False, "Claims worth seeing beside it"),
     "sources": (_TEXTS, False, "Addresses of the published sources that it leans on"),
     "evidence_tier": (
@@ -84,8 +82,6 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
 }
 # Rows that are written at once.
 _TOGETHER = 20_000
-# What a cell of verdicts.json holds besides its labels.
-_HELD = frozenset(CELLS) - {"claim", "quantity", "unit", "labels"}
 
 
 def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
@@ -110,6 +106,8 @@ def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
         "cells": len(outcomes),
         "cells_supporting": outcomes.count("supports"),
         "cells_challenging": outcomes.count("challenges"),
+        "rule": wording.rules(one["parts"]),
+        "turn": wording.turn(one),
         "sources": [source["url"] for source in one["sources"]],
     }
 
@@ -119,19 +117,13 @@ def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
     for cell in one["cells"]:
         part = parts[cell["part"]]
-        # A value that is no scalar is no label.
-        labels = {
-            name: value
-            for name, value in cell.items()
-            if name not in _HELD and not isinstance(value, (list, tuple, Mapping))
-        }
         yield {
             **{name: cell.get(name) for name in CELLS},
             "machines": number_of_machines(nodes_of_cell(cell)),
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],
-            "labels": encoder.encode(labels),
+            "labels": encoder.encode(cell["labels"]),
         }
 
 

@@ -9,6 +9,7 @@ from report.model import ARITHMETIC
 from report.quantities import quantity, says
 from report.quantities.prices import hourly
 
+ENTRIES = ("electricity-*.usd_per_kwh",)
 _ELECTRICITY = (
     "electricity-industrial.usd_per_kwh",
     "electricity-new-england-commercial.usd_per_kwh",

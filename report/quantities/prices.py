@@ -51,8 +51,8 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# What is asked for only where a node has a processor of that maker.
-ENTRIES = ("aws-c7i.large.*", "aws-m7i.large.usd_per_hour")
+# What is asked for only where a node has such a processor, or a GPU that is hired.
+ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 Priced = tuple[dict[str, Input], str]
 

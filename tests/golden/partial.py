@@ -29,11 +29,12 @@ from report.data.published import read_published
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
 from report.pages import charts, site
-from report.pages.content import build, read_verdicts
+from report.pages.content import build
 from report.pages.evidence import Evidence
 from report.pages.failures import Failures
 from report.pages.pdf import SOURCES
 from report.pages.render import render
+from report.verdicts import read_verdicts
 from tests.golden.__main__ import PUBLISHED
 from tests.golden.fleet import FLEET
 

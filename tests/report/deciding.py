@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from report import verdicts
 from report.data.dataset import Dataset
 from report.data.nodes import Nodes
 from report.estimates import Estimates, exact
@@ -60,3 +61,16 @@ def decide(
         return " and ".join(names.get(node, node) for node in nodes)
 
     return rules.decide(part(rule, threshold, options), estimates, unit, named)
+
+
+def part_record(**given: Any) -> verdicts.Part:
+    """A part as `verdicts.json` has it, with what is given."""
+    empty: dict[str, Any] = {
+        "name": "", "quantity": "gemm.rate", "unit": "1", "rule": "at_least", "options": {}, "threshold": 1.0,
+        "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
+        "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
+        "missing": None, "waits": None, "others": [],
+        "unchecked": False, "checked": None, "check": None, "cases": "", "n_cases": 1, "share": None, "boundary": None,
+        "estimate": None, "low": None, "high": None, "robustness": None, "arithmetic": None,
+    }  # fmt: skip
+    return verdicts.Part(**{**empty, **given})

@@ -27,8 +27,8 @@ from report.data.gathered import read_dataset
 from report.data.nodes import Node, read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import CLAIMS, hangs_on, judge
-from report.model import hanging
 from report.pages.claims import claim_context
+from report.wording import hanging
 from tests.report.conftest import Factory
 from tests.report.liars import PUBLISHED, copied
 from tests.report.packs import files_of

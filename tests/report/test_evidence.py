@@ -9,7 +9,7 @@ import pytest
 
 from report.data.dataset import Dataset, MissingSourceError, Used, once
 from report.estimates import Estimates
-from report.judging.filters import missing
+from report.judging.evaluate import missing
 from report.quantities import quantities
 
 from .conftest import Factory

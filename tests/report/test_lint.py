@@ -112,7 +112,7 @@ WITHOUT_INTERVAL, WITHOUT_A_WORD = {"low": None, "high": None}, dict.fromkeys(("
         ("rule-version", PRODUCT, lambda v, p, c: v.update(version=2, changes=[{"version": 2, "reason": " "}]),
          "version 2 of its rule has no reason"),
         *(("rule-version", PRODUCT, lambda v, p, c, key=key: p.update({key: ""}), f"decided without {key}")
-          for key in ("rule_text", "threshold_why", "threshold")),
+          for key in ("rule", "threshold_why", "threshold")),
         *(("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_INTERVAL), told)
           for told in ("no interval, though all behind it have one", "without an interval")),
         ("interval", PRODUCT, lambda v, p, c: c.update(low=c["estimate"], high=c["estimate"]), "is exact, though it"),

@@ -18,15 +18,17 @@ from jsonschema import Draft202012Validator
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
+from report import wording
 from report.cli import main
 from report.data.gather import gather
-from report.model import Verdict, read_verdicts
+from report.model import Verdict
 from report.pages import words
 from report.pages.content import build
 from report.pages.evidence import Evidence
 from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
 from report.publish.study import CITATION, study
+from report.verdicts import read_verdicts
 
 from .conftest import Factory
 
@@ -142,9 +144,9 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     claims, cells = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
     assert list(claims["id"]) == [one["id"] for one in document["verdicts"]]
     told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
-    for name in ("verdict", "finding", "reason", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
+    for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
-    assert list(row["threshold"]) == [told["threshold"]] and list(row["flips"]) == told["flips"]
+    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == wording.turn(told)
     counts = {one["id"]: len(one["cells"]) for one in document["verdicts"] if one["cells"]}
     assert cells.groupby("claim").size().to_dict() == counts
     (one,) = cells[cells["claim"] == "N03"].to_dict("records")
@@ -152,7 +154,7 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome"):
         assert one[name] == cell[name], name
     labels = json.loads(one["labels"])
-    assert labels["dtype"] == cell["dtype"] == "float32" and not set(labels) & set(cells.columns)
+    assert labels["dtype"] == cell["labels"]["dtype"] == "float32" and not set(labels) & set(cells.columns)
     # Even where nothing was compared: the types do not come from the values.
     none = [{**one, "cells": []} for one in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):

@@ -18,11 +18,12 @@ from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import CLOSED, read_claims
 from report.judging.judge import judge
 from report.judging.rules import RULES
-from report.model import Threshold, Tier, read_verdicts
+from report.model import Threshold, Tier
 from report.pages.content import build
 from report.pages.evidence import Evidence
 from report.pages.site import source, templates
 from report.quantities import quantities
+from report.verdicts import read_verdicts
 
 from .conftest import Factory
 from .test_cli import typed

@@ -290,9 +290,10 @@ def test_direct_evidence_decides_a_claim_that_waits_by_its_own_rule(bench: Bench
     assert (one["verdict"], one["decided_on"], one["evidence_tier"]) == (Verdict.SUPPORTED, OTHERS, "published")
     assert one["finding"] == "Others: 10 to 10."
     (part,) = one["parts"]
-    assert "training" in part["waits"] and part["robustness"] is None and "rejudge" not in part
-    assert part["others"][0]["at"] == [[2, "supported"], [5, "supported"], [50, "challenged"]]
-    assert one["cells"][0]["records"] == "one/r1 one/r2"
+    assert part["waits"]["experiments"] == ["training"] and part["robustness"] is None and "rejudge" not in part
+    trials = [trial for trial in part["others"][0]["trials"] if "side" not in trial]
+    assert [(trial["threshold"], trial["outcome"]) for trial in trials] == [(2, "supported"), (50, "challenged")]
+    assert one["cells"][0]["labels"]["records"] == "one/r1 one/r2"
     assert document["decided"] == {HERE: 0, OTHERS: 1, "open": 0, "not testable": 0}
     assert document["published"][0]["used_by"] == ["W01"] and document["published"][0]["named"] == 2
 
@@ -303,7 +304,6 @@ def test_a_figure_that_is_not_clear_and_stands_alone_says_so(bench: Bench) -> No
     (one,) = bench.judge(claim, one=[GPU, CPU, *others])["verdicts"]
     sides = {cell["estimate"]: cell["outcome"] for cell in one["cells"]}
     assert sides == {10: "supports", 9: "supports", 12: "supports", 6: "undecided"}
-    assert "less than half as much again, and no independent source agrees" in one["reason"]
 
 
 def test_indirect_evidence_is_shown_and_decides_nothing(bench: Bench) -> None:
@@ -364,7 +364,7 @@ def test_published_runs_decide_until_most_points_have_a_second_round(
         node.gemm(12 if place == 0 else 40 / 6, n=256 * (place + 1), rounds=number)
     (one,) = bench.judge(claim, node, one=[record])["verdicts"]
     assert (one["verdict"], one["decided_on"]) == (verdict, decided_on)
-    assert ("in one round" in str(one["parts"][0]["waits"])) == (decided_on == OTHERS)
+    assert bool(one["parts"][0]["waits"]) == (decided_on == OTHERS)
 
 
 def test_a_claim_file_names_only_what_is_there(bench: Bench) -> None:
@@ -410,7 +410,9 @@ def test_the_study_s_records_decide_these_claims_and_no_others(published: Path) 
         outcome: sorted(ids.split()) for outcome, ids in DECIDED.items()
     }
     assert document["decided"][OTHERS] == sum(map(len, found.values()))
-    assert "G11" in {one["id"] for one in document["verdicts"] if one["refuted"]}
+    assert "G11" in {
+        one["id"] for one in document["verdicts"] if "challenged" in [part["outcome"] for part in one["parts"]]
+    }
     shown = [one for verdict in document["verdicts"] for part in verdict["parts"] for one in part["others"]]
     assert all(bool(one["records"]) == (one["outcome"] is not None) for one in shown)
     assert {row["training"] for row in document["replaced"]} == {True, False}

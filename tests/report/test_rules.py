@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from contract.errors import StudyError
-from report import statistics
+from report import statistics, wording
 from report.estimates import Estimates
-from report.judging import describe, rules
-from report.judging.filters import select
-from report.model import Threshold, combined, number_of
+from report.judging import rules
+from report.judging.evaluate import select
+from report.judging.records import boundary_record
+from report.model import Threshold, combined
+from report.verdicts import number_of
 
-from .deciding import cells, decide, log_cells
+from .deciding import cells, decide, log_cells, part_record
 
 interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
 some_intervals = st.lists(interval, min_size=1, max_size=8)
@@ -176,11 +178,12 @@ def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: s
 
 
 def test_a_claim_is_told_with_the_number_of_a_part_that_came_out_as_the_whole_did() -> None:
-    parts = [{"outcome": one, "estimate": value} for one, value in (("awaiting source", None), ("supported", 1.0))]
-    parts.append({"outcome": "undecided", "estimate": 2.0})
-    told = {verdict: number_of(parts, verdict)["estimate"] for verdict in ("supported", "undecided", "awaiting source")}
+    given = (("awaiting source", None), ("supported", 1.0), ("undecided", 2.0))
+    parts = [part_record(outcome=outcome, estimate=value) for outcome, value in given]
+    found = {verdict: number_of(parts, verdict) for verdict in ("supported", "undecided", "awaiting source")}
+    told = {verdict: one and one.estimate for verdict, one in found.items()}
     assert told == {"supported": 1.0, "undecided": 2.0, "awaiting source": 1.0}
-    assert number_of(parts[:1], "awaiting source") == parts[0] and number_of([], "supported") == {}
+    assert number_of(parts[:1], "awaiting source") == parts[0] and number_of([], "supported") is None
 
 
 def one(log: bool = True, **values: float) -> Estimates:
@@ -257,24 +260,31 @@ def test_the_best_library_enters_only_where_it_is_asked_for() -> None:
 ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
 
 
+def where_it_holds(found: rules.RuleResult) -> str:
+    """The boundary in words."""
+    record = boundary_record(found)
+    assert record is not None
+    return wording.boundary(record)
+
+
 @pytest.mark.parametrize(
     ("some", "labels", "where"),
     [
         ("ffhh", {"batch": [8, 16, 64, 256], "model": [*"abab"]}, "holds from batch 64 on, fails up to batch 16"),
         ("hhf", {"batch": [8, 16, 64]}, "holds up to batch 16, fails at batch 64"),
-        ("fuh", {"batch": [8, 16, 64]}, "holds at batch 64, fails at batch 8 (1 cell undecided)"),
+        ("fuh", {"batch": [8, 16, 64]}, "holds at batch 64, fails at batch 8 (1 case undecided)"),
         ("fhh", {"dtype": ["int8", "fp32", "fp32"], "batch": [2, 1, 3]}, "holds for fp32, fails for int8"),
         ("fh", {"node": ["x1", "x2"]}, "holds on New CPU, fails on Old CPU"),
         ("fhhhff", {"model": [*"aabbcc"], "batch": [8, 64] * 3},
          "a: holds at batch 64, fails at batch 8; b: holds throughout; c: fails throughout"),
-        ("hhf", {"batch": [8, 16, 16]}, "holds in 2 and fails in 1 of 3 cells, which no one or two labels tell apart"),
-        ("fhfh", {"batch": [1] * 4}, "holds in 2 and fails in 2 of 4 cells, which no one or two labels tell apart"),
+        ("hhf", {"batch": [8, 16, 16]}, "holds in 2 and fails in 1 of 3 cases, which no one or two labels tell apart"),
+        ("fhfh", {"batch": [1] * 4}, "holds in 2 and fails in 2 of 4 cases, which no one or two labels tell apart"),
     ],
 )  # fmt: skip
 def test_what_separates_the_sides_is_named(some: str, labels: dict[str, Sequence[Any]], where: str) -> None:
     names = {"x1": "Old CPU", "x2": "New CPU"}
     found = decide("at_least", cells(*(ENDS[one] for one in some), **labels), 4, node_labels=names)
-    assert describe.boundary(found) == where
+    assert where_it_holds(found) == where
 
 
 def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
@@ -333,7 +343,7 @@ def test_a_crossover_lies_between_the_points_that_decide() -> None:
     found = crossing([1, 10, 100, 1000], [50] * 4)
     assert found.estimates.rows("low", "estimate", "high") == [(10, pytest.approx(50), 100)]
     assert found.outcome == "supported"
-    assert describe.boundary(found) == "cpu is ahead from size 100 on, not up to 10"
+    assert where_it_holds(found) == "cpu is ahead from size 100 on, not up to 10"
     assert crossing([1, 10, 100, 1000], [50] * 4, bound=200).outcome == "challenged"
     # A point that is too close widens what the change lies between.
     assert crossing([1, 10, 50, 1000], [50] * 4).estimates.rows("low", "high") == [(10, 1000)]
@@ -341,8 +351,8 @@ def test_a_crossover_lies_between_the_points_that_decide() -> None:
 
 def test_series_that_never_cross_challenge_a_crossover() -> None:
     found = crossing([1, 2, 3], [50, 50, 50])
-    assert found.outcome == "challenged" and describe.boundary(found) == "gpu is ahead at every size measured"
-    assert describe.boundary(crossing([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
+    assert found.outcome == "challenged" and where_it_holds(found) == "gpu is ahead at every size measured"
+    assert where_it_holds(crossing([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
     assert crossing([1, 2, 50], [50, 50, 50]).outcome == "undecided"
 
 

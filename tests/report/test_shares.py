@@ -14,7 +14,6 @@ from scipy.stats import binomtest
 from report import statistics
 from report.estimates import Estimates, exact
 from report.judging.shares import Population, clopper_pearson
-from report.model import Verdict
 from studies import shares
 
 
@@ -83,32 +82,6 @@ def test_an_unknown_interval_may_lie_on_either_side() -> None:
 def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, outcome: str) -> None:
     models = {f"m{at}": [9.0 if at < above else 1.0] for at in range(of)}
     assert population(models).at(5).outcome(wanted) == outcome
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from("abcdefghijklmnop"), st.lists(st.floats(0.1, 50), min_size=1, max_size=3), min_size=1
-    ),
-    st.sampled_from(["at_least", "at_most"]),
-    st.sampled_from([0.0, 0.1]),
-    st.floats(0.05, 0.95),
-    st.floats(0.05, 100),
-)
-def test_where_it_turns_is_where_its_outcome_does(
-    models: dict[str, list[float]], compare: str, se: float, wanted: float, threshold: float
-) -> None:
-    whole = population(models, compare, se)
-    supported, challenged = whole.turns(wanted)
-    sign = -1 if compare == "at_most" else 1
-    outcome = whole.at(threshold).outcome(wanted)
-    if supported is not None and abs(threshold / supported - 1) > 1e-9:
-        assert (outcome is Verdict.SUPPORTED) == (sign * threshold <= sign * supported)
-    if challenged is not None and abs(threshold / challenged - 1) > 1e-9:
-        assert (outcome is Verdict.CHALLENGED) == (sign * threshold >= sign * challenged)
-    if supported is None:
-        assert outcome is not Verdict.SUPPORTED
-    if challenged is None:
-        assert outcome is not Verdict.CHALLENGED
 
 
 def test_false_verdicts_are_rare_and_true_ones_are_found() -> None:

@@ -19,12 +19,11 @@ from report.data.gathered import read_dataset
 from report.data.published import PUBLISHED, read_published
 from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates
-from report.judging import rules, thresholds
+from report.judging import robustness, rules
 from report.judging.claims import Claim, Part, read_claims
-from report.judging.evaluate import PartResult, QuantityCache, evaluate
+from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
 from report.judging.judge import CLAIMS, whole_verdict
-from report.judging.others import stand_in
-from report.judging.thresholds import by_threshold, of_claim
+from report.judging.robustness import part_slider, sliders
 from report.model import Missing, Threshold, Verdict, combined
 from tests.golden.__main__ import every_figure
 
@@ -183,7 +182,7 @@ def test_pieces_are_what_the_rule_says_and_no_more_of_them_than_needed(
     low, declared, high = sorted(data.draw(st.lists(ENDS, min_size=3, max_size=3, unique=True)))
     one = part(rule, declared, sensitivity=[low, high])
     whole = with_another(data.draw(st.sampled_from(Verdict)))
-    slider = by_threshold(result(one, estimates), whole)
+    slider = part_slider(result(one, estimates), whole)
     if slider is None:
         assert {at(one, estimates, place) for place in (low, declared, high)} == {at(one, estimates, declared)}
         return
@@ -210,7 +209,7 @@ def test_a_share_turns_where_the_rule_turns_it(
     estimates = log_cells(values, se=se, model=[str(number) for number in range(len(values))])
     options = {"of": "model", "compare": compare, "share": wanted}
     one = part("for_share_of", 2.0, options, sensitivity=[0.5, 10.0])
-    slider = by_threshold(result(one, estimates), lambda outcome: outcome)
+    slider = part_slider(result(one, estimates), lambda outcome: outcome)
     assert slider is not None
     for place in (*(place for place, _ in told_places(slider)), threshold):
         # Where chances change smoothly a turn is found to within a hair.
@@ -222,7 +221,7 @@ def test_a_share_turns_where_the_rule_turns_it(
 @given(estimates=made_up(), ends=st.lists(st.tuples(ENDS, ENDS).map(sorted), min_size=2, max_size=4, unique_by=tuple))
 def test_ranges_are_choices_among_those_that_are_declared(estimates: Estimates, ends: list[list[float]]) -> None:
     one = part("within", ends[0], sensitivity=ends[1:])
-    slider = by_threshold(result(one, estimates), lambda outcome: outcome)
+    slider = part_slider(result(one, estimates), lambda outcome: outcome)
     tried = {tuple(end): rules.decide(replace(one, threshold=Threshold.of(end)), estimates).outcome for end in ends}
     if slider is None:
         assert len(set(tried.values())) == 1
@@ -233,17 +232,17 @@ def test_ranges_are_choices_among_those_that_are_declared(estimates: Estimates, 
 
 def test_too_many_turns_leave_the_declared_thresholds_as_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cells((3.0, 4.0)))
-    slider = by_threshold(found, lambda outcome: outcome)
+    slider = part_slider(found, lambda outcome: outcome)
     assert slider is not None and [piece[1] for piece in slider["pieces"]] == ["supported", "undecided", "challenged"]
-    monkeypatch.setattr(thresholds, "MOST_PIECES", 2)
-    slider = by_threshold(found, lambda outcome: outcome)
+    monkeypatch.setattr(robustness, "MOST_PIECES", 2)
+    slider = part_slider(found, lambda outcome: outcome)
     assert slider is not None and "pieces" not in slider
     assert [choice[:2] for choice in slider["choices"]] == [[1.0, "supported"], [2.0, "supported"], [9.0, "challenged"]]
 
 
 def test_where_published_figures_leave_it_open_a_part_waits_for_measurements_again() -> None:
     found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cells((3.0, 4.0)))
-    slider = by_threshold(replace(found, waits=Missing(Verdict.AWAITING_HARDWARE)), lambda outcome: outcome)
+    slider = part_slider(replace(found, waits=Missing(Verdict.AWAITING_HARDWARE)), lambda outcome: outcome)
     assert slider is not None
     assert [piece[1] for piece in slider["pieces"]] == ["supported", "awaiting hardware", "challenged"]
 
@@ -258,12 +257,12 @@ def test_where_published_figures_leave_it_open_a_part_waits_for_measurements_aga
     ids=["one threshold", "a model that nothing checked", "nothing compared"],
 )
 def test_nothing_is_moved_where_no_other_threshold_would_say_anything(found: PartResult) -> None:
-    assert by_threshold(found, lambda outcome: outcome) is None
+    assert part_slider(found, lambda outcome: outcome) is None
 
 
 @pytest.mark.parametrize(("most", "log"), [(8.0, False), (9.0, True)])
 def test_a_range_of_magnitudes_is_moved_by_magnitudes(most: float, log: bool) -> None:
-    slider = by_threshold(result(part("at_least", 2.0, sensitivity=[1.0, most]), cells((3.0, 4.0))), lambda one: one)
+    slider = part_slider(result(part("at_least", 2.0, sensitivity=[1.0, most]), cells((3.0, 4.0))), lambda one: one)
     assert slider is not None and slider["log"] == log
 
 
@@ -282,10 +281,10 @@ def test_parts_held_against_the_same_threshold_move_at_once(
     def whole(other: Mapping[int, Verdict]) -> Verdict:
         return combined([other.get(place, one.outcome) for place, one in enumerate(found)])
 
-    sliders = of_claim(found, whole)
-    names = [name for slider in sliders for name in slider["parts"]]
+    made = sliders(found, whole)
+    names = [name for slider in made for name in slider["parts"]]
     assert len(names) == len(set(names))
-    for slider in sliders:
+    for slider in made:
         moved = [int(name) for name in slider["parts"]]
         assert {declared[place] for place in moved} == {slider["declared"]}
         for place, told in (*told_places(slider), (threshold, looked_up(slider, threshold))):

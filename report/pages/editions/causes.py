@@ -77,8 +77,11 @@ def _declared(was: Record, now: Record) -> Iterator[Cause]:
     if was["threshold"] != now["threshold"]:
         values = [threshold_text(one["threshold"], one["unit"] or "1") for one in (now, was)]
         yield Cause("threshold", f"the threshold is {values[0]}, before {values[1]}", name)
-    elif was["rule"] != now["rule"]:
-        yield Cause("rule", f"the rule reads “{now['rule']}”, before “{was['rule']}”", name)
+        return
+    # Older editions call a case a cell.
+    rules = [one["rule"].replace(" cell", " case") for one in (now, was)]
+    if rules[0] != rules[1]:
+        yield Cause("rule", f"the rule reads “{rules[0]}”, before “{rules[1]}”", name)
 
 
 def _figures(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
@@ -147,7 +150,7 @@ def _measured(was: Record, now: Record, old: Record, new: Record) -> Iterator[Ca
     numbers = [(one["cells"].get("supports", 0), sum(one["cells"].values())) for one in (now, was)]
     if turned and numbers[0] != numbers[1] and all(of for _, of in numbers) and max(of for _, of in numbers) > 1:
         (pro, of), (pro_before, of_before) = numbers
-        text = f"{pro} of {count(of, 'cell')} {'supports' if pro == 1 else 'support'} it"
+        text = f"{pro} of {count(of, 'case')} {'supports' if pro == 1 else 'support'} it"
         yield Cause("cells", f"{text}, before {pro_before} of {of_before}", now["name"], stays=False)
 
 

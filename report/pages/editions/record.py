@@ -15,6 +15,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.schema import check
+from report import wording
 from report.data.reference import stated
 from report.formatting import nodes_of_cell
 
@@ -68,10 +69,15 @@ def _claim(verdict: Record) -> dict[str, Any]:
     }
 
 
+def _rule(part: Record) -> str:
+    """The rule in words, which older verdicts hold as a finished sentence."""
+    return str(part["rule_text"]) if "rule_text" in part else wording.rule(part)
+
+
 def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
     return {
         **{name: part[name] for name in _PART},
-        "rule": part["rule_text"],
+        "rule": _rule(part),
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
         "nodes": sorted({node for cell in cells for node in nodes_of_cell(cell)}),
         "figures": sorted(part["entries"]),

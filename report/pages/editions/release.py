@@ -24,11 +24,11 @@ from contract.schema import check
 from report.commands.lint import Study, faults
 from report.data.reference import REFERENCE
 from report.formatting import capital
-from report.model import read_verdicts
 from report.pages import paths
 from report.pages.downloads import RECORD as SITE
 from report.pages.downloads import rendered
 from report.pages.front import in_short
+from report.verdicts import read_verdicts
 
 ROOT = Path(__file__).parents[3]
 EDITIONS = ROOT / "data" / "editions"

@@ -32,7 +32,7 @@ def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any
         {
             "part": "", "node": "synthetic", "label": f"case {at}", "estimate": value, "low": value, "high": value,
             "outcome": "supports" if value >= threshold else "challenges",
-            **{name: values[at] for name, values in labels.items()},
+            "labels": {name: values[at] for name, values in labels.items()},
         }
         for at, value in enumerate(estimates)
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import typst
 from pypdf import PdfReader
 from pypdf.generic import IndirectObject
 
+from report import wording
 from report.pages.packed import pack
 
 
@@ -33,8 +34,8 @@ def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -
     flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
     for one in verdicts:
         for part in one["parts"]:
-            first = re.sub(r"[\s-]", "", part["rule_text"].replace("cell", "case"))[:18]
-            assert first in flat, (one["id"], part["rule_text"])
+            first = re.sub(r"[\s-]", "", wording.rule(part))[:18]
+            assert first in flat, (one["id"], wording.rule(part))
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])

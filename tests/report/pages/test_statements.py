@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = {
 
 def cell(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
     ends = {"estimate": estimate, "low": estimate / 1.1, "high": estimate * 1.1}
-    return {"part": part, "node": "synthetic", "outcome": outcome, **labels, **ends}
+    return {"part": part, "node": "synthetic", "outcome": outcome, "labels": labels, **ends}
 
 
 def claim(name: str, verdict: str, *cells: Mapping[str, Any], parts: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.judging.filters import select
+from report.judging.evaluate import select
 from report.quantities import quantities
 from tests.report.conftest import Factory, SyntheticNode
 

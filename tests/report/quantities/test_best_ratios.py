@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from report.estimates import Estimates, concat
-from report.judging.boundary import find_boundary
 from report.judging.instances import pooled
+from report.judging.rules import find_boundary
 from report.model import Side
 from report.quantities import quantities
 from report.quantities.comparing import best_ratios

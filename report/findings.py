@@ -36,11 +36,8 @@ FORMATS = ("percent", "number", "about", "exact")
 WIDE = 3.0
 # A share whose range covers this much of all says nothing.
 _NOTHING = 0.9
-# Keys of a case that differ between machines that measured the same.
-_OWN = {
-    "node", "instances", "machines", "instance_low", "instance_high", "label", "estimate", "low", "high", "n_rounds",
-    "n_samples", "behind", "disturbed",
-}  # fmt: skip
+# What machines that measured the same case have alike.
+_ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
 _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z", re.I)
@@ -50,7 +47,10 @@ _ALMOST = _LEAST_SHARE = 1e-4
 # Seconds in a unit of time, and from how many on it is told in it.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
-_GENERAL = {
+GENERAL = {
+    "supported": "{count supports} of the {count} cases that were tried support it.",
+    "challenged": "{count challenges} of the {count} cases that were tried speak against it.",
+    "outdated": "It held when it was written, and no longer does.",
     "depends": "It holds for {count supports} of the {count} cases that were tried, and not for {count challenges}.",
     "undecided": "What was measured lies too close to the line to tell.",
     "awaiting": "Still open: what it takes to tell has not been measured yet.",
@@ -77,13 +77,13 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
-    general = _OTHERS if verdict.get("decided_on") == OTHERS else _GENERAL
+    general = _OTHERS if verdict.get("decided_on") == OTHERS else GENERAL
     for sentence in (*declared.get(key, ()), general.get(key, "")):
         told = filled(sentence, verdict)
         if told:
             named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACE.findall(sentence))
             return told, next((found[1] for found in named if found), "")
-    return str(verdict["reason"]), ""
+    return str(verdict.get("untestable") or ""), ""
 
 
 def filled(sentence: str, verdict: Mapping[str, Any]) -> str | None:
@@ -132,7 +132,7 @@ def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", 
     if cell is None:
         return None
     if found["label"]:
-        value = cell.get(found["label"])
+        value = label_of(cell, found["label"])
         return None if value is None else _label(found["label"], value)
     part = part_of(verdict, str(cell.get("part") or "")) or verdict
     unit, which = str(part.get("unit") or "1"), str(found["which"])
@@ -179,11 +179,15 @@ def _known(cell: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
     return (value, value) if narrow else (low, high)
 
 
+def label_of(case: Mapping[str, Any], name: str) -> Any:
+    """The value of a label of a case; None where it has none of this name."""
+    return case[name] if name in ("node", "device") else (case.get("labels") or {}).get(name)
+
+
 def same_cases(cell: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The case as each machine measured it: like labels, like outcome."""
-    labels = {name: value for name, value in cell.items() if name not in _OWN}
     cells = cells_of(verdict, str(cell.get("part") or ""))
-    found = [one for one in cells if {name: value for name, value in one.items() if name not in _OWN} == labels]
+    found = [one for one in cells if all(one.get(name) == cell.get(name) for name in _ALIKE)]
     return found if cell.get("node") else [cell]
 
 
@@ -261,7 +265,7 @@ def cell_of(
 ) -> Mapping[str, Any] | None:
     """The case that a place means: on a side the nearest to its threshold, at an end of all, or the one that is told
     for the claim or part; None if there is none. label: name and value of one that it has to bear."""
-    cells = [cell for cell in cells_of(verdict, part) if not label[0] or str(cell.get(label[0])) == label[1]]
+    cells = [cell for cell in cells_of(verdict, part) if not label[0] or str(label_of(cell, label[0])) == label[1]]
     if which in ENDS:
         return cells[0 if which == "least" else -1] if cells else None
     if which in (None, *NUMBER):

@@ -1,0 +1,508 @@
+"""Robustness: a part judged again with one assumption changed at a time.
+
+Assumptions are the threshold, the value of a label in the scope, and the presence of one case or machine
+(`verdicts.Trial`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from msgspec import structs
+from numpy.typing import NDArray
+
+from contract.node import kind_of_node
+from report.data.dataset import Dataset
+from report.estimates import Estimates
+from report.judging.claims import Part
+from report.judging.evaluate import DIRECT, PartResult, select
+from report.judging.instances import by_kind, row_name, row_place
+from report.judging.rules import (
+    CLEAR,
+    RuleResult,
+    deciding_ends,
+    of_counts,
+    outcome_alone,
+    outcome_of,
+    population,
+    side_finder,
+)
+from report.model import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combined
+from report.quantities.ladder import LOOPS
+from report.statistics import Floats
+from report.verdicts import Part as PartRecord
+from report.verdicts import Robustness, Trial, Turn
+
+# A robust outcome lies an interval's width from the threshold, and no declared threshold within this factor turns it.
+CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
+# Scope labels that may be swapped for another value without leaving the question.
+_SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
+# Cases or machines named; of more the number is told.
+MOST_NAMED = 3
+# From this factor between its ends on a range is one of magnitudes.
+LOGARITHMIC = 8.0
+# Bisections for the place at which a share turns, whose chances change smoothly.
+_HALVINGS = 40
+# A range with more pieces than these is told by its declared thresholds alone.
+MOST_PIECES = 60
+
+
+class Retrial:
+    """A part's compared estimates, to be judged again.
+
+    whole: the claim's verdict for an outcome of this part. open_: the outcome at thresholds that leave it undecided.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        result: RuleResult,
+        whole: Callable[[Verdict], Verdict],
+        open_: Verdict = Verdict.UNDECIDED,
+    ) -> None:
+        self.part, self.result, self.whole, self.now = part, result, whole, result.outcome
+        self.open = open_
+        # Intervals keep the level of all estimates where some are left out: slightly conservative.
+        self.low, self.high = deciding_ends(part, result.estimates)
+        self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
+        self.sides = np.array(result.sides)
+        # An estimate without an interval stays on its side at every threshold.
+        self.known = ~(np.isnan(self.low) | np.isnan(self.high))
+        self.population = population(part, result.estimates)
+        self.decides = any(whole(other) != whole(self.now) for other in Verdict if other.judged)
+
+    def turns(self, outcome: Verdict) -> bool:
+        """Whether an outcome of the part would turn the verdict; the part's own outcome where none can."""
+        return self.whole(outcome) != self.whole(self.now) if self.decides else outcome != self.now
+
+    def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
+        """The record of one trial."""
+        return Trial(kind=kind, outcome=outcome, verdict=self.whole(outcome), **changed)  # type: ignore[arg-type]
+
+    def at(self, threshold: Threshold) -> Verdict:
+        """The outcome at another threshold."""
+        outcome = self._decided(threshold)
+        return outcome if outcome.decided else self.open
+
+    def _decided(self, threshold: Threshold) -> Verdict:
+        if self.population:
+            return self.population.at(threshold.low).outcome(self.part.share)
+        kept = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
+        return outcome_of(self.part.rule, [new if known else old for new, known, old in kept])
+
+    @property
+    def settled(self) -> bool:
+        """Whether no threshold has a say in any estimate, as where two series never change places."""
+        return not self.known.any() and self.now in (Verdict.SUPPORTED, Verdict.CHALLENGED)
+
+
+def robustness(
+    part: Part,
+    estimates: Estimates,
+    result: RuleResult,
+    unit: str,
+    data: Dataset,
+    whole: Callable[[Verdict], Verdict],
+) -> Robustness:
+    """All trials of a part, and how near its outcome is to turning.
+
+    estimates: all of the quantity, before scope and scale. margin_widths: see `margin`; None where there is no
+    interval, or where figures are exact (`exact`). verdict: on the claim. decides: whether another outcome of this
+    part alone would turn the claim. fragile: whether the margin is less than CLEAR_WIDTHS, or any trial turns the
+    verdict, but for thresholds further than NEAR_FACTOR and loops in plain code, which measure a language and not a
+    machine.
+    """
+    retrial = Retrial(part, result, whole)
+    distance = margin(result, part.threshold, part.share)
+    trials = [*threshold_trials(retrial), *_swaps(part, estimates, unit, retrial), *_without(retrial, data)]
+    unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.settled
+    return Robustness(
+        margin_widths=distance if math.isfinite(distance) else None,
+        exact=math.isinf(distance),
+        verdict=whole(result.outcome),
+        decides=retrial.decides,
+        fragile=unclear or any(one.outcome and retrial.turns(one.outcome) for one in trials if _is_near(one)),
+        trials=trials,
+    )
+
+
+def _is_near(trial: Trial) -> bool:
+    """Whether a change is small enough to count."""
+    if trial.kind == "threshold":
+        return trial.side is not None and (trial.factor or 0) <= NEAR_FACTOR
+    return not trial.plain_loop
+
+
+def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
+    """Distance of what decides from the threshold, in widths of its interval; infinite for an exact figure.
+
+    What decides is the estimate that stands for all. Of a verdict that depends it is the clearest one of each
+    side, and of these the one that is less clear: the verdict depends as long as there are both. Widths are in
+    logarithms where all is positive. Of a share, it is the distance from the share that is wanted. nan: no interval.
+    """
+    if result.share is not None and result.share.units:
+        # A share always has a width: its population is sampled.
+        return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
+    widths = _widths(result.estimates, threshold.ends)
+    if result.outcome is not Verdict.DEPENDS:
+        return float(widths[result.representative or 0])
+    there = [side for side in Side if side in result.sides][:2]
+    clearest = [widths[np.array(result.sides) == side] for side in there]
+    return float(np.min([np.nanmax(one) if not np.isnan(one).all() else np.nan for one in clearest]))
+
+
+def _widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
+    """Distance of each estimate from the nearest end of the threshold, in widths of its interval."""
+    estimate, low, high = (estimates[name].to_numpy(float) for name in ("estimate", "low", "high"))
+    logs = (estimate > 0) & (low > 0) & all(end > 0 for end in ends)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        straight = [np.abs(estimate - end) for end in ends]
+        by_logs = [np.abs(np.log(estimate / end)) for end in ends if end > 0] or straight
+        gap = np.where(logs, np.min(by_logs, axis=0), np.min(straight, axis=0))
+        found: Floats = gap / np.where(logs, np.log(high / low), high - low)
+    # A figure that is exact is not nearer to a threshold that it equals.
+    return np.where(low == high, np.inf, found)
+
+
+# Thresholds
+
+
+def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
+    """Every other declared threshold, and the nearest ones within the declared range at which the verdict turns."""
+    part = retrial.part
+    for one in part.thresholds:
+        if one != part.threshold:
+            yield retrial.trial("threshold", retrial.at(one), threshold=one.json)
+    if len(part.thresholds) > 1 and not retrial.settled:
+        yield from _turning_ranges(retrial) if part.threshold.is_range else _turning_thresholds(retrial)
+
+
+def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
+    """Declared ranges that turn the verdict, with the larger factor of their two ends."""
+    for one in retrial.part.thresholds:
+        outcome = retrial.at(one)
+        if retrial.turns(outcome):
+            factors = [_factor(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
+            factor = None if None in factors else max(one for one in factors if one is not None)
+            yield retrial.trial("threshold", outcome, threshold=one.json, side="range", factor=factor)
+
+
+def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
+    """The nearest thresholds below and above the declared one at which the verdict turns."""
+    declared, tried = retrial.part.threshold.low, retrial.part.thresholds
+    found = list(pieces(retrial, tried[0].low, tried[-1].low))
+    now = sum(start < declared or (start == declared and not later) for start, _, _, later in found) - 1
+    for ahead in (range(now + 1, len(found)), range(now - 1, -1, -1)):
+        at = next((at for at in ahead if retrial.turns(found[at][1])), None)
+        if at is not None:
+            # The start of a piece may still belong to the piece before.
+            start, _, _, later = found[at] if at > now else found[at + 1]
+            side = ("above" if later else "from") if at > now else ("to" if later else "below")
+            yield retrial.trial("threshold", found[at][1], threshold=start, side=side, factor=_factor(start, declared))
+
+
+def _factor(at: float, value: float) -> float | None:
+    """How many times as large the larger is; None where one is not positive."""
+    return max(at / value, value / at) if at > 0 and value > 0 else None
+
+
+def pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
+    """Stretches of a range of thresholds with one outcome each, in rising order.
+
+    Each is its start, outcome, verdict, and 1 where the start itself still belongs to the piece before.
+    """
+    points = _points(retrial, low, high)
+    outcome = retrial.at(Threshold(points[0]))
+    yield points[0], outcome, retrial.whole(outcome), 0
+    for start, end in pairwise(points):
+        middle = retrial.at(Threshold((start + end) / 2))
+        last = retrial.at(Threshold(end))
+        if middle != outcome:
+            place, later = (_turning_place(retrial, start, (start + end) / 2), 0) if retrial.population else (start, 1)
+            yield place, middle, retrial.whole(middle), later
+        if last != middle:
+            place = _turning_place(retrial, (start + end) / 2, end) if retrial.population else end
+            yield place, last, retrial.whole(last), 0
+        outcome = last
+
+
+def _points(retrial: Retrial, low: float, high: float) -> list[float]:
+    """The ends of the range and all thresholds in it at which an estimate may change sides."""
+    ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
+    if "family" in retrial.result.estimates.labels:
+        told = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
+        ends = np.concatenate([ends, *told, *(one * CLEAR for one in told), *(one / CLEAR for one in told)])
+    if retrial.population:
+        ends = np.concatenate([ends, np.linspace(low, high, 33)])
+    inside = np.unique(ends[np.isfinite(ends) & (ends > low) & (ends < high)])
+    return [low, *inside.tolist(), high]
+
+
+def _turning_place(retrial: Retrial, start: float, end: float) -> float:
+    """The threshold between two with unlike outcomes at which the outcome of the end begins."""
+    wanted = retrial.at(Threshold(end))
+    for _ in range(_HALVINGS):
+        middle = (start + end) / 2
+        if not start < middle < end:
+            break
+        start, end = (start, middle) if retrial.at(Threshold(middle)) == wanted else (middle, end)
+    return end
+
+
+# Scope, cases and machines
+
+
+def _swaps(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
+    """Other values of the scope's labels, where such estimates exist."""
+    for name in _SWAPPED:
+        now = part.scope.get(name)
+        if now is None or isinstance(now, list) or name not in estimates.labels:
+            continue
+        best_shape = {"shape": "best"} if name == "backend" and "shape" in estimates.labels else {}
+        for value in _other_values(estimates, name, now, part, best_shape):
+            swapped = replace(part, scope={**part.scope, name: value, **best_shape})
+            outcome = outcome_alone(swapped, select(estimates, swapped.scope) * part.scale, unit)
+            if outcome is not None:
+                given = value.item() if isinstance(value, np.generic) else value
+                yield retrial.trial("scope", outcome, label=name, value=given, now=now, plain_loop=given in LOOPS)
+
+
+def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
+    """Values of a label that stand beside the scope's own, everything else in scope."""
+    scope = {**{key: value for key, value in part.scope.items() if key != name}, **more}
+    if name == "backend":
+        scope[name] = [value for value in estimates[name].dropna().unique() if value != "best"]
+    beside, own = select(estimates, scope), select(estimates, part.scope)
+    used = {now, *own[name].dropna().unique()}
+    return [value for value in sorted(beside[name].dropna().unique(), key=str) if value not in used]
+
+
+def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
+    """The cases, machines and units of a share without any one of which the outcome would be another.
+
+    All machines of a kind are left out together. one_case: the machine has one case alone. The outcome without a case
+    follows from how many support and challenge; a share is worked out again.
+    """
+    estimates, n = retrial.result.estimates, len(retrial.sides)
+    pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
+    whole = retrial.population
+
+    def left(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
+        """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
+        if whole:
+            return whole.at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
+        return of_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
+
+    def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
+        """One trial for each name; one for all where they are more than MOST_NAMED."""
+        if number > MOST_NAMED:
+            named = [{"what": ""}]
+        shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
+        return (retrial.trial("without", outcome, **shared, **one) for one in named)
+
+    if whole and len(whole.names) > 1:
+        for unit, name in enumerate(whole.names):
+            outcome = left(whole.units == unit, 0, 0, 0)
+            if outcome != retrial.now:
+                yield from listed(whole.of, [{"what": name}], 1, outcome)
+    for side in Side if n > 1 and not whole else ():
+        at = np.flatnonzero(retrial.sides == side)
+        outcome = left(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
+        if len(at) and outcome != retrial.now:
+            found = [{"what": _name(estimates, int(row), data)} for row in at[:MOST_NAMED]]
+            yield from listed("case", found, len(at), outcome)
+    if "node" not in estimates.labels:
+        return
+    codes, kinds = pd.factorize(estimates["node"].map(kind_of_node, na_action="ignore"))
+    alike = by_kind(estimates)
+    here = [codes >= 0, *((codes >= 0) & (retrial.sides == side) for side in (Side.SUPPORTS, Side.CHALLENGES))]
+    each = np.array([np.bincount(codes[of], minlength=len(kinds)) for of in here])
+    hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
+    for code, (kind, counts) in enumerate(zip(kinds, each.T.tolist(), strict=True)):
+        outcome = left(codes == code, *counts)
+        if n > counts[0] and outcome != retrial.now:
+            hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
+    for (turned, alone), some in hang.items():
+        named = [{"what": data.name(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
+        yield from listed("machine", named, len(some), turned, one_case=alone)
+
+
+def _name(estimates: Estimates, row: int, data: Dataset) -> str:
+    return "; ".join(filter(None, (row_place(estimates, row, data), row_name(estimates, row))))
+
+
+# Claims
+
+
+def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | None, Turn | None]:
+    """How robust the verdict on a claim is, and the nearest change that turns it.
+
+    ROBUST, SENSITIVE, LISTED (robust, but the cases are a list that was chosen), UNTRIED (exact figures are not
+    varied); None for a claim that is not decided. The change is of kind margin for a result that is close though no
+    trial turns it, of kind nothing where all was tried in vain; None for a claim without a judged part.
+    """
+    tried = [part for part in parts if part.robustness]
+    if not Verdict(verdict).judged or not tried:
+        return None, None
+    inputs = list(_turning_inputs(tried, verdict))
+    if all(part.robustness.fact for part in tried) and not inputs:  # type: ignore[union-attr]
+        return UNTRIED, None
+    tried = [part for part in tried if not part.robustness.fact] or tried  # type: ignore[union-attr]
+    ranked = [one for part in tried for one in _ranked(part)]
+    together = [((1, 1.0), one) for one in (*inputs, *changed_together(tried, verdict))]
+    able = [part for part in tried if part.robustness and part.robustness.decides]
+    sensitive = bool(together) or any(part.robustness.fragile for part in able if part.robustness)
+    word = SENSITIVE if sensitive else LISTED if any(part.cases for part in tried) else ROBUST
+    nothing = Turn(kind="nothing", part=able[0].name if len(parts) == 1 and able else None)
+    _, turn = min([*ranked, *together], key=lambda one: one[0], default=(None, nothing))
+    return None if verdict == Verdict.UNDECIDED else word, turn
+
+
+def _ranked(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
+    """Changes of a part that turn the verdict, each with its rank: the lower, the nearer."""
+    record = part.robustness
+    if record is None or not record.decides:
+        return
+    for trial in record.trials:
+        rank = _rank(trial)
+        if rank and trial.verdict != record.verdict:
+            yield rank, _turn(trial, part.name)
+    if record.fragile:
+        yield (3, 0.0), Turn(kind="margin", part=part.name)
+
+
+def _rank(trial: Trial) -> tuple[int, float] | None:
+    """The rank of a change; None for one that does not count."""
+    if trial.kind == "threshold":
+        # A factor that is not known comes first among the near ones.
+        factor = trial.factor or 0.0
+        return (0 if factor <= NEAR_FACTOR else 4, factor) if trial.side else None
+    if trial.kind == "scope":
+        return None if trial.plain_loop else (1, 0.0)
+    return 2, 0.0
+
+
+def _turn(trial: Trial, part: str | None, **changed: Any) -> Turn:
+    return Turn(**{**structs.asdict(trial), "part": part, **changed})
+
+
+def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]:
+    """Inputs of the arithmetic that turn the verdict at an end of their range."""
+    for part in parts:
+        record = part.arithmetic or {}
+        for work in (record, *record.get("also", [])):
+            known = {one["symbol"]: one for one in work.get("inputs", [])}
+            for tried in work.get("sensitivity", []):
+                if tried["verdict"] != verdict:
+                    one = known[tried["symbol"]]
+                    yield Turn(
+                        kind="input", symbol=one["symbol"], means=one["means"], value=tried["input"], now=one["value"],
+                        unit=tried["unit"], outcome=tried["outcome"], verdict=tried["verdict"],
+                    )  # fmt: skip
+
+
+def changed_together(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
+    """The same swap, or the same machine left out, in several parts at once, where that turns the verdict.
+
+    parts: all decided. Machines of one kind are the same. Each is the trial of the first part that has it, with the
+    verdict on the claim.
+    """
+    made: dict[tuple[Any, ...], dict[int, Trial]] = {}
+    for at, part in enumerate(parts):
+        for one in part.robustness.trials if part.robustness else []:
+            if one.kind == "scope" and not one.plain_loop:
+                made.setdefault((one.label, one.now, one.value), {})[at] = one
+            elif one.kind == "without" and one.id:
+                made.setdefault((kind_of_node(one.id),), {})[at] = one
+    found = []
+    for changed in made.values():
+        outcomes = [changed[at].outcome if at in changed else part.outcome for at, part in enumerate(parts)]
+        turned = combined([str(one) for one in outcomes])
+        if len(changed) > 1 and turned != verdict:
+            found.append(_turn(next(iter(changed.values())), None, verdict=turned))
+    return sorted(found, key=lambda one: one.kind == "without")
+
+
+# Sliders: a page looks outcomes up and has no rules of its own
+
+
+def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
+    """The outcomes of a part, and the verdict on its claim, at other thresholds, the other parts held as they are.
+
+    None where no other threshold is declared, nothing was compared, or no threshold has a say. `range`: the least and
+    the greatest that is declared, `log`: whether it spans magnitudes, `pieces`: see `pieces`. For a threshold with two
+    ends and where outcomes change too often, `choices` instead: lists of threshold, outcome and verdict.
+    """
+    found = _decided_by_others(found)
+    declared = found.part.thresholds
+    if found.result is None or found.unchecked or len(declared) < 2:
+        return None
+    # Others' measurements stand in for ours only where they decide.
+    open_ = found.waits.verdict if found.waits else Verdict.UNDECIDED
+    retrial = Retrial(found.part, found.result, whole, open_)
+    if retrial.settled:
+        return None
+    low, high = declared[0].low, declared[-1].low
+    stretches = [] if found.part.threshold.is_range else list(map(list, pieces(retrial, low, high)))
+    if stretches and len(stretches) <= MOST_PIECES:
+        log = bool(low > 0 and high / low > LOGARITHMIC)
+        return {"declared": found.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
+    outcomes = [(one, retrial.at(one)) for one in declared]
+    choices = [[one.json, outcome, whole(outcome)] for one, outcome in outcomes]
+    return {"declared": found.part.threshold.json, "choices": choices}
+
+
+def _decided_by_others(found: PartResult) -> PartResult:
+    """A part that waits, as others' measurements of it would decide it at another threshold."""
+    direct = [one for one in found.others if one.strength == DIRECT and one.result is not None]
+    if found.missing is None or len(direct) != 1:
+        return found
+    return replace(found, part=direct[0].part, result=direct[0].result, waits=found.missing)
+
+
+def sliders(found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]) -> list[dict[str, Any]]:
+    """`part_slider` of each part; one for parts that are held against the same thresholds, which move at once.
+
+    whole: the claim's verdict if the parts at these places came out as given. Each record has besides the `parts`
+    (names) and the `unit`; of several parts, the outcome in a piece is the verdict on the claim.
+    """
+    records = {}
+    for at, one in enumerate(found):
+        record = part_slider(one, lambda outcome, at=at: whole({at: outcome}))  # type: ignore[misc]
+        if record:
+            records[at] = record
+    groups: dict[Any, list[int]] = {}
+    for at, record in records.items():
+        same = "pieces" in record and (found[at].part.threshold, found[at].unit, *record["range"])
+        groups.setdefault(same or at, []).append(at)
+    return [
+        {
+            "parts": [found[at].part.name for at in group],
+            "unit": found[group[0]].unit,
+            **(records[group[0]] if len(group) == 1 else _moved_together(group, records, whole)),
+        }
+        for group in groups.values()
+    ]
+
+
+def _moved_together(
+    group: Sequence[int],
+    records: Mapping[int, Mapping[str, Any]],
+    whole: Callable[[Mapping[int, Verdict]], Verdict],
+) -> dict[str, Any]:
+    """One slider of several parts."""
+    starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
+    stretches: list[list[Any]] = []
+    for start in starts:
+        # The last piece of each part that has begun.
+        now = {at: [one for one in records[at]["pieces"] if (one[0], one[3]) <= start][-1][1] for at in group}
+        verdict = whole({at: Verdict(outcome) for at, outcome in now.items()})
+        if not stretches or stretches[-1][1] != verdict:
+            stretches.append([start[0], verdict, verdict, start[1]])
+    return {**records[group[0]], "pieces": stretches}

@@ -1,0 +1,262 @@
+"""The records of `verdicts.json`: written by judging, checked when read, described by a JSON schema.
+
+Fields alone: `wording` makes sentences of them. Numbers without an end or value are None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.model import Side, Tier, Verdict
+
+# Changed where a reader of older files would be misled.
+FORMAT = 3
+
+Number = float | None
+# One number, or both ends of a range.
+Limit = float | list[float]
+Label = str | float | bool | None
+
+
+class Trial(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A part judged again with one assumption changed: the part's outcome and the verdict on its claim."""
+
+    kind: Annotated[
+        Literal["threshold", "scope", "without", "input", "margin", "nothing"],
+        Meta(description="threshold: another one; scope: another value of a label; without: something left out; "
+             "input: a figure of the arithmetic; of a turn alone, margin: it is close, nothing: nothing turns it"),
+    ]  # fmt: skip
+    outcome: Verdict | None = None
+    verdict: Verdict | None = None
+    threshold: Annotated[Limit | None, Meta(description="The other threshold")] = None
+    side: Annotated[
+        Literal["above", "from", "to", "below", "range"] | None,
+        Meta(description="For the nearest threshold that turns the verdict: past it, or at it and further"),
+    ] = None
+    factor: Annotated[Number, Meta(description="Of that threshold to the declared one, at least 1")] = None
+    label: Annotated[str, Meta(description="The label of the scope")] = ""
+    value: Annotated[Label, Meta(description="Its other value; the other value of an input")] = None
+    now: Annotated[Label, Meta(description="The declared value")] = None
+    plain_loop: Annotated[bool, Meta(description="That value is code without a library, which does not count")] = False
+    of: Annotated[str, Meta(description="What is left out: a case, a machine, or a unit of a share")] = ""
+    what: Annotated[str, Meta(description="Its name")] = ""
+    id: Annotated[str, Meta(description="The id of a machine's first node")] = ""
+    number: Annotated[int, Meta(description="How many turn it, each by itself, where they are too many to name")] = 1
+    one_case: Annotated[bool, Meta(description="The machine has one case alone")] = False
+    symbol: Annotated[str, Meta(description="The input of the arithmetic")] = ""
+    means: str = ""
+    unit: str = ""
+
+
+class Turn(Trial, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The nearest change that turns the verdict on a claim."""
+
+    part: Annotated[str | None, Meta(description="The part changed; None for several at once")] = None
+
+
+class Robustness(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How near the outcome of a part is to turning."""
+
+    margin_widths: Annotated[Number, Meta(description="Distance from the threshold in widths of the interval")]
+    exact: Annotated[bool, Meta(description="The figure has no interval")]
+    fact: Annotated[bool, Meta(description="Exact published figures and arithmetic on them: not varied")] = False
+    verdict: Annotated[Verdict, Meta(description="On the claim")]
+    decides: Annotated[bool, Meta(description="Another outcome of this part alone would turn the claim")]
+    fragile: Annotated[bool, Meta(description="The margin is less than a width, or a near trial turns the verdict")]
+    trials: list[Trial]
+
+
+class Missing(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a part waits for: see `model.Missing`."""
+
+    verdict: Verdict
+    experiments: list[str] = []
+    machine: str = ""
+    device: str = ""
+    failures: list[dict[str, Any]] = []
+    label: str = ""
+    wanted: list[str] = []
+    measured: list[str] = []
+    rule: str = ""
+    estimates: int = 0
+    single_rounds: int = 0
+    source: str = ""
+    why: str = ""
+
+
+class Others(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What others published on a part."""
+
+    quantity: str
+    scope: dict[str, Any]
+    strength: Annotated[str, Meta(description="direct, which may decide, or indirect")]
+    why: Annotated[str, Meta(description="What is alike on both sides, and what is not")]
+    unit: str
+    decides: bool
+    outcome: Verdict | None
+    least: Number
+    most: Number
+    trials: Annotated[list[Trial], Meta(description="Where it decides: other thresholds")]
+    beside: Annotated[Number, Meta(description="How many times what others found is found here")]
+    records: Annotated[list[str], Meta(description="Keys of the published records compared")]
+
+
+class Part(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One quantity, rule and threshold of a claim, and what came out."""
+
+    name: str
+    quantity: str
+    unit: str
+    rule: str
+    options: dict[str, Any]
+    threshold: Limit
+    threshold_why: str
+    sensitivity: Annotated[list[Limit], Meta(description="Other thresholds that are a fair reading")]
+    scope: dict[str, Any]
+    scale: float
+    scale_why: str
+    how: Annotated[str | None, Meta(description="What the quantity is and how it is found")]
+    entries: Annotated[list[str], Meta(description="Entries of the reference data that went in")]
+    from_samples: Annotated[bool, Meta(description="By samples in place of the summary's medians")]
+    followed: Annotated[bool, Meta(description="The rows behind each case were followed through the arithmetic")]
+    outcome: Verdict
+    tier: Tier
+    missing: Annotated[Missing | None, Meta(description="What it waits for")]
+    waits: Annotated[Missing | None, Meta(description="What it would wait for, had others' runs not decided it")]
+    others: list[Others]
+    unchecked: Annotated[bool, Meta(description="By a model that nothing checked, so that it decides nothing")]
+    checked: Annotated[str | None, Meta(description="What its model was checked by; empty: nothing")]
+    check: Annotated[dict[str, float] | None, Meta(description="How well that model held")]
+    cases: Annotated[str, Meta(description="Why these cases, where they are a list that was chosen")]
+    n_cases: int
+    share: Annotated[dict[str, Any] | None, Meta(description="The share that reaches the threshold, with interval")]
+    boundary: Annotated[dict[str, Any] | None, Meta(description="The label that tells where it holds")]
+    estimate: Annotated[Number, Meta(description="Of the case that stands for all")]
+    low: Number
+    high: Number
+    robustness: Robustness | None
+    arithmetic: dict[str, Any] | None
+
+
+class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One compared estimate of a part."""
+
+    part: str
+    node: Annotated[str | None, Meta(description="None for published figures")]
+    device: str | None
+    label: Annotated[str, Meta(description="Its labels in words")]
+    labels: dict[str, Label]
+    estimate: Number
+    low: Number
+    high: Number
+    n_rounds: int
+    n_samples: int
+    outcome: Side
+    behind: Annotated[str, Meta(description="Rows of the summary behind it, as '3-5 9'")]
+    disturbed: Annotated[float, Meta(description="Share of these rows that are disturbed")] = 0.0
+    instances: Annotated[list[str], Meta(description="Nodes of the machines of one kind that it stands for")] = []
+    machines: Annotated[str, Meta(description="These machines in words")] = ""
+    instance_low: Annotated[Number, Meta(description="The least estimate of these machines")] = None
+    instance_high: Annotated[Number, Meta(description="The greatest")] = None
+
+
+class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The verdict on one claim."""
+
+    id: str
+    article: str
+    article_title: str
+    section: str
+    says: str
+    kind: str
+    question: str
+    verdict: Verdict
+    finding: Annotated[str, Meta(description="What was found, in one sentence")]
+    finding_part: Annotated[str, Meta(description="The part that the sentence names first")]
+    untestable: Annotated[str, Meta(description="Why no rule decides it")]
+    quantity: Annotated[str | None, Meta(description="With the next six fields: of the part that tells the claim")]
+    unit: str | None
+    estimate: Number
+    low: Number
+    high: Number
+    threshold: Limit | None
+    threshold_why: str | None
+    cells: list[Case]
+    parts: list[Part]
+    by_threshold: Annotated[list[dict[str, Any]], Meta(description="Outcome and verdict over a range of thresholds")]
+    when_written: Annotated[list[dict[str, Any]], Meta(description="Parts as of the time of the article")]
+    robust: Literal["robust", "sensitive", "on a chosen list", "not varied"] | None
+    turn: Turn | None
+    evidence_tier: Annotated[Tier, Meta(description="The weakest that the verdict rests on")]
+    decided_on: Annotated[Literal["here", "others", ""], Meta(description="Whose measurements it needs")]
+    hangs_on: Annotated[str, Meta(description="The node handed in that alone decides it")]
+    unpublished: Annotated[str, Meta(description="Why no published record decides it")]
+    see_also: list[str]
+    same_as: str | None
+    bears_on: list[str]
+    note: str
+    sources: list[dict[str, Any]]
+    version: int
+    changes: list[dict[str, Any]]
+
+
+class Document(Struct, kw_only=True, forbid_unknown_fields=True):
+    """All verdicts, and what stands beside them."""
+
+    format: int
+    generated_utc: str
+    commit: str
+    study_version: str
+    origin: Literal["measured", "synthetic"]
+    nodes: list[dict[str, Any]]
+    refused: Annotated[list[dict[str, Any]], Meta(description="Files left out, with the reason")]
+    tally: dict[str, int]
+    decided: Annotated[dict[str, int], Meta(description="Claims decided here, on others' runs, and open")]
+    questions: Annotated[list[dict[str, Any]], Meta(description="Claims by what they ask, each question once")]
+    verdicts: list[Claim]
+    contradictions: list[dict[str, Any]]
+    triangulation: list[dict[str, Any]]
+    references: list[dict[str, Any]]
+    published: Annotated[list[dict[str, Any]], Meta(description="Sources of others' measurements, and who uses them")]
+    replaced: Annotated[list[dict[str, Any]], Meta(description="Server processors that one GPU replaces")]
+    counterparts: Annotated[list[dict[str, Any]], Meta(description="Our CPU figures beside published ones")]
+
+
+def number_of(parts: Sequence[Part], verdict: str) -> Part | None:
+    """The part whose number a claim is told with: the first that came out as the whole did, else the first.
+
+    Parts with a number come first; None for a claim without parts.
+    """
+    known = [part for part in parts if part.estimate is not None]
+    return next((part for part in known if part.outcome == verdict), [*known, *parts, None][0])
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of `verdicts.json`."""
+    return msgspec.json.schema(Document)
+
+
+def read_verdicts(path: Path) -> dict[str, Any]:
+    """Read `verdicts.json`. Raises StudyError for a file that is missing, of another format, or something else."""
+    if not path.exists():
+        raise StudyError(f"{path}: no such file. `make study` writes it; --verdicts FILE names another")
+    document = read_json(path)
+    again = f"Make it with: python -m report judge --data DIR --out {path}"
+    if not isinstance(document, dict) or "verdicts" not in document:
+        raise StudyError(f"{path}: holds no verdicts. {again}")
+    if len({str(one.get("id")) for one in document["verdicts"]}) != len(document["verdicts"]):
+        raise StudyError(f"{path}: an id occurs twice. {again}")
+    if document.get("format") != FORMAT:
+        raise StudyError(f"{path}: was written by another version of this study. {again}")
+    try:
+        msgspec.convert(document, Document)
+    except msgspec.ValidationError as fault:
+        raise StudyError(f"{path}: {fault}. {again}") from None
+    return document
