@@ -25,8 +25,8 @@ from report import PACKAGE, ROOT
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
-# Columns of a source's file, and what each is; the first words of a meaning say what must stand there.
-MEANING = {
+# Columns of every source's file, and the meaning of each; its first words say what must stand there.
+_ALWAYS = {
     "id": "Name of the record within its source",
     "measured_by": "Who ran it: a maker, an entrant, a user",
     "where": "Table and row, message, cell or key under the address at which the figure stands",
@@ -55,9 +55,25 @@ MEANING = {
     "runs": "Number of runs, where told",
     "note": "What limits the figure",
 }
-COLUMNS = tuple(MEANING)
-NUMBERS = ("cpus", "cores", "gpus", "nodes", "memory_bytes", "batch", "value", "low", "high", "runs")
-COUNTS = ("cpus", "cores", "gpus", "nodes", "batch", "runs")
+COLUMNS = tuple(_ALWAYS)
+# Columns that follow in this order in the files that tell any of them; an absent column reads as empty.
+MEANING = {
+    **_ALWAYS,
+    "threads": "Threads at once on the whole GPU, also where the source tells those of one SM",
+    "model_bytes": "Bytes of the model's weights",
+    "parameters": "Parameters of the model",
+    "m": "Rows of a product's result, or of the array that a kernel passes over",
+    "n": "Columns of a product's result, or of that array",
+    "k": "Terms of each sum of a product",
+    "products": "Products of that shape in one call",
+    "copies": "How data came to the GPU: included in the figure, or, of a copy, from pinned memory",
+    "back_end": "Interface or library that the variant stands for",
+}
+COUNTS = (
+    "cpus", "cores", "gpus", "nodes", "batch", "runs",
+    "threads", "model_bytes", "parameters", "m", "n", "k", "products",
+)  # fmt: skip
+NUMBERS = (*COUNTS, "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
 # What has to be the same for two records to be of the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
@@ -94,6 +110,8 @@ TASKS = (
     "triad", "copy-in", "copy-out", "load-latency", "launch", "threads", "branch", "table", "input", "price",
     "telemetry", "libraries",
 )  # fmt: skip
+COPIES = ("", "included", "pinned")
+BACK_ENDS = ("", "vulkan", "opencl", "cuda", "cudnn", "plain kernels")
 DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "mixed")
 _ID = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _URL = re.compile(r"https://[a-z0-9.-]+/[^\s<>\"]*")
@@ -160,7 +178,7 @@ def read_published(directory: Path) -> Published:
 
 
 def _frame(rows: Sequence[Record]) -> pd.DataFrame:
-    frame = pd.DataFrame(list(rows), columns=["key", "source", *COLUMNS], dtype=object)
+    frame = pd.DataFrame(list(rows), columns=["key", "source", *MEANING], dtype=object)
     return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
@@ -169,12 +187,18 @@ def _read(path: Path, source: str) -> Iterator[Record]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             table = csv.DictReader(file, strict=True)
-            if tuple(table.fieldnames or ()) != COLUMNS:
-                raise StudyError(f"{path}, line 1: the columns have to be {','.join(COLUMNS)}")
+            columns = tuple(table.fieldnames or ())
+            if columns != tuple(name for name in MEANING if name in (*COLUMNS, *columns)):
+                more = ",".join(name for name in MEANING if name not in COLUMNS)
+                raise StudyError(
+                    f"{path}, line 1: the columns have to be {','.join(COLUMNS)}, then, where needed, of {more}"
+                )
+            absent = dict.fromkeys(set(MEANING) - set(columns), "")
             for row in table:
                 where = f"{path}, line {table.line_num}"
                 if None in row or None in row.values():
-                    raise StudyError(f"{where}: has not {len(COLUMNS)} fields")
+                    raise StudyError(f"{where}: has not {len(columns)} fields")
+                row |= absent
                 for fault in _faults(row):
                     raise StudyError(f"{where}: {row['id'] or 'a record without an id'}: {fault}")
                 if row["id"] in seen:
@@ -198,7 +222,10 @@ def _faults(row: Mapping[str, str]) -> Iterator[str]:
     for name in ("measured_by", "where", "model", "unit", "value"):
         if not row[name].strip():
             yield f"{name}: is empty ({MEANING[name]})"
-    for name, allowed in (("device", ("cpu", "gpu")), ("task", TASKS), ("measure", tuple(UNITS)), ("dtype", DTYPES)):
+    for name, allowed in (
+        ("device", ("cpu", "gpu")), ("task", TASKS), ("measure", tuple(UNITS)), ("dtype", DTYPES), ("copies", COPIES),
+        ("back_end", BACK_ENDS),
+    ):  # fmt: skip
         if row[name] not in allowed:
             near = did_you_mean(row[name], list(allowed))
             yield f"{name}: {row[name]!r} is not allowed. Allowed: {', '.join(filter(None, allowed))}.{near}"

@@ -100,7 +100,7 @@ def write_published(folder: Path) -> Path:
 
 
 def _others(folder: Path) -> list[dict[str, Any]]:
-    """What others measured and published: a table a source, all with the same columns. Raises StudyError."""
+    """What others measured and published: a table a source, each with some columns of one schema. Raises StudyError."""
     sources = read_published(folder).sources
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
@@ -112,7 +112,9 @@ def _others(folder: Path) -> list[dict[str, Any]]:
         for name, meaning in MEANING.items()
     ]
     if sources:
-        schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, "primaryKey": ["id"]}
+        # A table may lack fields of the schema.
+        match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
+        schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
         write_json(folder.parent / _OTHERS, schema)
     return [
         {

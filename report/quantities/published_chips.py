@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,7 +22,6 @@ _STARTS = (1.0, 2.0, 5.0)
 CLOCKS = {"H100": 1.98e9, "H100 SXM": 1.98e9, "H200": 1.98e9, "H200 SXM": 1.98e9, "A100": 1.41e9, "A100 SXM": 1.41e9,
           "A100 PCIe": 1.41e9}  # fmt: skip
 _HALF = ("float16", "bfloat16")
-_BYTES, _PARAMETERS = re.compile(r"model bytes (\d+)"), re.compile(r"([\d.]+) billion parameters")
 # Arrays that an element-wise kernel reads and writes.
 _ARRAYS = {
     **dict.fromkeys(("add", "div", "mul", "pow"), 3),
@@ -97,9 +95,7 @@ def linearity(data: Dataset) -> Estimates:
 def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
     """Of each source, GPU and kernel: labels, threads at once in order, and the best throughput with so many."""
     records = data.published.records
-    records = records[(records["task"] == "threads") & (records["device"] == "gpu")]
-    threads = [_threads(*row) for row in zip(records["setting"], records["note"], strict=True)]
-    records = records.assign(threads=threads).dropna(subset=["threads"])
+    records = records[(records["task"] == "threads") & (records["device"] == "gpu")].dropna(subset=["threads"])
     for same in alike(records, ("source", "gpu", "model", "measure", "unit"), "threads"):
         best = speeds(same).sort_values("speed").drop_duplicates("threads", keep="last").sort_values("threads")
         if len(best) < 4:
@@ -113,18 +109,6 @@ def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
             "records": " ".join(best["key"]),
         }
         yield told, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
-
-
-def _threads(setting: str, note: str) -> float:
-    """The threads at once that a setting tells: '20480 threads in flight', '64 chains at once', '8 warps on one SM'.
-
-    A warp has 32 threads; one SM stands for all of the chip, whose number the note tells, if each thread has one chain
-    of operations that wait for each other.
-    """
-    if found := re.match(r"(\d+) (?:threads|chains at once)", setting):
-        return float(found[1])
-    warps, processors = re.match(r"(\d+) warps on one SM, 1 independent", setting), re.search(r"(\d+) SMs", note)
-    return 32 * float(warps[1]) * float(processors[1]) if warps and processors else math.nan
 
 
 @quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), tier="published", ceiling=1.0)
@@ -170,16 +154,12 @@ def _bounds(
     if row["measure"] == "share" and row["task"] == "generate":
         return "decode", float(row["value"]), 1.0
     kind = gpu_kind(str(row["gpu"]))
-    of = _BYTES.search(str(row["note"]))
     if row["measure"] != "rate" or (row["gpus"] == row["gpus"] and row["gpus"] > 1):
         return None
-    if row["task"] == "generate" and row["batch"] == 1 and kind in rated and of:
-        share = row["value"] * float(of[1]) / rated[kind]
-        return "decode", share, 1.0
-    parameters = _PARAMETERS.search(str(row["note"]))
-    if row["task"] == "prompt" and parameters and row["dtype"] == "float16" and kind in peaks:
-        share = row["value"] * 2 * float(parameters[1]) * 1e9 / peaks[kind]
-        return "prefill", 0.0, max(0.0, 1 - share)
+    if row["task"] == "generate" and row["batch"] == 1 and kind in rated and row["model_bytes"] > 0:
+        return "decode", row["value"] * row["model_bytes"] / rated[kind], 1.0
+    if row["task"] == "prompt" and row["parameters"] > 0 and row["dtype"] == "float16" and kind in peaks:
+        return "prefill", 0.0, max(0.0, 1 - row["value"] * 2 * row["parameters"] / peaks[kind])
     return None
 
 
@@ -199,9 +179,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
         memory = same[same["task"] == "triad"]
         for task, direction in (("copy-in", "host_to_device"), ("copy-out", "device_to_host")):
             copies = same[same["task"] == task]
-            pinned = (copies["model"] + " " + copies["setting"]).str.contains("pinned") & ~copies[
-                "setting"
-            ].str.contains("not told")
+            pinned = copies["copies"] == "pinned"
             for kept, host in ((copies[pinned], "pinned"), (copies[~pinned], "not told")):
                 if not len(memory) or not len(kept):
                     continue
@@ -290,28 +268,19 @@ def roofline_error(data: Dataset) -> Estimates:
 
 
 def _kernels(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    """Of each source and GPU that has both products and passes: kernels with their operations and bytes, in order."""
+    """Of each source and GPU that has both products and passes: kernels in float32 with operations and bytes, in order.
+
+    Both follow from the shape: a product reads its two matrices and writes one, a pass reads and writes its arrays.
+    """
     records = data.published.records
     records = records[(records["measure"] == "time") & (records["dtype"] == "float32") & (records["device"] == "gpu")]
-    counted = [_counted(*row) for row in zip(records["task"], records["model"], records["setting"], strict=True)]
-    records = records.assign(flop=[one[0] for one in counted], bytes=[one[1] for one in counted])
-    records = records[records["bytes"] > 0]
+    m, n, k, products = (records[name] for name in ("m", "n", "k", "products"))
+    passed = 4 * records["model"].map(_ARRAYS).astype(float) * m * n
+    moved = (4 * (m * k + k * n + m * n) * products).fillna(passed)
+    records = records.assign(flop=(2 * m * n * k * products).fillna(0.0), bytes=moved).dropna(subset=["bytes"])
     for (source, gpu), same in records.groupby(["source", "gpu"], sort=True):
         if min((same["flop"] > 0).sum(), (same["flop"] == 0).sum()) >= MANY_KERNELS:
             yield (str(source), gpu_kind(str(gpu))), same.sort_values("key")
-
-
-def _counted(task: str, model: str, setting: str) -> tuple[float, float]:
-    """Operations and bytes of a kernel in float32, from its shape; 0, 0 where that does not tell them."""
-    product = re.fullmatch(r"(\d+)x(\d+)x(\d+)", str(model))
-    many = re.search(r"(\d+) products, MxNxK", str(setting))
-    if task == "product" and product and many:
-        m, n, k = map(float, product.groups())
-        return 2 * m * n * k * float(many[1]), 4 * (m * k + k * n + m * n) * float(many[1])
-    shape = re.fullmatch(r"(\d+) rows of (\d+)", str(setting))
-    if task == "triad" and shape and model in _ARRAYS:
-        return 0.0, 4 * _ARRAYS[model] * float(shape[1]) * float(shape[2])
-    return 0.0, 0.0
 
 
 def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 # Machines whose price by the hour stands for a kind of GPU, and that of two processors of 56 cores.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
-_SELLERS = re.compile("AWS|Azure|GCP|Lambda")
+_SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
 
 
 @quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS, tier="published")
@@ -53,7 +52,7 @@ def break_even_hours(data: Dataset) -> Estimates:
     records = data.published.records
     # Lists of prices seldom tell the form of a card.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
-    hired = records[(records["measure"] == "price-per-hour") & records["setting"].str.contains(_SELLERS)]
+    hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
     hours = {str(kind): list(each / many) for kind, each, many in _by_kind(hired)}
     own = {
         kind.split()[0]: [data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")]

@@ -36,21 +36,12 @@ RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
 # What follows a setting where a share of the reference's quality is asked.
 _QUALITY = re.compile(r", [\d.]+%$")
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
-_COPIED = re.compile(r"copies (to the GPU )?included")
 # Work whose numbers have no format that could be chosen.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _PARTED = ("source", "task", "model", "setting", "batch", "measure")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
-# What a source calls what it switches, by what it stands for, and what each is held against.
-_VARIANTS = (
-    ("vulkan", re.compile(r"vulkan(?!.* over )")),
-    ("opencl", re.compile(r"opencl(?! greentea)")),
-    ("cudnn", re.compile(r"cudnn")),
-    ("cuda", re.compile(r"cuda(?!.* over )")),
-    ("plain kernels", re.compile(r"nn$|caffe native$")),
-)
+# What each back end is compared with.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
-_MILLIONS = re.compile(r"([\d.]+) ?M (?:parameters|weights)")
 
 
 def pairs(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
@@ -108,7 +99,7 @@ def _pair(
         "cpu": f"{machine_of(cpu)}",
         "baseline": baseline,
         "precision": _NO_FORMAT if cpu["task"] in PLAIN else " over ".join(formats) if all(formats) else "",
-        "transfers": "included" if all(_COPIED.search(row["note"]) for row in entries) else "",
+        "transfers": "included" if all(row["copies"] == "included" for row in entries) else "",
         "records": " ".join(row["key"] for row in (*entries, cpu)),
         "estimate": _middle(entries) / float(cpu["speed"]),
         "low": min(row["slowest"] for row in entries) / float(cpu["fastest"]),
@@ -252,10 +243,9 @@ def gain(data: Dataset) -> Estimates:
     hardware in the same source, each side by the fastest that the source has.
     """
     records = speeds(data.published.records)
-    variants = records["variant"].map(_variant)
     same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
     rows = []
-    for named, more in ((records["dtype"], []), (variants, ["dtype"])):
+    for named, more in ((records["dtype"], []), (records["back_end"], ["dtype"])):
         known = records.assign(of=named)[named != ""]
         for work in rows_alike(known, [*same, *more], "of"):
             best = {str(work[at]["of"]): work[at] for at in np.argsort([row["speed"] for row in work])}
@@ -264,10 +254,6 @@ def gain(data: Dataset) -> Estimates:
                 if of != to and to in best:
                     rows.append(_gain(data, best[of], best[to]))
     return exact(rows)
-
-
-def _variant(name: str) -> str:
-    return next((known for known, pattern in _VARIANTS if pattern.match(str(name))), "")
 
 
 def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,7 +307,7 @@ def crossover_parameters(data: Dataset) -> Estimates:
     known = speedup(data).only(task="infer", batch=1.0)
     known = known.at(known["measure"].isin(("time", "latency")).to_numpy(bool)) if len(known) else known
     for labels, group in known.groups("source", "family", "gpu", "cpu", "precision"):
-        sizes = group["setting"].str.extract(_MILLIONS)[0].astype(float) * 1e6
+        sizes = [data.published.by_key[records.split()[-1]]["parameters"] for records in group["records"]]
         order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")
         sooner = order[order["estimate"] < 1]
         if len(order) < 4:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report.data.published import COLUMNS, Published, read_published
+from report.data.published import COLUMNS, MEANING, Published, read_published
 
 URL = "https://github.com/nobody/nothing/blob/0123456789abcdef0123456789abcdef01234567/made-up.txt"
 GPU: dict[str, Any] = {
@@ -24,16 +24,17 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
     """Add a source with its records to a folder of published measurements; its CSV file. Every record gets an id."""
     folder.mkdir(parents=True, exist_ok=True)
     listing = folder / "sources.yaml"
-    told = {
+    about = {
         "id": name, "title": f"Made up: {name}", "publisher": "nobody", "kind": "user", "url": URL, "date": "2024",
         "terms": "synthetic", "how": "read", "family": family or name, "note": "Synthetic, for tests.",
     }  # fmt: skip
-    lines = [f"{'- ' if not at else '  '}{key}: '{value}'" for at, (key, value) in enumerate(told.items())]
+    lines = [f"{'- ' if not at else '  '}{key}: '{value}'" for at, (key, value) in enumerate(about.items())]
     with listing.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     path = folder / f"{name}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        told = set(COLUMNS).union(*records)
+        table = csv.DictWriter(file, [name for name in MEANING if name in told], restval="", lineterminator="\n")
         table.writeheader()
         table.writerows({"id": f"r{at}", **record} for at, record in enumerate(records, 1))
     return path

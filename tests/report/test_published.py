@@ -91,6 +91,10 @@ FAULTS = {
     "a spread beside its figure": ({"low": 200}, "does not lie between low and high"),
     "a date that is none": ({"date": "last spring"}, "is not a date"),
     "nobody who measured": ({"measured_by": ""}, "measured_by: is empty"),
+    "threads in words": ({"threads": "all"}, "threads: 'all' is no number"),
+    "half a parameter": ({"parameters": 0.5}, "parameters: 0.5 is no count"),
+    "copies of no known kind": ({"copies": "pined"}, "Did you mean 'pinned'"),
+    "a back end that is unknown": ({"back_end": "cudann"}, "Did you mean 'cudnn'"),
     "an id with blanks": ({"id": "row one"}, "id: 'row one'"),
 }
 
@@ -111,6 +115,10 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     path.write_text("id,value\nr1,2\n")
     with pytest.raises(StudyError, match="line 1: the columns have to be id,measured_by"):
         read_published(tmp_path / "a")
+    for columns in ((*COLUMNS, "colour"), (*COLUMNS, "m", "threads"), (*COLUMNS, "m", "m"), COLUMNS[1:]):
+        path.write_text(",".join(columns))
+        with pytest.raises(StudyError, match=r"line 1: the columns have to be id,.*where needed, of threads,"):
+            read_published(tmp_path / "a")
     path.rename(path.with_stem("made-upp"))
     with pytest.raises(StudyError, match=r"no source 'made-upp'.*Did you mean 'made-up'"):
         read_published(tmp_path / "a")
@@ -434,7 +442,7 @@ def test_threads_and_prices_and_kernels_are_worked_out_as_told(tmp_path: Path) -
             **GPU,
             "task": "threads",
             "model": "fma",
-            "setting": f"{n} threads in flight",
+            "threads": n,
             "measure": "rate",
             "value": rate,
         }
@@ -446,11 +454,11 @@ def test_threads_and_prices_and_kernels_are_worked_out_as_told(tmp_path: Path) -
     (linear,) = quantities()["published.linearity"].compute(data).frame.to_dict("records")
     assert linear["estimate"] == pytest.approx(3.8 / 4)
     kernels = [
-        {**GPU, "task": "product", "model": f"{n}x{n}x{n}", "setting": "4 products, MxNxK", "dtype": "float32",
+        {**GPU, "task": "product", "m": n, "n": n, "k": n, "products": 4, "dtype": "float32",
          "measure": "time", "unit": "s", "value": 4 * 2 * n**3 / 1e13}
         for n in range(1000, 3000, 100)
     ] + [
-        {**GPU, "task": "triad", "model": "add", "setting": f"{n} rows of 1024", "dtype": "float32", "measure": "time",
+        {**GPU, "task": "triad", "model": "add", "m": n, "n": 1024, "dtype": "float32", "measure": "time",
          "unit": "s", "value": 12 * n * 1024 / 1e12}
         for n in range(10000, 50000, 2000)
     ]  # fmt: skip
