@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import gemm, quantity, says
 from report.quantities.memory import over_memory
 
 TAIL = 0.99
@@ -114,3 +114,10 @@ def bandwidth_share(data: Dataset) -> Estimates:
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, over_memory(data, rates, moved))
+
+
+@_of_text("generation.peak_share", "1", ceiling=1.0)
+@says("On {node}, generating text ({labels}) uses {value} of the device's measured peak")
+def peak_share(data: Dataset) -> Estimates:
+    """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
+    return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))

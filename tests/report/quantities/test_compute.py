@@ -311,6 +311,8 @@ test_inference = holding(
     case("generation.tokens_per_s", 4 * 256 / 0.5, **_PREFILL),
     case("generation.tokens_per_s", 4 / 0.02, **_DECODE),
     case("generation.bandwidth_share", {"decode": 0.5, "prefill": 0.02}, by="phase", device="cpu"),
+    case("generation.peak_share", 0.4, **_PREFILL, sources=("generation", "peak")),
+    case("generation.peak_share", 3e9 / 0.01 / 6e11, device="gpu", sources=("generation", "gemm")),
 )  # fmt: skip
 
 
