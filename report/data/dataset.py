@@ -93,21 +93,17 @@ class Dataset:
         found: Any = self.table.iloc[ok].groupby(["experiment", "metric"], sort=False, observed=True).indices
         return {key: np.sort(ok[places]) for key, places in found.items()}
 
-    def summary(self, experiment: str, metric: str = "time", value: str = "estimate", per: str = "") -> Estimates:
+    def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Estimates:
         """Cells of one experiment's points that are ok; the point's parameters become labels.
 
-        value: estimate (in the metric's unit), or flop_per_s or bytes_per_s. per: flop or bytes
-        of a call, by which the value is divided.
+        value: estimate (in the metric's unit), or flop_per_s or bytes_per_s.
         """
         places = self._places.get((experiment, metric), np.empty(0, dtype=np.intp))
         self.used.rows.update([(experiment, metric)])
         places = places[self.table[value].take(places).notna().to_numpy()]
         # Column by column: the table has many more than cells need.
-        names = dict.fromkeys([*POINT, *_OF_CELLS, value, *filter(None, [per])])
+        names = dict.fromkeys([*POINT, *_OF_CELLS, value])
         rows = pd.DataFrame({name: self.table[name].take(places) for name in names})
-        if per:
-            rows = rows[rows[per] > 0]
-            rows = rows.assign(**{value: rows[value] / rows[per]})
         return _cells(rows, value, list(zip(rows.index)))
 
     def without_launches(self, experiment: str, value: str = "estimate") -> Estimates:

@@ -50,20 +50,10 @@ def latency(data: Dataset) -> Estimates:
     return with_quickest(requests(data))
 
 
-@_of_inference("inference.p99_latency_s", "s")
-@says("On {node}, 99% of requests ({labels}) are answered within {value}")
-def p99_latency(data: Dataset) -> Estimates:
-    """99th percentile of the time of single requests, of rounds with at least LEAST_SAMPLES of them.
-
-    Each round has its own; rounds are the unit of the interval. `backend: best` as for `latency_s`.
-    """
-    return with_quickest(with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)))
-
-
 @quantity("inference.fastest_p99_s", "s", experiments=["inference"], labels=("model", "parameters", "batch"))
 @says("On {node}, at its best 99% of requests ({labels}) are answered within {value}")
 def fastest_p99(data: Dataset) -> Estimates:
-    """`p99_latency_s` of the quickest library, number of threads and format for each model and batch.
+    """99th percentile of the time of single requests, of the quickest library, number of threads and format.
 
     Formats: of FORMATS, which need no retraining; products in 8-bit whole numbers answer differently. `detail` names
     what was quickest.
@@ -71,14 +61,6 @@ def fastest_p99(data: Dataset) -> Estimates:
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).only(dtype=list(FORMATS))
     request = ["node", "device", "model", "parameters", "batch"]
     return times.inverse().best(request, of=["dtype", "backend", "threads"]).inverse()
-
-
-@_of_inference("inference.throughput", "samples/s")
-@says("On {node}, requests one after the other ({labels}) answer {value}")
-def throughput(data: Dataset) -> Estimates:
-    """Batch over the median time of a request: what one caller gets who waits for each answer."""
-    rates = latency(data).inverse()
-    return rates.scaled_by(rates.numbers("batch"))
 
 
 @_of_pair("inference.onnx_gain", "1")

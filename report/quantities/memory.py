@@ -114,22 +114,6 @@ def memory_ratio(data: Dataset) -> Estimates:
     return inside / transfer_rate(data).only(direction=TO_AND_FROM)
 
 
-@_transfer("transfer.latency", "s", ("direction", "host_memory", "size", "clock"))
-@says("On {node}, the smallest copy ({labels}) takes {value}")
-def transfer_latency(data: Dataset) -> Estimates:
-    """Time of the smallest copy that was measured.
-
-    clock: host, from the call until the copy has arrived, what a program waits for;
-    device, on the link alone, one copy after the other without the host.
-    """
-    found = []
-    for clock, metric in (("host", "request_time"), ("device", "graph_time")):
-        times = copies(data, metric)
-        smallest = times["size"].groupby([times[name] for name in _WAY]).transform("min")
-        found.append(times.at(times["size"] == smallest).label(clock=clock))
-    return concat(found)
-
-
 @_transfer("transfer.half_rate_size", "B", ("direction", "host_memory"))
 @says("On {node}, copies ({labels}) reach half of their best rate at {value}")
 def half_rate_size(data: Dataset) -> Estimates:

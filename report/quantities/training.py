@@ -10,7 +10,7 @@ from report.data.machines import of_kind
 from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
-from report.quantities import energy, gemm, quantity, says, summary_quantity
+from report.quantities import gemm, quantity, says, summary_quantity
 from report.quantities.comparing import BEST_LABELS, best_ratios
 from report.quantities.ladder import LOOPS
 
@@ -115,14 +115,6 @@ def speedup(data: Dataset) -> Estimates:
 def capture_gain(data: Dataset) -> Estimates:
     """Median time of a GPU's training step as PyTorch comes over that of the whole step captured in one graph."""
     return data.summary("training").only(device="gpu").ratio("backend", "torch", "graph")
-
-
-@_of_training("training.energy_per_sample", "J")
-@says("On {node}, training takes {value} for a sample ({labels})")
-def energy_per_sample(data: Dataset) -> Estimates:
-    """Energy of a training step over its batch; `detail` says how the energy is known (see `energy.METHODS`)."""
-    energies = energy.joules(data, "training")
-    return energies.scaled_by(1 / energies.numbers("batch"))
 
 
 peak_memory = _summary(

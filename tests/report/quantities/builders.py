@@ -90,8 +90,6 @@ def link(synthetic: Factory) -> SyntheticNode:
         for way, rate in (("host_to_device", 50e9), ("device_to_host", 40e9)):
             copy(node, 10e-6 + size / rate, size, way)
         copy(node, 2 * size / 75e9, size, "both")
-        copy(node, 20e-6 + size / 50e9, size, metric="request_time")
-    copy(node, 1e-6, 4, metric="graph_time")
     return copy(node, 512 * MIB / 2e12, 256 * MIB, "device_to_device", "none")
 
 
@@ -195,13 +193,6 @@ def slowing(loss: float, each: float = 1.25, samples: int = 100, noise: float = 
 def joules(node: SyntheticNode, experiment: str, energy: float, metric: str = COUNTED, **more: Any) -> None:
     """The energy of one call."""
     node.point(experiment, energy, metric=metric, unit="J", samples=1, **{"spread": 0.0, **more})
-
-
-def paid(node: SyntheticNode, energy: float, n: int = 64, metric: str = COUNTED, **more: Any) -> None:
-    """A matrix product and the energy of one call."""
-    more = {"params": {"m": n, "n": n, "k": n}, "flop": 2.0 * n**3, **more}
-    node.point("gemm", 1e-3, spread=0.0, **more)
-    joules(node, "gemm", energy, metric, **more)
 
 
 def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:

@@ -23,8 +23,10 @@ from report.statistics import half_width
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
 from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
 
-from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, paid, peak, ranks, run, slowing, tails
+from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, ranks, run, slowing, tails
 from .cases import Made, case, cells, holding, only
+
+_STEP = {"model": "mlp", "batch": 32}
 
 
 def sustained(synthetic: Factory) -> SyntheticNode:
@@ -50,20 +52,14 @@ def sustained(synthetic: Factory) -> SyntheticNode:
     shape: dict[str, Any] = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 1e12, **ONE_GPU}
     node.point("gemm", 1.0, dtype="float16", **shape)
     node.point("gemm", 0.01, dtype="float8_e4m3fn", **shape)
-    paid(node, 8.0)
-    paid(node, 4.0, backend="onednn")
     # Power over time stands in only where nothing counts.
-    paid(node, 0.1, 32, ADDED, **ONE_GPU)
-    paid(node, 1.0, **ONE_GPU)
-    joules(node, "sustained", 1.0, params={"load": "products", "extent": 128}, flop=1e12, dtype="bfloat16", **ONE_GPU)
-    for footprint, energy in ((2**18, 1e-6), (2**28, 4e-3)):
-        joules(node, "bandwidth", energy, params={"op": "triad", "footprint": footprint}, bytes=footprint)
+    joules(node, "training", 0.1, ADDED, params={"model": "mlp", "batch": 64}, **ONE_GPU)
     for at, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
-        joules(node, "training", energy, params={"model": "mlp", "batch": 32}, device=at, dtype=dtype)
+        joules(node, "training", energy, params=_STEP, device=at, dtype=dtype)
     return node
 
 
-_USED, _GEMM = {"sources": ("sustained",)}, {"sources": ("gemm",)}
+_USED = {"sources": ("sustained",)}
 test_sustained = holding(
     sustained,
     case("sustained.throughput_drift", 0.05, load="loses", rel=0.06, detail="in 128 s"),
@@ -79,13 +75,10 @@ test_sustained = holding(
          sources=("sustained", "gemm")),
     case("sustained.telemetry_share", 1.0, load="products", dtype="bfloat16", width="unknown"),
     case("sustained.telemetry_share", 0.0, load="one_block", width="unknown", **_USED),
-    case("energy.per_flop", {"64x64x64": 1 / (2 * 64**3)}, by="shape", device="gpu", experiment="gemm",
-         detail="counted by the device", **_GEMM),
-    case("energy.per_flop", 1e-12, device="gpu", experiment="sustained", **_USED),
-    case("energy.gpu_over_cpu", 0.25, precision="equal", labels={"node": "node-a", "dtype": "float32",
-         "device": "cuda:0", "precision": "equal", "runtime": "torch", "cpu_runtime": "onednn"}, **_GEMM),
     case("energy.training_ratio", {"equal": 2.0, "best": 3.0}, by="precision", model="mlp", runtime="torch",
          cpu_runtime="torch", sources=("training",)),
+    case("energy.training_ratio", 3.0, precision="best", sources=("training",),
+         detail="counted by the device, bfloat16 over counted by the device, float32"),
 )  # fmt: skip
 
 
@@ -106,10 +99,10 @@ def test_readings_are_medians_of_a_rounds_later_half_and_no_power_is_no_reading(
 
 
 def test_power_times_time_stands_in_where_nothing_counts(synthetic: Factory) -> None:
-    paid(node := synthetic("node-a", gpus=1), 8.0)
-    paid(node, 1.0, metric=ADDED, **ONE_GPU)
+    joules(node := synthetic("node-a", gpus=1), "training", 8.0, params=_STEP)
+    joules(node, "training", 1.0, ADDED, params=_STEP, **ONE_GPU)
     detail = "power times time over counted by the device"
-    case("energy.gpu_over_cpu", 1 / 8, precision="equal", detail=detail, **_GEMM).check(evidence(synthetic, node))
+    case("energy.training_ratio", 8.0, precision="equal", detail=detail).check(evidence(synthetic, node))
 
 
 def whole_jobs(synthetic: Factory) -> list[SyntheticNode]:

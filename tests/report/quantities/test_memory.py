@@ -41,7 +41,6 @@ def memory(synthetic: Factory) -> list[SyntheticNode]:
 
 
 _RATE = {"size": 256 * MIB, "host_memory": "pinned"}
-_COPY = {"node": "node-a", "device": "cuda:0", "direction": "host_to_device", "host_memory": "pinned"}
 test_memory = holding(
     memory,
     case("bandwidth.by_footprint", {6 * MIB: 6e12, 512 * MIB: 3e12}, by="footprint", op="triad", backend="torch",
@@ -57,8 +56,6 @@ test_memory = holding(
     case("transfer.rate", 8e9, host_memory="pageable"),
     case("transfer.rate", 2e12, direction="device_to_device"),
     case("transfer.memory_ratio", {"host_to_device": 20, "device_to_host": 25}, by="direction", rel=0.01, **_RATE),
-    case("transfer.latency", 20e-6, clock="host", labels={**_COPY, "size": 4, "clock": "host"}),
-    case("transfer.latency", 1e-6, clock="device"),
     # 10 µs are 500 kB at 50 GB/s: there a copy takes twice as long as its bytes do.
     case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB,
          rel=0.35),
