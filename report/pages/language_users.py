@@ -16,7 +16,7 @@ from report.pages.heading import Sentence, amounts, sentence, shares
 from report.pages.listed import on_gpu
 from report.pages.rows import dicts, library, points
 from report.pages.words import BARS, NOTHING
-from report.quantities.language_serving import SERVER
+from report.quantities.language import SERVER
 
 Cell = Mapping[str, Any]
 # Columns of the table: their heads, the quantities, and the units.

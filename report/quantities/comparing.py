@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from report.estimates import RUNTIMES, Estimates
+from report.estimates import RUNTIMES, Estimates, concat
 from report.formatting import count
 
 # Labels beside a quantity's own that `best_ratios` gives.
@@ -55,6 +55,11 @@ def best_ratios(
         ratios = over(above, below, divide)
         found.append(ratios.label(precision=precision) if precision else ratios)
     return found
+
+
+def over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+    """The best rate of each GPU over the best of its host's CPU, as `best_ratios` has them."""
+    return concat(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
 
 
 def _best_of(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:

@@ -1,4 +1,4 @@
-"""Quantities of dense matrix products, of the peak they are held against, and of the clock cycle."""
+"""Quantities of dense matrix products: rates, the peak that they are held against, the clock, what is in them."""
 
 from __future__ import annotations
 
@@ -143,3 +143,15 @@ def peak_mac_per_cycle(data: Dataset) -> Estimates:
     The clock is that of one busy core; with several at work it may be lower, and the quantity then counts too few.
     """
     return per_cycle_per_core(data, peak(data, "fma"))
+
+
+# The content that others are compared with, for the other experiments multiply it.
+BASE = "normal"
+
+
+@quantity("content.speed_ratio", "1", ("content", *_LABELS), experiments=["content"])
+@says("On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data")
+def speed_ratio(data: Dataset) -> Estimates:
+    """Rate on some content over the rate on random normal data; everything else equal."""
+    products = shaped(data.summary("content", value="flop_per_s"))
+    return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")

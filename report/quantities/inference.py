@@ -1,12 +1,21 @@
-"""Quantities of trained models that answer: how long a request waits, how many are answered, and text by the token."""
+"""Quantities of trained models that answer: how long a request waits, text by the token, and the ladder of inference.
+
+The ladder: one request from PyTorch as it comes to the fastest runtime and number format.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, says
+from report.quantities.comparing import BEST_LABELS, exact_where_equal, over_host
 from report.quantities.memory import over_memory
 
 TAIL = 0.99
@@ -14,11 +23,10 @@ TAIL = 0.99
 LEAST_SAMPLES = 100
 # Number formats in which a trained model answers as it is.
 FORMATS = ("float32", "tf32", "bfloat16", "float16")
-_LABELS = ("model", "parameters", "batch", "dtype", "backend", "threads")
-_REQUEST = ["node", "device", "model", "parameters", "batch", "dtype"]
+_LABELS = ("model", "parameters", "batch", "threads")
+_REQUEST = ["node", "device", "model", "parameters", "batch"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
-_of_inference = partial(quantity, experiments=["inference"], labels=_LABELS)
-_of_pair = partial(quantity, experiments=["inference"], labels=("model", "parameters", "batch", "dtype", "threads"))
+_inference = partial(quantity, experiments=["inference"])
 _of_text = partial(quantity, experiments=["generation"], labels=_GENERATION)
 
 
@@ -28,18 +36,12 @@ def with_parameters(data: Dataset, found: Estimates) -> Estimates:
     return found.label(parameters=found["model"].map(known))
 
 
-def with_quickest(times: Estimates) -> Estimates:
-    """Beside the times the quickest library and number of threads for each request, as `backend: best`."""
-    best = times.inverse().best(_REQUEST, of=["backend", "threads"]).inverse()
-    return concat([times, best.label(backend="best")])
-
-
 def requests(data: Dataset) -> Estimates:
     """Median time of one request of each point, with the number of weights of its network."""
     return with_parameters(data, data.summary("inference"))
 
 
-@_of_inference("inference.latency_s", "s")
+@_inference("inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"))
 @says("On {node}, a request ({labels}) is answered after {value}")
 def latency(data: Dataset) -> Estimates:
     """Median time of one request, on the host's clock, copies to a GPU and back included.
@@ -47,10 +49,12 @@ def latency(data: Dataset) -> Estimates:
     parameters: weights of the model, which order the models. `backend: best` is the quickest
     library and number of threads for each model, batch and number format; `detail` names them.
     """
-    return with_quickest(requests(data))
+    times = requests(data)
+    best = times.inverse().best([*_REQUEST, "dtype"], of=["backend", "threads"]).inverse()
+    return concat([times, best.label(backend="best")])
 
 
-@quantity("inference.fastest_p99_s", "s", experiments=["inference"], labels=("model", "parameters", "batch"))
+@_inference("inference.fastest_p99_s", "s", ("model", "parameters", "batch"))
 @says("On {node}, at its best 99% of requests ({labels}) are answered within {value}")
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile of the time of single requests, of the quickest library, number of threads and format.
@@ -59,18 +63,17 @@ def fastest_p99(data: Dataset) -> Estimates:
     what was quickest.
     """
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).only(dtype=list(FORMATS))
-    request = ["node", "device", "model", "parameters", "batch"]
-    return times.inverse().best(request, of=["dtype", "backend", "threads"]).inverse()
+    return times.inverse().best(_REQUEST, of=["dtype", "backend", "threads"]).inverse()
 
 
-@_of_pair("inference.onnx_gain", "1")
+@_inference("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"))
 @says("On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
     return requests(data).ratio("backend", "torch", "onnx")
 
 
-@quantity("inference.int8_gain", "1", experiments=["inference"], labels=("model", "parameters", "batch", "threads"))
+@_inference("inference.int8_gain", "1", _LABELS)
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
@@ -103,3 +106,131 @@ def bandwidth_share(data: Dataset) -> Estimates:
 def peak_share(data: Dataset) -> Estimates:
     """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
+
+
+# Backends that are PyTorch itself: as it comes, compiled, captured in a graph, or with another layout.
+PYTORCH = ("torch", "channels_last", "inductor", "graph")
+# From the bottom to the top. A rung takes the fastest of what it names; a key that it lacks may have any value.
+RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
+    ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
+    ("PyTorch, tuned, best format", {"backend": PYTORCH, "dtype": FORMATS}),
+    ("best runtime", {"dtype": "float32"}),
+    ("best floating-point format", {"dtype": FORMATS}),
+    ("best of all formats", {}),
+)
+DEFAULT, TUNED, TUNED_FORMAT, RUNTIME, FLOAT, BEST = (name for name, _ in RUNGS)
+_BASE = ["node", "device", "model", "batch", "threads"]
+
+
+@_inference("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@says("On {node}, a request ({labels}) is answered after {value}")
+def ladder(data: Dataset) -> Estimates:
+    """Median time of a request on each rung, for each network, batch and number of threads.
+
+    A rung takes the fastest measured backend and format of those that it names: PyTorch as it comes in float32; any
+    backend of PyTorch in float32, then in any floating-point format; any runtime in float32; any runtime in any
+    floating-point format; any runtime in any format, int8 included. runtime, dtype: of that point. place: the rung
+    counted from the bottom. A rung that no measured point adds to is left out, but for the last, which is the fastest
+    of all; a request that PyTorch as it comes did not answer, or nothing else, has no rungs.
+    """
+    times = requests(data)
+    added, by = _added(times), ["backend", "dtype"]
+    found = []
+    for place, (rung, wanted) in enumerate(RUNGS, start=1):
+        best = times.only(**wanted).inverse().best([*_REQUEST, "threads"], of=by, keep=by).inverse()
+        kept = [_stands(rung, added[request]) for request in best.rows(*_BASE)]
+        found.append(best.at(np.array(kept, bool)).label(rung=rung, place=place))
+    rungs = concat(found)
+    return rungs.label(runtime=rungs["backend"]).without("backend")
+
+
+def _added(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
+    """The rungs of each request to which a point adds: the lowest that takes it."""
+    lowest = pd.Series(BEST, times.frame.index)
+    for rung, wanted in reversed(RUNGS):
+        taken = times.label(row=range(len(times))).only(**wanted)["row"]
+        lowest.iloc[taken.to_numpy(int)] = rung
+    found: dict[tuple[Any, ...], set[str]] = {}
+    for request, rung in zip(times.rows(*_BASE), lowest, strict=True):
+        found.setdefault(request, set()).add(rung)
+    return found
+
+
+def _stands(rung: str, added: set[str]) -> bool:
+    """Whether a request to which points add these rungs has this one."""
+    return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
+
+
+def _over(above: Estimates, below: Estimates) -> Estimates:
+    """Time of one rung over that of another; the labels rung, place, runtime and dtype are those below."""
+    return exact_where_equal(above.by(*_BASE) / below).label(detail="")
+
+
+@_inference("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@says("On {node}, a request ({labels}) is answered {value} times as fast as by PyTorch as it comes")
+def ladder_gain(data: Dataset) -> Estimates:
+    """Median time of a request in PyTorch as it comes, float32, over that on each higher rung of `inference.ladder`.
+
+    Exactly 1 where nothing that was tried is faster.
+    """
+    rungs = ladder(data)
+    return _over(rungs.only(rung=DEFAULT), rungs.at(rungs["rung"] != DEFAULT))
+
+
+def _equal_precision(rungs: Estimates) -> Estimates:
+    """The highest rung of each request in float32."""
+    return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
+
+
+@_inference("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"))
+@says("On {node}, the fastest runtime answers {value} times as fast as PyTorch as it comes, in float32 ({labels})")
+def runtime_gain(data: Dataset) -> Estimates:
+    """Median time of a request in PyTorch as it comes over that of the fastest runtime that was tried, both in float32.
+
+    PyTorch compiled, or with another layout, counts as a runtime. Exactly 1 where none is faster.
+    """
+    return _equal_precision(ladder_gain(data)).without("rung", "place")
+
+
+@_inference("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"))
+@says("On {node}, the fastest format answers {value} times as fast as float32, each in its fastest runtime ({labels})")
+def format_gain(data: Dataset) -> Estimates:
+    """Median time of a request in the fastest runtime in float32 over that in the fastest runtime and format.
+
+    runtime, dtype: of the fastest; int8 counts, though its answers may err more than those of a floating-point format.
+    Only requests that were tried in another format than float32.
+    """
+    rungs, formats = ladder(data), requests(data)
+    others = set(formats.at(formats["dtype"] != "float32").rows(*_BASE))
+    best = rungs.only(rung=BEST)
+    best = best.at(np.array([request in others for request in best.rows(*_BASE)], bool))
+    return _over(_equal_precision(rungs), best).without("rung", "place")
+
+
+@_inference("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both")
+@says("On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})")
+def answers_over_cpu(data: Dataset) -> Estimates:
+    """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
+
+    Each side at its own best batch, runtime and number of threads. precision: equal (the same dtype on both sides) or
+    best (each side's fastest dtype). runtime, cpu_runtime: of the GPU and of the CPU; `detail` names both sides' batch
+    and format.
+    """
+    rates = requests(data).inverse()
+    return _over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
+
+
+@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), experiments=["generation"], device="both")
+@says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
+def tokens_over_cpu(data: Dataset) -> Estimates:
+    """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.
+
+    precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
+    """
+    return _over_host(tokens_per_s(data).without("parameters"), ["model", "phase"], ["context"])
+
+
+def _over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+    """The most of each GPU over the most of its host's CPU; `detail` names batches and formats."""
+    return over_host(rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]]), by, [*of, "batch"])

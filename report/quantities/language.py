@@ -1,4 +1,4 @@
-"""Quantities of language models as people run them: prompts, and tokens after them, one text at a time."""
+"""Quantities of language models as people run them: one text at a time, and behind a server for many users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity, says
+from report.quantities.comparing import BEST_LABELS, over_host
 from report.quantities.memory import over_memory
 
 EXPERIMENT = "language-models"
@@ -54,3 +55,77 @@ def bandwidth_share(data: Dataset) -> Estimates:
     rates = data.summary(EXPERIMENT, value="bytes_per_s").only(phase=DECODE)
     bytes_read = data.summary(EXPERIMENT, value="bytes").only(phase=DECODE)
     return over_memory(data, rates, bytes_read).without("dtype")
+
+
+@_language("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
+@says("On {node}, one GPU reads or writes {value} times as many tokens a second as all cores of its host ({labels})")
+def tokens_over_cpu(data: Dataset) -> Estimates:
+    """Most tokens per second of one GPU over the most of its host's CPU, same model and tokens, one text at a time.
+
+    precision: equal (the same format of the file on both sides, as `dtype`) or best (each side's fastest format).
+    runtime, cpu_runtime: of the GPU and of the CPU.
+    """
+    rates = tokens_per_s(data)
+    return over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
+
+
+_SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
+# Labels that tell one server and its work from another: all but the users.
+SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
+_streaming = partial(quantity, labels=_SERVED, experiments=["language-serving"])
+
+
+def loads(data: Dataset, metric: str) -> Estimates:
+    """A metric by server and number of users, in rising order; how long the load lasted, and by how many threads tokens
+    were computed, is no label.
+    """
+    return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads", "dtype")
+
+
+@_streaming("language_serving.first_token_s", "s")
+@says("On {node}, half of all answers begin within {value} ({labels})")
+def first_token(data: Dataset) -> Estimates:
+    """Median of the time from a request until its first token came."""
+    return loads(data, "p50_first_token_latency")
+
+
+@_streaming("language_serving.p99_first_token_s", "s")
+@says("On {node}, 99 of 100 answers begin within {value} ({labels})")
+def p99_first_token(data: Dataset) -> Estimates:
+    """99th percentile of the time from a request until its first token came, of at least 100 answers in each round."""
+    return loads(data, "p99_first_token_latency")
+
+
+@_streaming("language_serving.p99_token_s", "s")
+@says("On {node}, 99 of 100 tokens come within {value} of the one before ({labels})")
+def p99_token(data: Dataset) -> Estimates:
+    """99th percentile of the time between two tokens of an answer, of at least 100 in each round."""
+    return loads(data, "p99_token_latency")
+
+
+@_streaming("language_serving.answer_s", "s")
+@says("On {node}, half of all answers are whole within {value} ({labels})")
+def answer(data: Dataset) -> Estimates:
+    """Median of the time from a request until its answer was whole."""
+    return loads(data, "p50_answer_latency")
+
+
+@_streaming("language_serving.user_tokens_per_s", "tokens/s")
+@says("On {node}, each user's answer streams at {value} ({labels})")
+def user_tokens_per_s(data: Dataset) -> Estimates:
+    """Tokens a second of an answer after its first token, as its user sees them: the median over answers."""
+    return loads(data, "user_tokens_per_s")
+
+
+@_streaming("language_serving.tokens_per_s", "tokens/s")
+@says("On {node}, a server writes {value} for all of its users together ({labels})")
+def served_tokens_per_s(data: Dataset) -> Estimates:
+    """Tokens that reach all users together, for each second under the whole load."""
+    return loads(data, "tokens_per_s")
+
+
+@_streaming("language_serving.failed_share", "1")
+@says("On {node}, the share of answers that failed is {value} ({labels})")
+def failed_share(data: Dataset) -> Estimates:
+    """Share of the answers that broke off, had another number of tokens than asked for, or were refused."""
+    return loads(data, "failed_share")

@@ -1,4 +1,4 @@
-"""Quantities of vendors' libraries: what they gain over what stands in for them, and where they come from."""
+"""Quantities of vendors' libraries: gains over what stands in for them, where they come from, and life without CUDA."""
 
 from __future__ import annotations
 
@@ -87,3 +87,35 @@ def dispatch_coverage(data: Dataset) -> Estimates:
             have = data.summary("libraries", f"{prefix}kernels_{key}").by(*_OF_DEVICE)
             shares.append((have / operators).label(key=key, names=names))
     return concat(shares)
+
+
+CUDA = "cuda"
+_KERNEL = ("kernel", "n", "backend")
+_without_cuda = partial(quantity, experiments=["without-cuda"], device="gpu")
+
+
+def kernel_rates(data: Dataset) -> Estimates:
+    """FLOP/s by device, kernel, n and interface."""
+    return data.summary("without-cuda", value="flop_per_s").without("dtype", "threads")
+
+
+@_without_cuda("without_cuda.rate_share", "1", _KERNEL)
+@says("On {node}, a kernel without CUDA ({labels}) runs at {value} times the rate of the same one in CUDA")
+def rate_share(data: Dataset) -> Estimates:
+    """Rate through another interface over that through CUDA, same chip, kernel and size."""
+    found = kernel_rates(data)
+    return found.at(found["backend"] != CUDA) / found.only(backend=CUDA).without("backend")
+
+
+def library(data: Dataset) -> Estimates:
+    """FLOP/s of the fastest library on float32 products of two n x n matrices on a GPU, by device and n."""
+    products = data.without_launches("gemm", "flop_per_s").only(device="gpu", dtype="float32")
+    square = products.at((products["m"] == products["n"]) & (products["n"] == products["k"]))
+    return square.best(["node", "device", "n"], of=["backend"])
+
+
+@_without_cuda("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
+@says("On {node}, a naive product in CUDA ({labels}) runs at {value} times the rate of the library's")
+def naive_over_library(data: Dataset) -> Estimates:
+    """Rate of the naive product in CUDA over that of the fastest library, both float32, same size."""
+    return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library(data)

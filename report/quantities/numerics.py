@@ -11,6 +11,7 @@ from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
 from report.quantities import quantity, says
+from report.quantities.gemm import shaped
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
 # What a method changes. A library may do the other too: see `spread_across_cells_ulp`.
@@ -20,13 +21,9 @@ WITHIN = ("summation", "split_k", "threads", "libraries")
 _numerics = partial(quantity, experiments=["numerics"])
 
 
-def _shaped(found: Estimates) -> Estimates:
-    return found.label(shape=[f"{m}x{n}x{k}" for m, n, k in found.rows("m", "n", "k")])
-
-
 def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
     """A metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
-    found = _shaped(data.summary("numerics", metric).only(method=methods))
+    found = shaped(data.summary("numerics", metric).only(method=methods))
     return found.label(low=found["low"].clip(lower=least))
 
 
@@ -77,4 +74,4 @@ def _over_rounds(data: Dataset) -> Estimates:
     points = data.table.loc[[number for (number,) in found["source_rows"]], POINT]
     counts = points.astype(object).merge(different.astype(object), how="left", on=POINT)["different"].astype(float)
     found = found.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
-    return _shaped(found.at(found["n_rounds"] > 1).without("method"))
+    return shaped(found.at(found["n_rounds"] > 1).without("method"))

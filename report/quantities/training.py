@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from contract.node import kind_of_node
 from report.data.dataset import Dataset
@@ -11,7 +13,7 @@ from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, says, summary_quantity
-from report.quantities.comparing import BEST_LABELS, best_ratios
+from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads, over_host
 from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
@@ -158,3 +160,66 @@ _summary(
     "On {node}, matrix products and convolutions take {value} of the time of a step ({labels})",
     "Share of a step's operator time in matrix products, convolutions and attention; timed by the profiler.",
 )
+
+
+# From the bottom to the top. What is not named may be any: the fastest that was measured. whole: all cores.
+RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
+    ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
+    ("one core, at its best", {"device": "cpu", "threads": 1}, False),
+    ("all cores, as it comes", {"device": "cpu", "backend": "torch", "dtype": "float32"}, True),
+    ("all cores, best library", {"device": "cpu", "dtype": "float32"}, True),
+    ("all cores, at their best", {"device": "cpu"}, True),
+    ("GPU, float32", {"device": "gpu", "dtype": "float32"}, False),
+    ("GPU, at its best", {"device": "gpu"}, False),
+)
+BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
+
+
+@quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"), experiments=["training"])
+@says("On {node}, training ({labels}) runs at {value}")
+def ladder(data: Dataset) -> Estimates:
+    """Samples per second of every model and batch on each rung, plain loops left out.
+
+    `place` counts the rungs from the bottom; `detail` names the library and the format, which are
+    the fastest measured where the rung leaves them open. All cores: the most threads measured on
+    that node, and more than one.
+    """
+    rates = samples_per_second(data)
+    rates = rates.at(~rates["backend"].isin(LOOPS))
+    on_all = most_threads(rates.at(rates["threads"] > 1))
+    steps = [
+        (on_all if whole else rates)
+        .only(**wanted)
+        .best(["node", "device", "model", "batch"], of=["backend", "dtype"])
+        .label(rung=rung, place=place)
+        for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
+    ]
+    return concat(steps)
+
+
+# Metric, and how the energy is known. Every timed point of at least half a second on a CPU, or 3 s on a GPU, has its
+# energy counted: all that the device used meanwhile, with its share when idle; of a GPU the whole board with its
+# memory, of a CPU its packages without the memory.
+METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
+
+
+def joules(data: Dataset, experiment: str) -> Estimates:
+    """Energy in J of one call of each point; power times time only for devices that have no counter."""
+    counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
+    devices = set(counted.rows("node", "device"))
+    return concat([counted, added.at([device not in devices for device in added.rows("node", "device")])])
+
+
+@quantity(
+    "energy.training_ratio", "1", experiments=["training"], device="both", labels=("model", "batch", *BEST_LABELS)
+)
+@says("On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})")
+def training_ratio(data: Dataset) -> Estimates:
+    """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
+
+    What the host draws while its GPU works is in neither: the ratio is that of the two devices. precision: equal (the
+    same dtype on both sides) or best (each side's dtype with least). runtime, cpu_runtime: the libraries of the GPU and
+    of the CPU; `detail` says of both sides how the energy is known.
+    """
+    energies = joules(data, "training")
+    return over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])

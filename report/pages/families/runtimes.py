@@ -19,7 +19,7 @@ from report.pages.listed import most_threads
 from report.pages.rows import library, name_of, one_round, scaled
 from report.pages.rungs import rungs
 from report.pages.words import BARS, NOTHING
-from report.quantities.inference_ladder import BEST, DEFAULT, RUNTIME, TUNED
+from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
 Cell = dict[str, Any]
 # Rungs that the figure shows; the table has all of them.

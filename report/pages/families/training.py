@@ -16,7 +16,7 @@ from report.pages.heading import Number, amounts, quotient, ratios, sentence, te
 from report.pages.listed import listed, on_gpu
 from report.pages.rows import library, name_of
 from report.pages.words import NOTHING
-from report.quantities.training_ladder import BASE, DEFAULT, TOP, WHOLE
+from report.quantities.training import BASE, DEFAULT, TOP, WHOLE
 
 Rungs = dict[str, dict[str, Any]]
 _STEP = ["device", "model", "batch", "dtype"]

@@ -12,7 +12,7 @@ from report.pages.heading import amounts, as_number, ratios, sentence, texts
 from report.pages.listed import Case, has_gpu, listed, on_gpu
 from report.pages.rows import percent
 from report.pages.words import NOTHING
-from report.quantities.without_cuda import CUDA
+from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
 # What the rate of a kernel is counted in, as the experiment knows it and as it is written.

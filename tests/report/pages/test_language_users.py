@@ -8,7 +8,7 @@ import pytest
 
 from report.pages.exhibit import Exhibit
 from report.pages.language_users import language_users
-from report.quantities import language_serving as serving
+from report.quantities import language as serving
 from report.quantities import quantities
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.evidence import data
@@ -44,7 +44,7 @@ def test_quantities_are_the_metrics_by_users(synthetic: Factory) -> None:
     assert list(serving.first_token(found).rows("users", "model", "estimate")) == [
         (1, "llama-1b", pytest.approx(0.2)), (32, "llama-1b", pytest.approx(6.0)),
     ]  # fmt: skip
-    assert [round(one, 1) for one in serving.tokens_per_s(found)["estimate"]] == [40.0, 75.0]
+    assert [round(one, 1) for one in serving.served_tokens_per_s(found)["estimate"]] == [40.0, 75.0]
     for name, one in quantities().items():
         if name.startswith("language_serving."):
             assert {"threads", "seconds"}.isdisjoint(one.estimates(found).labels), name

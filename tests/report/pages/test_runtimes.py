@@ -20,7 +20,7 @@ from report.pages.estimated import Estimated
 from report.pages.evidence import Evidence, View
 from report.pages.families import inference, runtimes
 from report.pages.statements import Statements, read_front
-from report.quantities import inference_ladder as ladder
+from report.quantities import inference as ladder
 from report.quantities import quantities
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.evidence import data

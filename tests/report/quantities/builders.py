@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from report.quantities import offload
-from report.quantities.energy import METHODS
+from report.quantities.training import METHODS
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import GIGA, trained
 
