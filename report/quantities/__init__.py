@@ -80,7 +80,7 @@ def quantity(
     unit: str,
     labels: tuple[str, ...] = (),
     *,
-    experiments: Sequence[str] = (),
+    experiments: Sequence[str] | None = None,
     device: str = "any",
     tier: str = "measured",
     ceiling: float | None = None,
@@ -89,10 +89,11 @@ def quantity(
 ) -> Callable[[Described], Compute]:
     """Register a function from the data to estimates under a name.
 
-    experiments: that it needs, on a device: cpu, gpu, both or any. The rest as `Quantity` has it.
+    experiments: that it needs, on a device: cpu, gpu, both or any; of a measured one, unless given, the experiment that
+    its name begins with. The rest as `Quantity` has it.
     Raises ValueError if the name is taken, the tier is unknown, or a label means something else in a verdict.
 
-    @quantity("transfer.rate", "B/s", ("direction", "size"), experiments=["transfer"], device="gpu")
+    @quantity("transfer.rate", "B/s", ("direction", "size"), device="gpu")
     @says("On {node}, copies ({labels}) move {value}")
     def transfer_rate(data: Dataset) -> Estimates:
     """
@@ -102,6 +103,8 @@ def quantity(
         raise ValueError(f"quantity {name}: what is {tier} rests on no model that could be checked")
     if RESERVED & set(labels):
         raise ValueError(f"quantity {name}: no label may be called {sorted(RESERVED & set(labels))[0]!r}")
+    if experiments is None:
+        experiments = [name.partition(".")[0].replace("_", "-")] if tier == "measured" else ()
     kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(device, ())
     common = ("node", "device") if experiments else ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,8 @@ LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Steps of like arithmetic: operations within this factor.
 LIKE = 1.5
+_STEP = ("model", "batch", "baseline", *BEST_LABELS)
+_counted = partial(quantity, experiments=["models"], device="cpu")
 
 
 def counted(data: Dataset, metric: str) -> Estimates:
@@ -34,7 +37,7 @@ def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimat
     return concat([counted(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
-@quantity("sequential.parallel_width", "1", experiments=["models"], device="cpu", labels=("model", "level"))
+@_counted("sequential.parallel_width", "1", ("model", "level"))
 @says("Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another")
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
@@ -47,7 +50,7 @@ def parallel_width(data: Dataset) -> Estimates:
     return counted_as(data, "level", WIDTHS)
 
 
-@quantity("sequential.dependent_levels", "1", experiments=["models"], device="cpu", labels=("model", "counted"))
+@_counted("sequential.dependent_levels", "1", ("model", "counted"))
 @says("Counted on {node}: in the graph of {labels}, {value} levels wait for one another")
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
@@ -60,7 +63,7 @@ def dependent_levels(data: Dataset) -> Estimates:
     return counted_as(data, "counted", LEVELS)
 
 
-@quantity("models.flop_per_parameter_token", "1", experiments=["models"], device="cpu", labels=("model", "of"))
+@_counted("models.flop_per_parameter_token", "1", ("model", "of"))
 @says("Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})")
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.
@@ -72,13 +75,7 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
     return operations / counted(data, "parameters") / counted(data, "length")
 
 
-@quantity(
-    "sequential.recurrent_over_transformer",
-    "1",
-    experiments=["training"],
-    device="both",
-    labels=("model", "batch", "baseline", *BEST_LABELS),
-)
+@quantity("sequential.recurrent_over_transformer", "1", _STEP, experiments=["training"], device="both")
 @says("On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.

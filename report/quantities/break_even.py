@@ -5,8 +5,8 @@ from __future__ import annotations
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.model import ARITHMETIC
-from report.quantities import quantity, says
+from report.quantities import says
+from report.quantities.derived import by_arithmetic
 from report.quantities.prices import hourly
 
 ENTRIES = ("electricity-*.usd_per_kwh",)
@@ -38,7 +38,7 @@ HOURS = Formula(
 )
 
 
-@quantity("price.break_even_hours", "h", tier="derived", labels=("accelerator",), formulas=(HOURS,), checked=ARITHMETIC)
+@by_arithmetic("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
 @says("To hire a GPU is cheaper than to buy it up to {value} of use ({labels})")
 def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use at which buying costs the same as hiring, electricity included.
@@ -83,9 +83,7 @@ SERVE = Formula(
 )
 
 
-@quantity(
-    "serving.break_even_days", "d", tier="derived", labels=("model", "traffic"), formulas=(SERVE,), checked=ARITHMETIC
-)
+@by_arithmetic("serving.break_even_days", "d", ("model", "traffic"), formulas=(SERVE,))
 @says("Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})")
 def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.

@@ -9,7 +9,6 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.model import ARITHMETIC
 from report.quantities import cpu_servers, quantity, says
 from report.quantities.cpu_servers import (
     BY_BERT,
@@ -23,6 +22,7 @@ from report.quantities.cpu_servers import (
     price_per_hour,
     servers,
 )
+from report.quantities.derived import by_arithmetic
 from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
@@ -82,7 +82,7 @@ MACS = Formula(
 )
 
 
-@quantity("servers.mac_per_cycle", "MAC/cycle", ("server",), tier="derived", formulas=(MACS,), checked=ARITHMETIC)
+@by_arithmetic("servers.mac_per_cycle", "MAC/cycle", ("server",), formulas=(MACS,))
 @says("A server without a GPU finishes {value} while it trains ({labels})")
 def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     """Multiply-adds that a server finished per clock cycle while a cluster of them trained BERT large in MLPerf.

@@ -39,10 +39,9 @@ FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
 _CHOICE = [*_SERIES, "learning_rate", "batch"]
 _OF_SERIES = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
-_on_any = partial(quantity, experiments=["convergence"])
-_of_batch = partial(_on_any, labels=(*_OF_SERIES, "batch"))
-_of_series = partial(_on_any, labels=_OF_SERIES)
-_at_equal_updates = partial(_on_any, labels=tuple("updates" if name == "epochs" else name for name in _OF_SERIES))
+_of_batch = partial(quantity, labels=(*_OF_SERIES, "batch"))
+_of_series = partial(quantity, labels=_OF_SERIES)
+_at_equal_updates = partial(quantity, labels=tuple("updates" if name == "epochs" else name for name in _OF_SERIES))
 
 Floats = NDArray[np.float64]
 

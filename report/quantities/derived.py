@@ -15,7 +15,8 @@ _MODEL = "llama31-405b"
 
 # Operations of training by parameter and token.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-_documented = partial(quantity, tier="derived", checked=ARITHMETIC)
+# A quantity by arithmetic alone, which no measurement has to check.
+by_arithmetic = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
 def six() -> Input:
@@ -34,7 +35,7 @@ def utilisation(data: Dataset, spans: bool = True) -> Input:
 GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
 
 
-@_documented("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
+@by_arithmetic("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
 @says("By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs")
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
     """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
@@ -61,7 +62,7 @@ FLOP_DAYS = Formula(
 )
 
 
-@_documented("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
+@by_arithmetic("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
 @says("By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs")
 def days_from_flop(data: Dataset) -> DerivedEstimates:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
@@ -92,7 +93,7 @@ LAYER = Formula(
 )
 
 
-@_documented("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
+@by_arithmetic("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
 @says("One layer of Llama 3.1 405B does {value} per token")
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
@@ -116,7 +117,7 @@ PRODUCT = Formula(
 )
 
 
-@_documented("product1000.mac", "MAC", formulas=(PRODUCT,))
+@by_arithmetic("product1000.mac", "MAC", formulas=(PRODUCT,))
 @says("The product of two 1,000 x 1,000 matrices takes {value}")
 def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""

@@ -69,7 +69,7 @@ def _describe(tried: pd.DataFrame) -> str:
     return ", ".join(text)
 
 
-@quantity("equivalence.models_that_agree", "1", experiments=["equivalence"], device="gpu", labels=_LABELS)
+@quantity("equivalence.models_that_agree", "1", _LABELS, device="gpu")
 @says("On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})")
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.

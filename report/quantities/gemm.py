@@ -14,8 +14,7 @@ _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
 # What a library is called by how it was measured: called by the host, or captured in a graph, without the host.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
-_on_any = partial(quantity, experiments=["gemm"], labels=_LABELS)
-_on_cpu = partial(quantity, experiments=["gemm", "clock"], device="cpu", labels=_LABELS)
+_on_cpu = partial(quantity, device="cpu")
 
 
 def shaped(products: Estimates) -> Estimates:
@@ -66,7 +65,7 @@ def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
     return concat([rates.only(device="cpu") / peak(data, "fma"), rates.only(device="gpu") / products])
 
 
-@_on_any("gemm.rate", "FLOP/s")
+@quantity("gemm.rate", "FLOP/s", _LABELS)
 @says("On {node}, a matrix product ({labels}) runs at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
@@ -74,7 +73,7 @@ def rate(data: Dataset) -> Estimates:
     return with_best(each_rate(data, "gemm"))
 
 
-@_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle")
+@_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle", _LABELS, experiments=["gemm", "clock"])
 @says("On {node}, a matrix product ({labels}) retires {value} per core")
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
@@ -85,7 +84,7 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     return per_cycle_per_core(data, rate(data).only(device="cpu"))
 
 
-@_on_any("gemm.mac_per_cycle", "MAC/cycle")
+@quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS)
 @says("On {node}, a matrix product ({labels}) retires {value} on the whole device")
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle by all of a device's cores at work together.
@@ -109,23 +108,21 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
     return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
 
 
-@quantity("gemm.peak_share", "1", experiments=["gemm", "peak"], device="cpu", labels=_LABELS, ceiling=1.0)
+@_on_cpu("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
 @says("On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units")
 def peak_share(data: Dataset) -> Estimates:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
     return rate(data).only(device="cpu") / peak(data, "fma")
 
 
-@quantity(
-    "peak.scalar_mac_per_cycle", "MAC/cycle", experiments=["peak", "clock"], device="cpu", labels=("dtype", "threads")
-)
+@_on_cpu("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 @says("On {node}, plain scalar code without vector instructions ({labels}) retires {value} on one core")
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
     return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)
 
 
-@quantity("clock.rate", "Hz", experiments=["clock"], device="cpu")
+@quantity("clock.rate", "Hz", device="cpu")
 @says("On {node}, one busy core runs at {value}")
 def clock_rate(data: Dataset) -> Estimates:
     """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
@@ -135,7 +132,7 @@ def clock_rate(data: Dataset) -> Estimates:
     return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
 
 
-@quantity("peak.mac_per_cycle", "MAC/cycle", experiments=["peak", "clock"], device="cpu", labels=("dtype", "threads"))
+@_on_cpu("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 @says("On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core")
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
@@ -149,7 +146,7 @@ def peak_mac_per_cycle(data: Dataset) -> Estimates:
 BASE = "normal"
 
 
-@quantity("content.speed_ratio", "1", ("content", *_LABELS), experiments=["content"])
+@quantity("content.speed_ratio", "1", ("content", *_LABELS))
 @says("On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data")
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""

@@ -19,6 +19,7 @@ from report.quantities.several_devices import BATCH, by_model, needed_bytes
 LAUNCH_S, LAUNCHES = 3e-6, 3.0
 # Adam reads the weight and two moments of each parameter and writes them, in float32 whatever the products are in.
 STATE_TRAFFIC = 6 * 4
+_LABELS = ("model", "parameters")
 _NEEDED = ("bf16_flops", "memory_bytes_per_s", "memory_bytes")
 
 _STEP = {
@@ -101,13 +102,7 @@ def steps(data: Dataset) -> list[Step]:
     ]
 
 
-@quantity(
-    "roofline.spread_over_gpus",
-    "1",
-    tier="derived",
-    labels=("model", "parameters"),
-    formulas=(*SPREAD.values(), CANNOT),
-)
+@quantity("roofline.spread_over_gpus", "1", _LABELS, tier="derived", formulas=(*SPREAD.values(), CANNOT))
 @says("By their ratings, the fastest GPU trains {value} times as fast as the slowest ({labels})")
 def spread_over_gpus(data: Dataset) -> DerivedEstimates:
     """Predicted time of a training step on the slowest GPU over that on the fastest, of all with verified ratings.

@@ -6,7 +6,6 @@ The ladder: one request from PyTorch as it comes to the fastest runtime and numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,6 @@ FORMATS = ("float32", "tf32", "bfloat16", "float16")
 _LABELS = ("model", "parameters", "batch", "threads")
 _REQUEST = ["node", "device", "model", "parameters", "batch"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
-_inference = partial(quantity, experiments=["inference"])
-_of_text = partial(quantity, experiments=["generation"], labels=_GENERATION)
 
 
 def with_parameters(data: Dataset, found: Estimates) -> Estimates:
@@ -41,7 +38,7 @@ def requests(data: Dataset) -> Estimates:
     return with_parameters(data, data.summary("inference"))
 
 
-@_inference("inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"))
+@quantity("inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"))
 @says("On {node}, a request ({labels}) is answered after {value}")
 def latency(data: Dataset) -> Estimates:
     """Median time of one request, on the host's clock, copies to a GPU and back included.
@@ -54,7 +51,7 @@ def latency(data: Dataset) -> Estimates:
     return concat([times, best.label(backend="best")])
 
 
-@_inference("inference.fastest_p99_s", "s", ("model", "parameters", "batch"))
+@quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"))
 @says("On {node}, at its best 99% of requests ({labels}) are answered within {value}")
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile of the time of single requests, of the quickest library, number of threads and format.
@@ -66,21 +63,21 @@ def fastest_p99(data: Dataset) -> Estimates:
     return times.inverse().best(_REQUEST, of=["dtype", "backend", "threads"]).inverse()
 
 
-@_inference("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"))
+@quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"))
 @says("On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
     return requests(data).ratio("backend", "torch", "onnx")
 
 
-@_inference("inference.int8_gain", "1", _LABELS)
+@quantity("inference.int8_gain", "1", _LABELS)
 @says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
     return requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
-@_of_text("generation.tokens_per_s", "tokens/s")
+@quantity("generation.tokens_per_s", "tokens/s", _GENERATION)
 @says("On {node}, text is read or written at {value} ({labels})")
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time of a call: of a prefilling those of the prompts, of a decoding one for each text."""
@@ -89,7 +86,7 @@ def tokens_per_s(data: Dataset) -> Estimates:
     return calls.scaled_by(tokens * calls.numbers("batch"))
 
 
-@quantity("generation.bandwidth_share", "1", experiments=["generation", "bandwidth"], labels=_GENERATION)
+@quantity("generation.bandwidth_share", "1", _GENERATION, experiments=["generation", "bandwidth"])
 @says("On {node}, generating text ({labels}) takes {value} of the memory's measured bandwidth")
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, each once) over its time and over the measured bandwidth.
@@ -101,7 +98,7 @@ def bandwidth_share(data: Dataset) -> Estimates:
     return with_parameters(data, over_memory(data, rates, moved))
 
 
-@_of_text("generation.peak_share", "1", ceiling=1.0)
+@quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0)
 @says("On {node}, generating text ({labels}) uses {value} of the device's measured peak")
 def peak_share(data: Dataset) -> Estimates:
     """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
@@ -123,7 +120,7 @@ DEFAULT, TUNED, TUNED_FORMAT, RUNTIME, FLOAT, BEST = (name for name, _ in RUNGS)
 _BASE = ["node", "device", "model", "batch", "threads"]
 
 
-@_inference("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"))
 @says("On {node}, a request ({labels}) is answered after {value}")
 def ladder(data: Dataset) -> Estimates:
     """Median time of a request on each rung, for each network, batch and number of threads.
@@ -167,7 +164,7 @@ def _over(above: Estimates, below: Estimates) -> Estimates:
     return exact_where_equal(above.by(*_BASE) / below).label(detail="")
 
 
-@_inference("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"))
 @says("On {node}, a request ({labels}) is answered {value} times as fast as by PyTorch as it comes")
 def ladder_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes, float32, over that on each higher rung of `inference.ladder`.
@@ -183,7 +180,7 @@ def _equal_precision(rungs: Estimates) -> Estimates:
     return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
 
 
-@_inference("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"))
+@quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"))
 @says("On {node}, the fastest runtime answers {value} times as fast as PyTorch as it comes, in float32 ({labels})")
 def runtime_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that of the fastest runtime that was tried, both in float32.
@@ -193,7 +190,7 @@ def runtime_gain(data: Dataset) -> Estimates:
     return _equal_precision(ladder_gain(data)).without("rung", "place")
 
 
-@_inference("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"))
+@quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"))
 @says("On {node}, the fastest format answers {value} times as fast as float32, each in its fastest runtime ({labels})")
 def format_gain(data: Dataset) -> Estimates:
     """Median time of a request in the fastest runtime in float32 over that in the fastest runtime and format.
@@ -208,7 +205,7 @@ def format_gain(data: Dataset) -> Estimates:
     return _over(_equal_precision(rungs), best).without("rung", "place")
 
 
-@_inference("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both")
+@quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both")
 @says("On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})")
 def answers_over_cpu(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
@@ -221,7 +218,7 @@ def answers_over_cpu(data: Dataset) -> Estimates:
     return _over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
 
 
-@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), experiments=["generation"], device="both")
+@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both")
 @says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.

@@ -72,7 +72,7 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
 # Labels that tell one server and its work from another: all but the users.
 SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
-_streaming = partial(quantity, labels=_SERVED, experiments=["language-serving"])
+_streaming = partial(quantity, labels=_SERVED)
 
 
 def loads(data: Dataset, metric: str) -> Estimates:

@@ -14,8 +14,7 @@ _LABELS = ("layer", "shape", "batch", "passes", "threads")
 WITHOUT = ["native", "naive", "tiled"]
 # Devices for which PyTorch's operators may have kernels, as the experiment names them.
 KEYS = ("cpu", "cuda", "mps", "xpu")
-_of_variants = partial(quantity, experiments=["libraries"], labels=(*_LABELS, "dtype", "variant"))
-_on_gpu = partial(quantity, experiments=["libraries"], device="gpu")
+_of_variants = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
 _OF_DEVICE = ("node", "device")
 _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
 
@@ -47,7 +46,7 @@ def gain(data: Dataset) -> Estimates:
     return gains_over(rates(data), "library")
 
 
-@quantity("libraries.matrix_unit_gain", "1", experiments=["libraries"], device="gpu", labels=_LABELS)
+@quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
 @says("On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them")
 def matrix_unit_gain(data: Dataset) -> Estimates:
     """Best rate with matrix units allowed for float32 (TF32) over the best with them forbidden; same shape and inputs.
@@ -72,7 +71,7 @@ _of_device(
 )
 
 
-@quantity("libraries.dispatch_coverage", "1", experiments=["libraries"], labels=("key", "names"))
+@quantity("libraries.dispatch_coverage", "1", ("key", "names"))
 @says("On {node}, {value} of PyTorch's operators have a kernel of their own ({labels})")
 def dispatch_coverage(data: Dataset) -> Estimates:
     """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).
@@ -91,7 +90,7 @@ def dispatch_coverage(data: Dataset) -> Estimates:
 
 CUDA = "cuda"
 _KERNEL = ("kernel", "n", "backend")
-_without_cuda = partial(quantity, experiments=["without-cuda"], device="gpu")
+_without_cuda = partial(quantity, device="gpu")
 
 
 def kernel_rates(data: Dataset) -> Estimates:

@@ -23,8 +23,7 @@ _WAY = ["node", "device", "direction", "host_memory"]
 _COPY = ("direction", "size", "host_memory")
 _LABELS = ("op", "dtype", "threads", "backend", "footprint")
 
-_bandwidth = partial(quantity, experiments=["bandwidth"])
-_transfer = partial(quantity, experiments=["transfer"], device="gpu")
+_transfer = partial(quantity, device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:
@@ -37,7 +36,7 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))
 
 
-@_bandwidth("bandwidth.by_footprint", "B/s", _LABELS)
+@quantity("bandwidth.by_footprint", "B/s", _LABELS)
 @says("On {node}, passes over data that take up so much ({labels}) move {value}")
 def by_footprint(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory.
@@ -47,7 +46,7 @@ def by_footprint(data: Dataset) -> Estimates:
     return data.without_launches("bandwidth", "bytes_per_s")
 
 
-@_bandwidth("bandwidth.rate", "B/s", _LABELS)
+@quantity("bandwidth.rate", "B/s", _LABELS)
 @says("On {node}, memory moves {value} ({labels})")
 def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at footprints of at least four times the last-level cache.
@@ -72,7 +71,7 @@ def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
     return large / bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
 
 
-@_bandwidth("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
+@quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
 @says("The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})")
 def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.

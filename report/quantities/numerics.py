@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -18,8 +17,6 @@ _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
-_numerics = partial(quantity, experiments=["numerics"])
-
 
 def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
     """A metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
@@ -27,7 +24,7 @@ def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float
     return found.label(low=found["low"].clip(lower=least))
 
 
-@_numerics("numerics.spread_across_cells_ulp", "ulp", _LABELS)
+@quantity("numerics.spread_across_cells_ulp", "ulp", _LABELS)
 @says("On {node}, changing the order of the cells ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_across_cells(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of the cells, in units in the last place.
@@ -41,7 +38,7 @@ def spread_across_cells(data: Dataset) -> Estimates:
     return _of_methods(data, "spread_ulp", ACROSS)
 
 
-@_numerics("numerics.spread_within_cell_ulp", "ulp", _LABELS)
+@quantity("numerics.spread_within_cell_ulp", "ulp", _LABELS)
 @says("On {node}, changing the order of the additions ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of its additions, in units in the last place.
@@ -53,7 +50,7 @@ def spread_within_cell(data: Dataset) -> Estimates:
     return _of_methods(data, "spread_ulp", WITHIN)
 
 
-@_numerics("numerics.determinism", "1", ("over", *_LABELS[1:]))
+@quantity("numerics.determinism", "1", ("over", *_LABELS[1:]))
 @says("On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit")
 def determinism(data: Dataset) -> Estimates:
     """Number of different results of one product of the same operands; 1 is determinism.

@@ -28,9 +28,8 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 _LABELS = (*WORK, *WAY)
 _BATCH = ("op", "batch", "size", "uses", "dtype")
 
-_offload = partial(quantity, experiments=["offload"])
-_on_gpu = partial(_offload, device="gpu")
-_on_both = partial(_offload, device="both")
+_on_gpu = partial(quantity, device="gpu")
+_on_both = partial(quantity, device="both")
 per_second = Estimates.inverse
 
 
@@ -92,7 +91,7 @@ def host_rates(data: Dataset) -> Estimates:
     return concat([part.best(labels, of=["library"]).label(baseline=name) for name, part in baselines.items()])
 
 
-@_offload("offload.request_time", "s", (*_LABELS, "backend", "threads"))
+@quantity("offload.request_time", "s", (*_LABELS, "backend", "threads"))
 @says("On {node}, a request ({labels}) is answered after {value}")
 def request_time(data: Dataset) -> Estimates:
     """Time of one request on the host's clock, from the first launch until its result lies in host memory.

@@ -12,8 +12,7 @@ from report.quantities import quantity, says
 
 FULL_SHARE = 0.9
 _PLACE = ["node", "device"]
-_parallelism = partial(quantity, experiments=["parallelism"])
-_on_gpu = partial(_parallelism, device="gpu")
+_on_gpu = partial(quantity, device="gpu")
 
 
 @_on_gpu("parallelism.throughput", "FLOP/s", ("in_flight",))
@@ -78,7 +77,7 @@ def linearity(data: Dataset) -> Estimates:
     return concat(parts)
 
 
-@_parallelism("parallelism.path_time", "s", ("paths",))
+@quantity("parallelism.path_time", "s", ("paths",))
 @says("On {node}, the work takes {value} with {labels} in a group of 32")
 def path_time(data: Dataset) -> Estimates:
     """Time with so many paths in a group of 32 threads or elements: same work on each path.
@@ -91,7 +90,7 @@ def path_time(data: Dataset) -> Estimates:
     return fastest.label(detail=fastest["backend"]).by(*_PLACE, "paths")
 
 
-@_parallelism("parallelism.divergence_cost", "1", ("paths",))
+@quantity("parallelism.divergence_cost", "1", ("paths",))
 @says("On {node}, the same work takes {value} times as long with {labels} in a group of 32 as with one")
 def divergence_cost(data: Dataset) -> Estimates:
     """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""

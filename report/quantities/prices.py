@@ -18,10 +18,10 @@ from report.data.dataset import Dataset, MissingSourceError, once
 from report.derivations import Floats, Formula, Input, assumed, computed, documented, measured, verified
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.formatting import count, exactly, several
-from report.model import ARITHMETIC
 from report.quantities import quantity, says
 from report.quantities.comparing import BEST_LABELS
 from report.quantities.cpu_servers import PRICED, size_of
+from report.quantities.derived import by_arithmetic
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
@@ -54,6 +54,7 @@ RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
 # What is asked for only where a node has such a processor, or a GPU that is hired.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
+_SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)
 Priced = tuple[dict[str, Input], str]
 
 
@@ -93,15 +94,8 @@ REQUEST = Formula(
 )
 
 
-@quantity(
-    "price.cpu_over_gpu_per_request",
-    "1",
-    ("service", "requests_per_s", "cpu_runtime"),
-    experiments=["serving"],
-    device="cpu",
-    tier="derived",
-    formulas=(REQUEST,),
-    checked=ARITHMETIC,
+@by_arithmetic(
+    "price.cpu_over_gpu_per_request", "1", _SERVICE, experiments=["serving"], device="cpu", formulas=(REQUEST,)
 )
 @says("On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})")
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
@@ -175,15 +169,8 @@ SAVING = Formula(
 )
 
 
-@quantity(
-    "price.speedup_over_price_ratio",
-    "1",
-    ("model", "batch", "baseline", *BEST_LABELS),
-    experiments=["training"],
-    device="both",
-    tier="derived",
-    formulas=(SAVING,),
-    checked=ARITHMETIC,
+@by_arithmetic(
+    "price.speedup_over_price_ratio", "1", _STEP, experiments=["training"], device="both", formulas=(SAVING,)
 )
 @says("On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:

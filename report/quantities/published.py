@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ _KINDS = re.compile(
     r"|(?:RTX|GTX|TITAN|Quadro|Arc|Jetson|MI)[ -]?\w+(?: (?:Ti|SUPER|Ada|D|Orin|AGX|NX|Nano|A?\d{4}|B\d\d)\b)*",
     re.I,
 )
+of_others = partial(quantity, tier="published")
 LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "records")
 
 
@@ -131,9 +133,7 @@ def labels_of(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str,
     return {name: told[name] for name in (*LABELS, *more)}
 
 
-@quantity(
-    "published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"), tier="published"
-)
+@of_others("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))
 @says("By others' published figures, {labels}: {value}")
 def compared(data: Dataset) -> Estimates:
     """The declared comparisons of data/published/comparisons.yaml: the figure of one record over that of another.
@@ -185,7 +185,7 @@ def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity a kind of figure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE), tier="published")(
+    measure: of_others(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
         says("By others' published figures, {labels}: {value}")(_of_measure(measure))
     )
     for measure, unit in UNITS.items()

@@ -11,8 +11,8 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count
-from report.quantities import quantity, says
-from report.quantities.published import each, gpu_kind
+from report.quantities import says
+from report.quantities.published import each, gpu_kind, of_others
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # Machines whose price by the hour stands for a kind of GPU, and that of two processors of 56 cores.
@@ -21,7 +21,7 @@ HIRED_CPU = "aws-c7i.48xlarge"
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
 
 
-@quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS, tier="published")
+@of_others("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
 @says("By others' published runs and AWS's prices, a GPU's speed-up is {value} times what its hour costs ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
     """Speed-up over a server of two processors, over the ratio of their prices by the hour: above 1 the GPU is cheaper.
@@ -39,7 +39,7 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
     return exact(parts)
 
 
-@quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"), tier="published")
+@of_others("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
 @says("By others' published prices, buying a {labels} costs as much as hiring it for {value}")
 def break_even_hours(data: Dataset) -> Estimates:
     """Price of a GPU over the price of an hour of the same kind.

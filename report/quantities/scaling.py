@@ -14,7 +14,7 @@ SATURATED = 0.9
 # What says that a batch was too large.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
-_on_cpu = partial(quantity, device="cpu")
+_on_cpu, _on_gpu = partial(quantity, device="cpu"), partial(quantity, device="gpu")
 
 
 def efficiency(rates: Estimates) -> Estimates:
@@ -24,7 +24,7 @@ def efficiency(rates: Estimates) -> Estimates:
     return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")
 
 
-@_on_cpu("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"), experiments=["gemm"])
+@_on_cpu("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
 @says("On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core")
 def gemm_efficiency(data: Dataset) -> Estimates:
     """Rate with many threads over (threads x rate with one), same dtype and library.
@@ -34,31 +34,21 @@ def gemm_efficiency(data: Dataset) -> Estimates:
     return efficiency(gemm.rate(data))
 
 
-@_on_cpu(
-    "bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"), experiments=["bandwidth"]
-)
+@_on_cpu("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
 @says("On {node}, each core moves {value} of what one core alone does ({labels})")
 def bandwidth_efficiency(data: Dataset) -> Estimates:
     """Bytes per second from main memory with many threads over (threads x those with one)."""
     return efficiency(memory.bandwidth_rate(data))
 
 
-@_on_cpu(
-    "training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"), experiments=["training"]
-)
+@_on_cpu("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
 @says("On {node}, training ({labels}) reaches {value} of its one-core rate on each core")
 def training_efficiency(data: Dataset) -> Estimates:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
     return efficiency(training.samples_per_second(data))
 
 
-@quantity(
-    "scaling.throughput_over_eighth",
-    "1",
-    ("model", "dtype", "backend", "batch"),
-    experiments=["training"],
-    device="gpu",
-)
+@_on_gpu("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
 @says("On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})")
 def throughput_over_eighth(data: Dataset) -> Estimates:
     """Samples per second at the largest batch that fits over those at an eighth of it.

@@ -18,8 +18,7 @@ from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 # A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
-_sequential = partial(quantity, experiments=["sequential"])
-_on_cpu, _on_both = partial(_sequential, device="cpu"), partial(_sequential, device="both")
+_on_cpu, _on_both = partial(quantity, device="cpu"), partial(quantity, device="both")
 
 
 def steps(data: Dataset) -> Estimates:
@@ -64,7 +63,7 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     return cpu / times.only(device="gpu").without("threads")
 
 
-@_sequential("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
+@quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
 @says("On {node}, branches that nothing can predict take {value} times as long as predictable ones ({labels})")
 def prediction_gain(data: Dataset) -> Estimates:
     """Time of a step of the branching loop on random data over that on predictable data, same code and device.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ LOW_SHARE = 0.2
 HALF_A_PER_CENT = 0.005
 _RUN = [*POINT, "round"]
 _LABELS = ("load", "extent", "dtype", "backend", "threads")
-_sustained = partial(quantity, experiments=["sustained"])
 
 
 def runs(data: Dataset) -> pd.DataFrame:
@@ -56,7 +54,7 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
     return {**ends, "se": kept * se, "df": df, "n_samples": len(run)}
 
 
-@_sustained("sustained.throughput_drift", "1", (*_LABELS, "round"))
+@quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
 @says("On {node}, minutes of load without a pause cost {value} of the rate ({labels})")
 def throughput_drift(data: Dataset) -> Estimates:
     """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
@@ -77,21 +75,21 @@ def throughput_drift(data: Dataset) -> Estimates:
     return Estimates.of(rows)
 
 
-@_sustained("sustained.clock", "Hz", _LABELS)
+@quantity("sustained.clock", "Hz", _LABELS)
 @says("On {node}, the clock is {value} at the end of a load without a pause ({labels})")
 def clock(data: Dataset) -> Estimates:
     """Median clock in the last tenth of a run."""
     return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
-@_sustained("sustained.power", "W", _LABELS)
+@quantity("sustained.power", "W", _LABELS)
 @says("On {node}, the device draws {value} at the end of a load without a pause ({labels})")
 def power(data: Dataset) -> Estimates:
     """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
     return data.readings("sustained", "power_w", settled=END)
 
 
-@_sustained("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu")
+@quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu")
 @says("On {node}, the driver tells a utilisation of {value} while almost nothing is computed ({labels})")
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
@@ -117,7 +115,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     return Estimates(found.unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)
 
 
-@_sustained("sustained.telemetry_share", "1", _LABELS, device="gpu")
+@quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")
 @says("On {node}, the driver told use and temperature beside {value} of the samples of a load ({labels})")
 def telemetry_share(data: Dataset) -> Estimates:
     """Share of the samples of a load without a pause beside which both utilisation and temperature were read."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity, says
@@ -12,7 +10,6 @@ from report.quantities.comparing import best_ratios, over_host, with_library
 # What a table's user gets who chooses nothing.
 DEFAULT = "pandas"
 _POINT = ["node", "device", "op", "rows", "transfers"]
-_tabular = partial(quantity, experiments=["tabular"])
 
 
 def rates(data: Dataset) -> Estimates:
@@ -22,7 +19,7 @@ def rates(data: Dataset) -> Estimates:
     return with_library(Estimates.from_estimates(times.label(estimate=per_second).frame).without("dtype"))
 
 
-@_tabular("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
+@quantity("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
 @says("On {node}, a table is worked through ({labels}) at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rows per second of one operation on one table.
@@ -33,7 +30,7 @@ def rate(data: Dataset) -> Estimates:
     return concat([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
 
 
-@_tabular("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
+@quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
 @says("On {node}, the GPU works through a table {value} times as fast as its host's CPU ({labels})")
 def gpu_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same operation and rows.
@@ -46,7 +43,6 @@ def gpu_gain(data: Dataset) -> Estimates:
 
 
 _FIT = ["rows", "trees"]
-_boosting = partial(quantity, experiments=["boosting"])
 
 
 def speeds(data: Dataset) -> Estimates:
@@ -61,7 +57,7 @@ def _seconds(data: Dataset, phase: str) -> Estimates:
     return concat([found.without("library").inverse(), best.inverse()])
 
 
-@_boosting("boosting.fit_s", "s", (*_FIT, "backend", "threads"))
+@quantity("boosting.fit_s", "s", (*_FIT, "backend", "threads"))
 @says("On {node}, boosted trees learn from a table in {value} ({labels})")
 def fit_s(data: Dataset) -> Estimates:
     """Seconds in which `trees` trees are fitted to a table of 28 columns in host memory, sorting into bins included.
@@ -71,7 +67,7 @@ def fit_s(data: Dataset) -> Estimates:
     return _seconds(data, "fit")
 
 
-@_boosting("boosting.predict_s", "s", (*_FIT, "backend", "threads"))
+@quantity("boosting.predict_s", "s", (*_FIT, "backend", "threads"))
 @says("On {node}, boosted trees predict a table's labels in {value} ({labels})")
 def predict_s(data: Dataset) -> Estimates:
     """Seconds in which `trees` trees give the chances of all rows of a table in host memory.
@@ -81,7 +77,7 @@ def predict_s(data: Dataset) -> Estimates:
     return _seconds(data, "predict")
 
 
-@_boosting("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")
+@quantity("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")
 @says("On {node}, boosted trees are {value} times as fast on the GPU as on its host's CPU ({labels})")
 def trees_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same phase, rows and trees.

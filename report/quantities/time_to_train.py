@@ -14,14 +14,15 @@ from report.estimates import Estimates
 from report.model import ARITHMETIC
 from report.quantities import quantity, says
 from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
+from report.quantities.derived import by_arithmetic
 from report.quantities.training import family_rates
 from report.quantities.whole_runs import EXPERIMENT, of_rounds, over_measured, rounds
 
 _LABELS = ("job", "dtype", "backend", "threads")
-_jobs = partial(quantity, experiments=[EXPERIMENT])
+_jobs = partial(quantity, tier="derived", experiments=[EXPERIMENT])
 
 
-@_jobs("time_to_train.job_time", "s", _LABELS)
+@quantity("time_to_train.job_time", "s", _LABELS)
 @says("On {node}, a whole job takes {value} to its accuracy ({labels})")
 def job_time(data: Dataset) -> Estimates:
     """Seconds of a whole job, from data on disk until its accuracy on held-out samples is reached.
@@ -36,7 +37,7 @@ def job_time(data: Dataset) -> Estimates:
     return times.unknown(missed, "low", "high", "se").label(detail=detail)
 
 
-@_jobs("time_to_train.predicted", "s", _LABELS, tier="derived", checked="time_to_train.prediction_error")
+@_jobs("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
 @says("On {node}, a whole job should take {value} ({labels})")
 def predicted(data: Dataset) -> Estimates:
     """Seconds that a job should take by its parts, each timed alone before it.
@@ -49,7 +50,7 @@ def predicted(data: Dataset) -> Estimates:
     return of_rounds(data, table, table["predicted"], "s")
 
 
-@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), tier="derived", checked=ARITHMETIC)
+@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC)
 @says("On {node}, the predicted time of a whole job is off by {value} of the measured one ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
@@ -77,15 +78,8 @@ RATIO = Formula(
 )
 
 
-@quantity(
-    "time_to_train.ratio",
-    "1",
-    ("baseline", *BEST_LABELS),
-    experiments=["training"],
-    device="gpu",
-    tier="derived",
-    formulas=(RATIO,),
-    checked=ARITHMETIC,
+@by_arithmetic(
+    "time_to_train.ratio", "1", ("baseline", *BEST_LABELS), experiments=["training"], device="gpu", formulas=(RATIO,)
 )
 @says("A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})")
 def ratio(data: Dataset) -> Estimates:

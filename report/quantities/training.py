@@ -18,11 +18,11 @@ from report.quantities.ladder import LOOPS
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 PHASES = ("forward", "backward", "update")
-_of_training = partial(quantity, experiments=["training"], labels=_LABELS)
+_against_cpu = partial(quantity, experiments=["training"], device="both")
 _summary = partial(summary_quantity, labels=_LABELS)
 
 
-@_of_training("training.rate", "samples/s")
+@quantity("training.rate", "samples/s", _LABELS)
 @says("On {node}, training ({labels}) runs at {value}")
 def samples_per_second(data: Dataset) -> Estimates:
     """Samples per second: batch over the median time of one step."""
@@ -84,14 +84,7 @@ SPEEDUP = Formula(
 )
 
 
-@quantity(
-    "training.speedup",
-    "1",
-    experiments=["training"],
-    device="both",
-    labels=("model", "batch", "baseline", *BEST_LABELS),
-    formulas=(SPEEDUP,),
-)
+@_against_cpu("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
 @says("On {node}, the GPU trains {value} times as fast as a CPU ({labels})")
 def speedup(data: Dataset) -> Estimates:
     """Training rate of one GPU over that of a CPU, same model and batch.
@@ -110,9 +103,7 @@ def speedup(data: Dataset) -> Estimates:
     return join([*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet(data, cpu), by, ["of"], divide)])
 
 
-@quantity(
-    "training.capture_gain", "1", experiments=["training"], device="gpu", labels=("model", "batch", "dtype", "threads")
-)
+@quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
 @says("On {node}, a training step that is one captured graph runs {value} times as fast as PyTorch comes ({labels})")
 def capture_gain(data: Dataset) -> Estimates:
     """Median time of a GPU's training step as PyTorch comes over that of the whole step captured in one graph."""
@@ -130,7 +121,7 @@ On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experimen
 )
 
 
-@_of_training("training.mfu", "1", ceiling=1.0)
+@quantity("training.mfu", "1", _LABELS, ceiling=1.0)
 @says("On {node}, training ({labels}) uses {value} of the device's measured peak")
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
@@ -175,7 +166,7 @@ RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
 BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 
 
-@quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"), experiments=["training"])
+@quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"))
 @says("On {node}, training ({labels}) runs at {value}")
 def ladder(data: Dataset) -> Estimates:
     """Samples per second of every model and batch on each rung, plain loops left out.
@@ -210,9 +201,7 @@ def joules(data: Dataset, experiment: str) -> Estimates:
     return concat([counted, added.at([device not in devices for device in added.rows("node", "device")])])
 
 
-@quantity(
-    "energy.training_ratio", "1", experiments=["training"], device="both", labels=("model", "batch", *BEST_LABELS)
-)
+@_against_cpu("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))
 @says("On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})")
 def training_ratio(data: Dataset) -> Estimates:
     """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
