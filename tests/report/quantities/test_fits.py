@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from report.quantities.fits import NUMBERS, fit
 from report.quantities.kernels import Kernels
+from report.quantities.prediction import NUMBERS, fit_numbers
 
 START = {"peak": 1.0, "bandwidth": 1.0, "launch": 1e-6, "cache": 3.0}
 TRUTH = {"peak": 0.8, "bandwidth": 0.7, "launch": 2e-5, "cache": 4.0}
@@ -27,21 +27,21 @@ def kernels(seed: int, n: int = 80, operators: int = 3, noise: float = 0.05) -> 
 
 
 def test_a_machine_shows_its_numbers_and_noise_blurs_them() -> None:
-    assert fit([kernels(1, noise=0.0)], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=1e-6)
+    assert fit_numbers([kernels(1, noise=0.0)], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=1e-6)
     for seed in range(4):
-        assert fit([kernels(seed)], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=0.25)
+        assert fit_numbers([kernels(seed)], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=0.25)
 
 
 def test_a_kernel_that_is_far_off_hardly_pulls() -> None:
     odd = kernels(1, noise=0.0)
     odd.seconds[:4] *= 1000
-    assert fit([odd], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=0.01)
+    assert fit_numbers([odd], NUMBERS, [START])[0] == pytest.approx(TRUTH, rel=0.01)
 
 
 def test_rounds_of_one_machine_are_fitted_each_by_itself_from_where_their_median_ended() -> None:
     rounds = [kernels(1, noise=0.0) for _ in range(3)]
     rounds[2].seconds = rounds[2].seconds * 1.3
-    first, second, slow = fit(rounds, NUMBERS, [{**START, "launch": 3e-5}, START])
+    first, second, slow = fit_numbers(rounds, NUMBERS, [{**START, "launch": 3e-5}, START])
     assert first == second == pytest.approx(TRUTH, rel=1e-6)
     # All of it takes longer: each ceiling is reached by less, and a launch costs more.
     assert slow == pytest.approx(
