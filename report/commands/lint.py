@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -233,12 +232,3 @@ def key_number(study: Study) -> Found:
             same = any(all(whole[name] == one[name] for name in _ENDS) for one in pieces)
             if whole["estimate"] is not None and not same:
                 yield at, f"its number {whole['estimate']:g} is none of what it is made of", _AGAIN
-
-
-@check("ratio-base", "A quantity that states a multiple says of what.")
-def ratio_base(_study: Study) -> Found:
-    for name, quantity in quantities().items():
-        said = quantity.says.replace("({labels})", "").strip()
-        for compared, rest in re.findall(r"\{value\} times( as \w+)?(.*)", said):
-            if not (" as " in rest if compared else rest.strip(" .")):
-                yield f"quantity {name}", f"{said!r} does not say times what", "Name the base case in its sentence"

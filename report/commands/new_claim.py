@@ -159,7 +159,7 @@ def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
     unit = "no unit" if quantity.unit in ("", "1") else quantity.unit
     for key, value in claim.items():
         if key == "quantity":
-            first = " ".join((quantity.compute.__doc__ or quantity.says).split("\n\n")[0].split())
+            first = " ".join((quantity.compute.__doc__ or quantity.name).split("\n\n")[0].split())
             yield f"# In {unit}: {first.rstrip('.')}.\n"
         if key == ("scope" if "scope" in claim else "rule"):
             yield from _labels(quantity, "scope" in claim)

@@ -28,8 +28,7 @@ class Quantity:
     """A registered quantity.
 
     kinds: the kinds of devices that it cannot do without; empty if any will do.
-    labels: what a claim's scope may name. says: a sentence about one cell, with
-    {value}, {node} and {labels}. ceiling: what no value can exceed; one that does,
+    labels: what a claim's scope may name. ceiling: what no value can exceed; one that does,
     interval included, shows that a measurement was disturbed and decides nothing.
     formulas: by which its cells are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
     quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
@@ -42,7 +41,6 @@ class Quantity:
     experiments: tuple[str, ...]
     kinds: tuple[str, ...]
     labels: tuple[str, ...]
-    says: str
     compute: Callable[[Dataset], Estimates]
     ceiling: float | None = None
     formulas: tuple[Formula, ...] = ()
@@ -65,14 +63,7 @@ class Quantity:
 
 
 Compute = Callable[[Dataset], Estimates]
-# A function and the sentence about one of its estimates.
-Described = tuple[Compute, str]
 _REGISTRY: dict[str, Quantity] = {}
-
-
-def says(sentence: str) -> Callable[[Compute], Described]:
-    """The sentence about one estimate, with {value}, {node} and {labels}; stands under `@quantity`."""
-    return lambda compute: (compute, sentence)
 
 
 def quantity(
@@ -86,7 +77,7 @@ def quantity(
     ceiling: float | None = None,
     formulas: tuple[Formula, ...] = (),
     checked: str = "",
-) -> Callable[[Described], Compute]:
+) -> Callable[[Compute], Compute]:
     """Register a function from the data to estimates under a name.
 
     experiments: that it needs, on a device: cpu, gpu, both or any; of a measured one, unless given, the experiment that
@@ -94,7 +85,6 @@ def quantity(
     Raises ValueError if the name is taken, the tier is unknown, or a label means something else in a verdict.
 
     @quantity("transfer.rate", "B/s", ("direction", "size"), device="gpu")
-    @says("On {node}, copies ({labels}) move {value}")
     def transfer_rate(data: Dataset) -> Estimates:
     """
     if name in _REGISTRY or tier not in TIERS:
@@ -108,9 +98,9 @@ def quantity(
     kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(device, ())
     common = ("node", "device") if experiments else ()
 
-    def register(described: Described) -> Compute:
+    def register(compute: Compute) -> Compute:
         # Quantities ask for each other's estimates.
-        compute, sentence = once(described[0]), described[1]
+        compute = once(compute)
         _REGISTRY[name] = Quantity(
             name,
             unit,
@@ -118,7 +108,6 @@ def quantity(
             tuple(experiments),
             kinds,
             (*common, *labels),
-            sentence,
             compute,
             ceiling,
             formulas,
@@ -132,7 +121,6 @@ def quantity(
 def summary_quantity(
     name: str,
     unit: str,
-    sentence: str,
     how: str,
     *,
     labels: tuple[str, ...] = (),
@@ -153,7 +141,7 @@ def summary_quantity(
         return points.by(*by) if by else points
 
     compute.__doc__ = how
-    return quantity(name, unit, labels, experiments=[experiment], device=device)((compute, sentence))
+    return quantity(name, unit, labels, experiments=[experiment], device=device)(compute)
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import BEST_LABELS
 from report.quantities.training import speedup
 
@@ -38,7 +38,6 @@ def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimat
 
 
 @_counted("sequential.parallel_width", "1", ("model", "level"))
-@says("Counted on {node}: in the {labels} level, {value} calculations of one sample need no result of one another")
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
 
@@ -51,7 +50,6 @@ def parallel_width(data: Dataset) -> Estimates:
 
 
 @_counted("sequential.dependent_levels", "1", ("model", "counted"))
-@says("Counted on {node}: in the graph of {labels}, {value} levels wait for one another")
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
 
@@ -64,7 +62,6 @@ def dependent_levels(data: Dataset) -> Estimates:
 
 
 @_counted("models.flop_per_parameter_token", "1", ("model", "of"))
-@says("Counted on {node}: products of the model take {value} operations for each parameter and token ({labels})")
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.
 
@@ -76,7 +73,6 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 
 
 @quantity("sequential.recurrent_over_transformer", "1", _STEP, experiments=["training"], device="both")
-@says("On {node}, the GPU speeds the recurrent network up {value} times as much as the transformer ({labels})")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities import says
 from report.quantities.derived import by_arithmetic
 from report.quantities.prices import hourly
 
@@ -39,7 +38,6 @@ HOURS = Formula(
 
 
 @by_arithmetic("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
-@says("To hire a GPU is cheaper than to buy it up to {value} of use ({labels})")
 def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use at which buying costs the same as hiring, electricity included.
 
@@ -84,7 +82,6 @@ SERVE = Formula(
 
 
 @by_arithmetic("serving.break_even_days", "d", ("model", "traffic"), formulas=(SERVE,))
-@says("Served at this traffic, a model has taken as many GPU hours as its training after {value} ({labels})")
 def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
 

@@ -9,7 +9,7 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities import cpu_servers, quantity, says
+from report.quantities import cpu_servers, quantity
 from report.quantities.cpu_servers import (
     BY_BERT,
     CORES,
@@ -83,7 +83,6 @@ MACS = Formula(
 
 
 @by_arithmetic("servers.mac_per_cycle", "MAC/cycle", ("server",), formulas=(MACS,))
-@says("A server without a GPU finishes {value} while it trains ({labels})")
 def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     """Multiply-adds that a server finished per clock cycle while a cluster of them trained BERT large in MLPerf.
 
@@ -123,7 +122,6 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
 
 
 @_derived("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
-@says("It takes {value} to train a published model in 90 days ({labels})")
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
@@ -175,7 +173,6 @@ def _cost(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
 
 
 @_derived("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
-@says("On CPU servers, the run would cost {value} times what it cost on GPUs ({labels})")
 def cost_ratio(data: Dataset) -> DerivedEstimates:
     """Cost of training Llama 3.1 405B on servers without GPUs over that of its GPU hours, both by the hour.
 

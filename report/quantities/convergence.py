@@ -29,7 +29,7 @@ from report.data.dataset import Dataset, once
 from report.data.summary import POINT
 from report.estimates import Estimates, merged
 from report.formatting import exactly
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
@@ -95,7 +95,6 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
 
 
 @_of_batch("convergence.accuracy", "1")
-@says("On {node}, the test accuracy is {value} ({labels})")
 def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
     points = by_rule(data, "test_accuracy")
@@ -104,7 +103,6 @@ def accuracy(data: Dataset) -> Estimates:
 
 
 @_of_batch("convergence.spread", "1")
-@says("On {node}, the test accuracy spreads by {value} over seeds ({labels})")
 def spread(data: Dataset) -> Estimates:
     """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
 
@@ -172,7 +170,6 @@ def _slopes(data: Dataset, held: str) -> Estimates:
 
 
 @_of_series("convergence.accuracy_per_doubling", "1")
-@says("On {node}, a batch twice as large changes the test accuracy by {value} ({labels})")
 def accuracy_per_doubling(data: Dataset) -> Estimates:
     """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
 
@@ -182,7 +179,6 @@ def accuracy_per_doubling(data: Dataset) -> Estimates:
 
 
 @_at_equal_updates("convergence.accuracy_per_doubling_of_equal_updates", "1")
-@says("On {node}, after as many updates, a batch twice as large changes the test accuracy by {value} ({labels})")
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
     images, and take longer."""
@@ -190,17 +186,12 @@ def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
 
 
 @_of_series("convergence.spread_per_doubling", "1")
-@says("On {node}, a batch twice as large changes the spread of the test accuracy over seeds by {value} ({labels})")
 def spread_per_doubling(data: Dataset) -> Estimates:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
     return _slopes_of_spreads(data, "epochs")
 
 
 @_at_equal_updates("convergence.spread_per_doubling_of_equal_updates", "1")
-@says(
-    "On {node}, after as many updates, a batch twice as large changes the spread of the test accuracy over "
-    "seeds by {value} ({labels})"
-)
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
     return _slopes_of_spreads(data, "updates")
@@ -242,7 +233,6 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
 
 
 @_of_batch("convergence.time_to_target_s", "s")
-@says("On {node}, training takes {value} to the target accuracy ({labels})")
 def time_to_target_s(data: Dataset) -> Estimates:
     """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
     shares = by_rule(data, "reached_share")

@@ -9,7 +9,7 @@ from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.model import ARITHMETIC
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 _MODEL = "llama31-405b"
 
@@ -36,7 +36,6 @@ GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": 
 
 
 @by_arithmetic("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
-@says("By the GPU hours of its model card, training Llama 3.1 405B took {value} on all its GPUs")
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
     """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
     # Part of the run used half of the GPUs, says the paper.
@@ -63,7 +62,6 @@ FLOP_DAYS = Formula(
 
 
 @by_arithmetic("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
-@says("By its operations and the reported utilisation, training Llama 3.1 405B took {value} on all its GPUs")
 def days_from_flop(data: Dataset) -> DerivedEstimates:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
@@ -94,7 +92,6 @@ LAYER = Formula(
 
 
 @by_arithmetic("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
-@says("One layer of Llama 3.1 405B does {value} per token")
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
@@ -118,7 +115,6 @@ PRODUCT = Formula(
 
 
 @by_arithmetic("product1000.mac", "MAC", formulas=(PRODUCT,))
-@says("The product of two 1,000 x 1,000 matrices takes {value}")
 def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""
     inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}

@@ -13,7 +13,7 @@ from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, device_kind
 from report.formatting import count, several
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 _LABELS = ("dtype", "backend")
 _GROUP = ["node", "device", "dtype", "backend"]
@@ -70,7 +70,6 @@ def _describe(tried: pd.DataFrame) -> str:
 
 
 @quantity("equivalence.models_that_agree", "1", _LABELS, device="gpu")
-@says("On {node}, a share of {value} of the models runs unchanged on the GPU and trains as on its CPU ({labels})")
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
 

@@ -8,7 +8,7 @@ from functools import partial
 from report.data.dataset import SETTLED, Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat, device_kind
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
@@ -66,7 +66,6 @@ def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
 
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
-@says("On {node}, a matrix product ({labels}) runs at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
     # The best is of those in a graph too.
@@ -74,7 +73,6 @@ def rate(data: Dataset) -> Estimates:
 
 
 @_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle", _LABELS, experiments=["gemm", "clock"])
-@says("On {node}, a matrix product ({labels}) retires {value} per core")
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
@@ -85,7 +83,6 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
 
 
 @quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS)
-@says("On {node}, a matrix product ({labels}) retires {value} on the whole device")
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle by all of a device's cores at work together.
 
@@ -109,21 +106,18 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
 
 
 @_on_cpu("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
-@says("On {node}, a matrix product ({labels}) reaches {value} of the measured peak of its multiply-add units")
 def peak_share(data: Dataset) -> Estimates:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
     return rate(data).only(device="cpu") / peak(data, "fma")
 
 
 @_on_cpu("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
-@says("On {node}, plain scalar code without vector instructions ({labels}) retires {value} on one core")
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
     return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)
 
 
 @quantity("clock.rate", "Hz", device="cpu")
-@says("On {node}, one busy core runs at {value}")
 def clock_rate(data: Dataset) -> Estimates:
     """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
 
@@ -133,7 +127,6 @@ def clock_rate(data: Dataset) -> Estimates:
 
 
 @_on_cpu("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
-@says("On {node}, multiply-adds of vectors in registers ({labels}) retire at {value} per core")
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
 
@@ -147,7 +140,6 @@ BASE = "normal"
 
 
 @quantity("content.speed_ratio", "1", ("content", *_LABELS))
-@says("On {node}, a matrix product ({labels}) runs at {value} times its rate on random normal data")
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
     products = shaped(data.summary("content", value="flop_per_s"))

@@ -11,7 +11,7 @@ from report.data.gpu_specs import GpuSpecs, gpu_specs
 from report.derivations import Formula, Input, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.formatting import several
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.several_devices import BATCH, by_model, needed_bytes
 
 # Seconds that a kernel takes to begin on any GPU, however fast; and kernels of a step for each operator of a forward
@@ -103,7 +103,6 @@ def steps(data: Dataset) -> list[Step]:
 
 
 @quantity("roofline.spread_over_gpus", "1", _LABELS, tier="derived", formulas=(*SPREAD.values(), CANNOT))
-@says("By their ratings, the fastest GPU trains {value} times as fast as the slowest ({labels})")
 def spread_over_gpus(data: Dataset) -> DerivedEstimates:
     """Predicted time of a training step on the slowest GPU over that on the fastest, of all with verified ratings.
 

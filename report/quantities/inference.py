@@ -13,7 +13,7 @@ import pandas as pd
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity, says
+from report.quantities import gemm, quantity
 from report.quantities.comparing import BEST_LABELS, exact_where_equal, over_host
 from report.quantities.memory import over_memory
 
@@ -39,7 +39,6 @@ def requests(data: Dataset) -> Estimates:
 
 
 @quantity("inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"))
-@says("On {node}, a request ({labels}) is answered after {value}")
 def latency(data: Dataset) -> Estimates:
     """Median time of one request, on the host's clock, copies to a GPU and back included.
 
@@ -52,7 +51,6 @@ def latency(data: Dataset) -> Estimates:
 
 
 @quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"))
-@says("On {node}, at its best 99% of requests ({labels}) are answered within {value}")
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile of the time of single requests, of the quickest library, number of threads and format.
 
@@ -64,21 +62,18 @@ def fastest_p99(data: Dataset) -> Estimates:
 
 
 @quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"))
-@says("On {node}, ONNX Runtime answers {value} times as fast as PyTorch ({labels})")
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
     return requests(data).ratio("backend", "torch", "onnx")
 
 
 @quantity("inference.int8_gain", "1", _LABELS)
-@says("On {node}, products in 8-bit whole numbers answer {value} times as fast as in float32 ({labels})")
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
     return requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION)
-@says("On {node}, text is read or written at {value} ({labels})")
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time of a call: of a prefilling those of the prompts, of a decoding one for each text."""
     calls = with_parameters(data, data.summary("generation").inverse())
@@ -87,7 +82,6 @@ def tokens_per_s(data: Dataset) -> Estimates:
 
 
 @quantity("generation.bandwidth_share", "1", _GENERATION, experiments=["generation", "bandwidth"])
-@says("On {node}, generating text ({labels}) takes {value} of the memory's measured bandwidth")
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, each once) over its time and over the measured bandwidth.
 
@@ -99,7 +93,6 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 
 @quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0)
-@says("On {node}, generating text ({labels}) uses {value} of the device's measured peak")
 def peak_share(data: Dataset) -> Estimates:
     """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
@@ -121,7 +114,6 @@ _BASE = ["node", "device", "model", "batch", "threads"]
 
 
 @quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"))
-@says("On {node}, a request ({labels}) is answered after {value}")
 def ladder(data: Dataset) -> Estimates:
     """Median time of a request on each rung, for each network, batch and number of threads.
 
@@ -165,7 +157,6 @@ def _over(above: Estimates, below: Estimates) -> Estimates:
 
 
 @quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"))
-@says("On {node}, a request ({labels}) is answered {value} times as fast as by PyTorch as it comes")
 def ladder_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes, float32, over that on each higher rung of `inference.ladder`.
 
@@ -181,7 +172,6 @@ def _equal_precision(rungs: Estimates) -> Estimates:
 
 
 @quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"))
-@says("On {node}, the fastest runtime answers {value} times as fast as PyTorch as it comes, in float32 ({labels})")
 def runtime_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that of the fastest runtime that was tried, both in float32.
 
@@ -191,7 +181,6 @@ def runtime_gain(data: Dataset) -> Estimates:
 
 
 @quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"))
-@says("On {node}, the fastest format answers {value} times as fast as float32, each in its fastest runtime ({labels})")
 def format_gain(data: Dataset) -> Estimates:
     """Median time of a request in the fastest runtime in float32 over that in the fastest runtime and format.
 
@@ -206,7 +195,6 @@ def format_gain(data: Dataset) -> Estimates:
 
 
 @quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both")
-@says("On {node}, one GPU answers {value} times as many requests as all cores of its host ({labels})")
 def answers_over_cpu(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
 
@@ -219,7 +207,6 @@ def answers_over_cpu(data: Dataset) -> Estimates:
 
 
 @quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both")
-@says("On {node}, one GPU reads or writes {value} times as many tokens as all cores of its host ({labels})")
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
 # The article's own product, of which an interpreted loop does some rows, and a step of the MLP.
@@ -38,7 +38,6 @@ _on_ladder = partial(quantity, experiments=["gemm", "training"], labels=("work",
 
 
 @_on_ladder("ladder.rate", "FLOP/s")
-@says("On {node}, {labels} runs at {value}")
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
 

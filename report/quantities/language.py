@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import BEST_LABELS, over_host
 from report.quantities.memory import over_memory
 
@@ -19,7 +19,6 @@ _of_points = partial(_language, labels=(*_WORK, "backend", "threads"))
 
 
 @_of_points("language.tokens_per_s", "tokens/s")
-@says("On {node}, a language model reads or writes {value} ({labels})")
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time: those of a prompt that is read, or those that are written after one.
 
@@ -31,7 +30,6 @@ def tokens_per_s(data: Dataset) -> Estimates:
 
 
 @_language("language.fastest", "tokens/s", (*_WORK, "runtime", "threads"))
-@says("On {node}, a language model reads or writes {value} in the fastest runtime ({labels})")
 def fastest(data: Dataset) -> Estimates:
     """`language.tokens_per_s` of the fastest runtime and number of threads, for each format and for the best of all.
 
@@ -46,7 +44,6 @@ def fastest(data: Dataset) -> Estimates:
 
 
 @_of_points("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])
-@says("On {node}, writing text ({labels}) takes {value} of the memory's measured bandwidth")
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a written token reads (weights and cache, each once) over its time and over the measured bandwidth.
 
@@ -58,7 +55,6 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 
 @_language("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
-@says("On {node}, one GPU reads or writes {value} times as many tokens a second as all cores of its host ({labels})")
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, same model and tokens, one text at a time.
 
@@ -83,49 +79,42 @@ def loads(data: Dataset, metric: str) -> Estimates:
 
 
 @_streaming("language_serving.first_token_s", "s")
-@says("On {node}, half of all answers begin within {value} ({labels})")
 def first_token(data: Dataset) -> Estimates:
     """Median of the time from a request until its first token came."""
     return loads(data, "p50_first_token_latency")
 
 
 @_streaming("language_serving.p99_first_token_s", "s")
-@says("On {node}, 99 of 100 answers begin within {value} ({labels})")
 def p99_first_token(data: Dataset) -> Estimates:
     """99th percentile of the time from a request until its first token came, of at least 100 answers in each round."""
     return loads(data, "p99_first_token_latency")
 
 
 @_streaming("language_serving.p99_token_s", "s")
-@says("On {node}, 99 of 100 tokens come within {value} of the one before ({labels})")
 def p99_token(data: Dataset) -> Estimates:
     """99th percentile of the time between two tokens of an answer, of at least 100 in each round."""
     return loads(data, "p99_token_latency")
 
 
 @_streaming("language_serving.answer_s", "s")
-@says("On {node}, half of all answers are whole within {value} ({labels})")
 def answer(data: Dataset) -> Estimates:
     """Median of the time from a request until its answer was whole."""
     return loads(data, "p50_answer_latency")
 
 
 @_streaming("language_serving.user_tokens_per_s", "tokens/s")
-@says("On {node}, each user's answer streams at {value} ({labels})")
 def user_tokens_per_s(data: Dataset) -> Estimates:
     """Tokens a second of an answer after its first token, as its user sees them: the median over answers."""
     return loads(data, "user_tokens_per_s")
 
 
 @_streaming("language_serving.tokens_per_s", "tokens/s")
-@says("On {node}, a server writes {value} for all of its users together ({labels})")
 def served_tokens_per_s(data: Dataset) -> Estimates:
     """Tokens that reach all users together, for each second under the whole load."""
     return loads(data, "tokens_per_s")
 
 
 @_streaming("language_serving.failed_share", "1")
-@says("On {node}, the share of answers that failed is {value} ({labels})")
 def failed_share(data: Dataset) -> Estimates:
     """Share of the answers that broke off, had another number of tokens than asked for, or were refused."""
     return loads(data, "failed_share")

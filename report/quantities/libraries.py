@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says, summary_quantity
+from report.quantities import quantity, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
@@ -20,7 +20,6 @@ _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
 
 
 @_of_variants("libraries.rate", "FLOP/s")
-@says("On {node}, a layer ({labels}) runs at {value}")
 def rates(data: Dataset) -> Estimates:
     """Rate of a layer. Source: the FLOP of its products over the median time.
 
@@ -36,7 +35,6 @@ def gains_over(rates: Estimates, variant: str) -> Estimates:
 
 
 @_of_variants("libraries.gain", "1")
-@says("On {node}, a layer ({labels}) takes {value} times as long without the vendor's library as with it")
 def gain(data: Dataset) -> Estimates:
     """Time without the library over the time with it as PyTorch uses it; same shape, batch, passes, format and device.
 
@@ -47,7 +45,6 @@ def gain(data: Dataset) -> Estimates:
 
 
 @quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
-@says("On {node}, float32 on matrix units ({labels}) is {value} times as fast as without them")
 def matrix_unit_gain(data: Dataset) -> Estimates:
     """Best rate with matrix units allowed for float32 (TF32) over the best with them forbidden; same shape and inputs.
 
@@ -59,20 +56,16 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
 _of_device(
     "libraries.system_toolkit_loaded",
     "1",
-    "On {node}, libraries of the CUDA toolkit or cuDNN came from the system (1) or all from Python packages (0): "
-    "{value}",
     "1 if the process that measured had loaded any such library from outside the environment's packages, else 0.",
 )
 _of_device(
     "libraries.system_driver_loaded",
     "1",
-    "On {node}, the driver came from the system (1) or from Python packages (0): {value}",
     "1 if the process that measured had loaded the driver from outside the environment's packages, else 0.",
 )
 
 
 @quantity("libraries.dispatch_coverage", "1", ("key", "names"))
-@says("On {node}, {value} of PyTorch's operators have a kernel of their own ({labels})")
 def dispatch_coverage(data: Dataset) -> Estimates:
     """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).
 
@@ -99,7 +92,6 @@ def kernel_rates(data: Dataset) -> Estimates:
 
 
 @_without_cuda("without_cuda.rate_share", "1", _KERNEL)
-@says("On {node}, a kernel without CUDA ({labels}) runs at {value} times the rate of the same one in CUDA")
 def rate_share(data: Dataset) -> Estimates:
     """Rate through another interface over that through CUDA, same chip, kernel and size."""
     found = kernel_rates(data)
@@ -114,7 +106,6 @@ def library(data: Dataset) -> Estimates:
 
 
 @_without_cuda("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
-@says("On {node}, a naive product in CUDA ({labels}) runs at {value} times the rate of the library's")
 def naive_over_library(data: Dataset) -> Estimates:
     """Rate of the naive product in CUDA over that of the fastest library, both float32, same size."""
     return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library(data)

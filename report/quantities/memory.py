@@ -12,7 +12,7 @@ from report.data.dataset import Dataset
 from report.data.machines import of_kind
 from report.estimates import Estimates, concat, exact
 from report.formatting import with_unit
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
 
 CACHE_MULTIPLE = 4
@@ -37,7 +37,6 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 
 
 @quantity("bandwidth.by_footprint", "B/s", _LABELS)
-@says("On {node}, passes over data that take up so much ({labels}) move {value}")
 def by_footprint(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory.
 
@@ -47,7 +46,6 @@ def by_footprint(data: Dataset) -> Estimates:
 
 
 @quantity("bandwidth.rate", "B/s", _LABELS)
-@says("On {node}, memory moves {value} ({labels})")
 def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at footprints of at least four times the last-level cache.
 
@@ -72,7 +70,6 @@ def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
 
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
-@says("The memory of the GPU of {node} is {value} times as fast as that of a desktop ({labels})")
 def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.
 
@@ -95,7 +92,6 @@ def copies(data: Dataset, metric: str = "time", value: str = "estimate") -> Esti
 
 
 @_transfer("transfer.rate", "B/s", _COPY)
-@says("On {node}, copies ({labels}) move {value}")
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second of copies of one size, one after the other.
 
@@ -106,7 +102,6 @@ def transfer_rate(data: Dataset) -> Estimates:
 
 
 @_transfer("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
-@says("On {node}, the device's own memory moves {value} times what the link to the host does ({labels})")
 def memory_ratio(data: Dataset) -> Estimates:
     """Copy rate within device memory over the copy rate between host and device, same device."""
     inside = bandwidth_rate(data).only(device="gpu", op="copy", backend="best").by("node", "device", "op", "dtype")
@@ -114,7 +109,6 @@ def memory_ratio(data: Dataset) -> Estimates:
 
 
 @_transfer("transfer.half_rate_size", "B", ("direction", "host_memory"))
-@says("On {node}, copies ({labels}) reach half of their best rate at {value}")
 def half_rate_size(data: Dataset) -> Estimates:
     """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
 

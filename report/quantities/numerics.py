@@ -9,7 +9,7 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.gemm import shaped
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
@@ -25,7 +25,6 @@ def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float
 
 
 @quantity("numerics.spread_across_cells_ulp", "ulp", _LABELS)
-@says("On {node}, changing the order of the cells ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_across_cells(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of the cells, in units in the last place.
 
@@ -39,7 +38,6 @@ def spread_across_cells(data: Dataset) -> Estimates:
 
 
 @quantity("numerics.spread_within_cell_ulp", "ulp", _LABELS)
-@says("On {node}, changing the order of the additions ({labels}) moves a cell of a matrix product by up to {value}")
 def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any cell between two orders of its additions, in units in the last place.
 
@@ -51,7 +49,6 @@ def spread_within_cell(data: Dataset) -> Estimates:
 
 
 @quantity("numerics.determinism", "1", ("over", *_LABELS[1:]))
-@says("On {node}, the same matrix product ({labels}) comes out in {value} different ways, bit by bit")
 def determinism(data: Dataset) -> Estimates:
     """Number of different results of one product of the same operands; 1 is determinism.
 

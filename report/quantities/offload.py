@@ -13,7 +13,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import complement, over, with_library
 from report.transforms import crossings
 
@@ -92,7 +92,6 @@ def host_rates(data: Dataset) -> Estimates:
 
 
 @quantity("offload.request_time", "s", (*_LABELS, "backend", "threads"))
-@says("On {node}, a request ({labels}) is answered after {value}")
 def request_time(data: Dataset) -> Estimates:
     """Time of one request on the host's clock, from the first launch until its result lies in host memory.
 
@@ -102,7 +101,6 @@ def request_time(data: Dataset) -> Estimates:
 
 
 @_on_gpu("offload.phase_share", "1", (*_LABELS, "clock", "phase"))
-@says("On {node}, {value} of a request's time goes to one of its phases ({labels})")
 def phase_share(data: Dataset) -> Estimates:
     """Share of a request's time by phase, seen by either clock.
 
@@ -121,7 +119,6 @@ def phase_share(data: Dataset) -> Estimates:
 
 
 @_on_gpu("offload.transfer_share", "1", (*_BATCH, *WAY))
-@says("On {node}, the transfers take {value} of the time of a request ({labels})")
 def transfer_share(data: Dataset) -> Estimates:
     """Time of both copies on the GPU's clock over that of the whole request, from pinned memory.
 
@@ -131,7 +128,6 @@ def transfer_share(data: Dataset) -> Estimates:
 
 
 @_on_gpu("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
-@says("On {node}, the transfers take {value} times as long as computing on what they bring ({labels})")
 def transfer_over_compute(data: Dataset) -> Estimates:
     """Time of both copies over that of the computation, both on the GPU's clock, from pinned memory."""
     return _batched(transfers(data) / on_device(data, "compute"))
@@ -145,14 +141,12 @@ def _batched(ratios: Estimates) -> Estimates:
 
 
 @_on_both("offload.speedup", "1", (*_LABELS, "baseline"))
-@says("On {node}, a request to the GPU is answered {value} times as fast as by its host's CPU ({labels})")
 def speedup(data: Dataset) -> Estimates:
     """Time of the CPU's fastest library over that of the whole request to the GPU, same work and number format."""
     return over(on_gpu(data).inverse(), host_rates(data))
 
 
 @_on_both("offload.speedup_over_100_cores", "1", ("m", "n", "k", "dtype", "transfers"), experiments=["offload", "gemm"])
-@says("On {node}, the GPU multiplies {value} times as fast as 100 cores would ({labels})")
 def speedup_over_100_cores(data: Dataset) -> Estimates:
     """Time of a matrix product on 100 cores over that on the GPU, in the same number format.
 
@@ -168,7 +162,6 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
 
 
 @_on_both("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"))
-@says("On {node}, a GPU answers a request before its host's CPU does from {value} on ({labels})")
 def crossover(data: Dataset) -> Estimates:
     """Size of a request from which on the GPU answers first: bytes that travel there and back.
 

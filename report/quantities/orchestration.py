@@ -7,7 +7,7 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.formatting import count
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import complement
 
 PRELOADED = "preloaded"
@@ -16,14 +16,12 @@ _on_gpu = partial(quantity, device="gpu")
 
 
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
-@says("On {node}, waiting for the next batch is {value} of a training loop's time ({labels})")
 def wait_share(data: Dataset) -> Estimates:
     """Median time until the next batch is on the device, over that of the whole turn; both wait for the device."""
     return (data.summary("orchestration", "time.load") / data.summary("orchestration")).without("backend")
 
 
 @quantity("orchestration.time_lost", "1", _LOOP)
-@says("On {node}, a training loop ({labels}) loses {value} of its time to preparing its data")
 def time_lost(data: Dataset) -> Estimates:
     """1 - time of a turn with batches already on the device / time with the best number of loader workers."""
     # On a GPU as loops are written, with the host running ahead of the device.
@@ -37,7 +35,6 @@ def time_lost(data: Dataset) -> Estimates:
 
 
 @_on_gpu("orchestration.gpu_time_lost_to_host", "1", _LOOP)
-@says("On {node}, the GPU loses {value} of its time to a host that prepares its data ({labels})")
 def gpu_time_lost_to_host(data: Dataset) -> Estimates:
     """The same on GPUs: 1 - time of a turn with preloaded batches / time with the best number of loader workers.
 
@@ -47,14 +44,12 @@ def gpu_time_lost_to_host(data: Dataset) -> Estimates:
 
 
 @quantity("orchestration.decode_time", "s", ("model", "batch", "source", "workers", "dtype", "threads"))
-@says("On {node}, one process prepares a sample in {value} ({labels})")
 def decode_time(data: Dataset) -> Estimates:
     """Time of one sample in one process: decoded, augmented or tokenised, and made a tensor."""
     return data.summary("orchestration", "decode_time").without("backend")
 
 
 @_on_gpu("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
-@says("On {node}, the GPU has nothing to do for {value} of a training step ({labels})")
 def gpu_idle_share(data: Dataset) -> Estimates:
     """1 - time of the step's kernels and copies / time of the step, with the batch on the device.
 

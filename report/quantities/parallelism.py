@@ -8,7 +8,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat, exact
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 FULL_SHARE = 0.9
 _PLACE = ["node", "device"]
@@ -16,7 +16,6 @@ _on_gpu = partial(quantity, device="gpu")
 
 
 @_on_gpu("parallelism.throughput", "FLOP/s", ("in_flight",))
-@says("On {node}, {labels} do {value}")
 def throughput(data: Dataset) -> Estimates:
     """Rate of chains of dependent multiply-adds, one a thread, by threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").only(kernel="chains")
@@ -24,7 +23,6 @@ def throughput(data: Dataset) -> Estimates:
 
 
 @_on_gpu("parallelism.threads_for_90_percent", "threads")
-@says("On {node}, nine tenths of the best throughput take {value}")
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """Threads in flight from which on the chains run at nine tenths of their best rate.
 
@@ -60,7 +58,6 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 
 @_on_gpu("parallelism.linearity", "1", ("in_flight",))
-@says("On {node}, each of {labels} does {value} of what it does with the fewest in flight")
 def linearity(data: Dataset) -> Estimates:
     """Rate per thread over that with the fewest threads measured: 1 where throughput is proportional to the threads.
 
@@ -78,7 +75,6 @@ def linearity(data: Dataset) -> Estimates:
 
 
 @quantity("parallelism.path_time", "s", ("paths",))
-@says("On {node}, the work takes {value} with {labels} in a group of 32")
 def path_time(data: Dataset) -> Estimates:
     """Time with so many paths in a group of 32 threads or elements: same work on each path.
 
@@ -91,7 +87,6 @@ def path_time(data: Dataset) -> Estimates:
 
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
-@says("On {node}, the same work takes {value} times as long with {labels} in a group of 32 as with one")
 def divergence_cost(data: Dataset) -> Estimates:
     """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""
     fastest = path_time(data)

@@ -27,7 +27,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.formatting import with_unit
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_rows
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
@@ -181,7 +181,6 @@ def _fits(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)
-@says("On {node}, the time of half of all kernels and steps is predicted to within {value} of it ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
@@ -214,7 +213,6 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
 
 
 @quantity("roofline.bandwidth_error_over_compute_error", "1", experiments=_EXPERIMENTS, labels=("threads",))
-@says("On {node}, bandwidth alone misses the time of kernels by {value} times what arithmetic alone does ({labels})")
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 

@@ -18,7 +18,7 @@ from report.data.dataset import Dataset, MissingSourceError, once
 from report.derivations import Floats, Formula, Input, assumed, computed, documented, measured, verified
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.formatting import count, exactly, several
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import BEST_LABELS
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.derived import by_arithmetic
@@ -97,7 +97,6 @@ REQUEST = Formula(
 @by_arithmetic(
     "price.cpu_over_gpu_per_request", "1", _SERVICE, experiments=["serving"], device="cpu", formulas=(REQUEST,)
 )
-@says("On CPU cores such as those of {node}, a request costs {value} times what it costs on a GPU ({labels})")
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price of a request on the cheapest measured CPU server over that on the cheapest machine with a GPU, same load.
 
@@ -172,7 +171,6 @@ SAVING = Formula(
 @by_arithmetic(
     "price.speedup_over_price_ratio", "1", _STEP, experiments=["training"], device="both", formulas=(SAVING,)
 )
-@says("On {node}, the GPU's speed-up is {value} times what its hour costs in hours of the CPU ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     """Speed-up of training over the ratio of prices by the hour: above 1 a run is cheaper on the GPU.
 
@@ -222,7 +220,6 @@ RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more
 
 
 @quantity("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
-@says("For its price, {labels} takes rank {value}")
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """Rank of each recommended card among those of its price class, by what limits the work over the price at launch.
 

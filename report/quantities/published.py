@@ -22,7 +22,7 @@ from report.data.dataset import Dataset
 from report.data.published import LESS_IS_BETTER, UNITS
 from report.estimates import Estimates, exact
 from report.formatting import short_processor
-from report.quantities import Compute, quantity, says
+from report.quantities import Compute, quantity
 
 _KINDS = re.compile(
     r"\b(G[BH]\d{2,3}|[BH]\d{2,3}|A\d{1,3}[GX]?|L\d{1,2}S?|T4|V100|P100|P4|P40|K\d{2,3}[cm]?|M\d{2})\b"
@@ -134,7 +134,6 @@ def labels_of(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str,
 
 
 @of_others("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))
-@says("By others' published figures, {labels}: {value}")
 def compared(data: Dataset) -> Estimates:
     """The declared comparisons of data/published/comparisons.yaml: the figure of one record over that of another.
 
@@ -185,8 +184,6 @@ def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity a kind of figure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: of_others(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
-        says("By others' published figures, {labels}: {value}")(_of_measure(measure))
-    )
+    measure: of_others(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(_of_measure(measure))
     for measure, unit in UNITS.items()
 }

@@ -12,7 +12,6 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import exactly
-from report.quantities import says
 from report.quantities.published import (
     LABELS,
     alike,
@@ -41,7 +40,6 @@ _ARRAYS = {
 
 
 @of_others("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"))
-@says("In others' published runs, a GPU finishes {value} at its highest clock ({labels})")
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds for each clock cycle of a whole GPU in its fastest published product, by kind and format.
 
@@ -59,7 +57,6 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 
 
 @of_others("published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"))
-@says("In others' published runs, {labels} needs {value} threads at once for nine tenths of its peak")
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """The fewest threads at which a GPU reached nine tenths of its best throughput, of the numbers that were tried.
 
@@ -78,7 +75,6 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 
 @of_others("published.linearity", "1", ("source", "family", "machine", "model", "records"))
-@says("In others' published runs, {labels} speeds up by {value} of what its threads would give")
 def linearity(data: Dataset) -> Estimates:
     """Speed-up over the growth of threads, from the fewest to half of those that nine tenths of the peak take.
 
@@ -121,7 +117,6 @@ def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
 
 
 @of_others("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
-@says("By others' published runs, memory limits {value} of the GPU's time ({labels})")
 def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds of the share of a GPU's time in work that memory limits, by phase.
 
@@ -173,7 +168,6 @@ def _bounds(
 
 
 @of_others("published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records"))
-@says("In others' published runs, a GPU's memory moves {value} times what copies over the bus do ({labels})")
 def memory_over_copy(data: Dataset) -> Estimates:
     """The best pass over a GPU's memory over the best copy from or to the host, of the same card in the same source."""
     records = data.published.records
@@ -203,7 +197,6 @@ def memory_over_copy(data: Dataset) -> Estimates:
 
 
 @of_others("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
-@says("By others' published figures, copies alone hold a GPU's lead over {labels} to {value}")
 def product_lead(data: Dataset) -> Estimates:
     """Most that a GPU can lead over many cores in one product of about 1,000 by 1,000, copies included, in float32.
 
@@ -240,7 +233,6 @@ def product_lead(data: Dataset) -> Estimates:
 
 
 @of_others("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"))
-@says("In others' published runs, two numbers predict the time of half of all kernels to within {value} ({labels})")
 def roofline_error(data: Dataset) -> Estimates:
     """Median of |predicted / measured - 1| of kernels, from a peak and a bandwidth that are fitted to others of them.
 
@@ -302,9 +294,6 @@ def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[fl
 
 
 @of_others("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
-@says(
-    "In others' published runs, bandwidth alone misses kernels by {value} times what arithmetic alone does ({labels})"
-)
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from arithmetic alone, of kernels that compute."""
     errors = roofline_error(data)
@@ -315,7 +304,6 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
 
 
 @of_others("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
-@says("By others' times for single requests, a GPU would compute for {value} of the time ({labels})")
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Time of one request times requests a second, as if all of it were the GPU's: an upper bound of its busy share.
 

@@ -11,7 +11,6 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count
-from report.quantities import says
 from report.quantities.published import each, gpu_kind, of_others
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
@@ -22,7 +21,6 @@ _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda
 
 
 @of_others("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
-@says("By others' published runs and AWS's prices, a GPU's speed-up is {value} times what its hour costs ({labels})")
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
     """Speed-up over a server of two processors, over the ratio of their prices by the hour: above 1 the GPU is cheaper.
 
@@ -40,7 +38,6 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
 
 
 @of_others("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
-@says("By others' published prices, buying a {labels} costs as much as hiring it for {value}")
 def break_even_hours(data: Dataset) -> Estimates:
     """Price of a GPU over the price of an hour of the same kind.
 

@@ -16,7 +16,6 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count, exactly
-from report.quantities import says
 from report.quantities.published import (
     LABELS,
     alike,
@@ -121,7 +120,6 @@ def _server(records: pd.DataFrame) -> pd.Series:
 
 
 @of_others("published.speedup", "1", SPEEDUP_LABELS)
-@says("In others' published runs, one GPU was {value} times as fast as a CPU ({labels})")
 def speedup(data: Dataset) -> Estimates:
     """One GPU over one machine without a GPU (`baseline`: server or one processor), doing the same work in one source.
 
@@ -134,7 +132,6 @@ def speedup(data: Dataset) -> Estimates:
 
 
 @of_others("published.energy_ratio", "1", SPEEDUP_LABELS)
-@says("In others' published runs, a CPU took {value} times the GPU's energy for the same work ({labels})")
 def energy_ratio(data: Dataset) -> Estimates:
     """Joules of a CPU over joules of a GPU for the same work in one source, as its meters have them.
 
@@ -144,7 +141,6 @@ def energy_ratio(data: Dataset) -> Estimates:
 
 
 @of_others("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
-@says("In others' published runs, the GPU's lead grows as the batch to the power of {value} ({labels})")
 def growth_with_batch(data: Dataset) -> Estimates:
     """The exponent p of speed-up ~ batch^p between the smallest and the largest batch of the same work, 8 times apart.
 
@@ -176,7 +172,6 @@ def growth_with_batch(data: Dataset) -> Estimates:
 
 
 @of_others("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
-@says("In others' published runs, the largest batch ran {value} times as fast as an eighth of it ({labels})")
 def batch_gain(data: Dataset) -> Estimates:
     """Samples per second at the largest batch over those at an eighth of it, or the nearest that was run below.
 
@@ -208,7 +203,6 @@ def batch_gain(data: Dataset) -> Estimates:
 
 
 @of_others("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
-@says("In others' published runs, training keeps {value} of what its cores offer ({labels})")
 def core_scaling(data: Dataset) -> Estimates:
     """Rate of training on the most cores over the rate on one and their number: 1 is proportional.
 
@@ -234,7 +228,6 @@ def core_scaling(data: Dataset) -> Estimates:
 
 
 @of_others("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
-@says("In others' published runs, the first was {value} times as fast as the second ({labels})")
 def gain(data: Dataset) -> Estimates:
     """What a format, a library or an interface gains: the speed with it over that without.
 
@@ -268,7 +261,6 @@ def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> 
 
 
 @of_others("published.recurrent_over_transformer", "1", ("source", "family", "setting", "gpu", "records"))
-@says("In others' published runs, a recurrent network gains {value} times what a transformer does ({labels})")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
     rows = []
@@ -291,7 +283,6 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
 
 
 @of_others("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
-@says("In others' published runs, the CPU answers sooner up to {value} parameters ({labels})")
 def crossover_parameters(data: Dataset) -> Estimates:
     """Parameters of the largest model up to which a CPU answers single requests sooner than a GPU; 0 for none.
 

@@ -6,11 +6,10 @@ from report.data.dataset import Dataset
 from report.derivations import verified
 from report.estimates import Estimates, exact
 from report.formatting import count, within
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 
 @quantity("reference.value", "", ("entry", "subject"), tier="documented")
-@says("{labels}: {value}")
 def value(data: Dataset) -> Estimates:
     """One case per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
     return exact(
@@ -33,7 +32,6 @@ _PROCESSORS = "server-processors-2023.cores"
 
 
 @quantity("processors.cores", "1", ("entry", "processor"), tier="documented")
-@says("A server processor has {value} ({labels})")
 def processors_cores(data: Dataset) -> Estimates:
     """Cores of each server processor that Intel and AMD listed as launched in July 2023, a case a processor."""
     entry = data.entry(_PROCESSORS)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from report.data.dataset import Dataset, once
 from report.estimates import VALUES, Estimates, concat, exact, merged
-from report.quantities import gemm, memory, quantity, says
+from report.quantities import gemm, memory, quantity
 
 _LABELS = ("model", "batch", "phase", "dtype", "backend", "threads")
 _PLACE = ["node", "device", "dtype", "threads"]
@@ -40,7 +40,6 @@ def bandwidth(data: Dataset) -> Estimates:
 
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS)
-@says("{node} can do {value} for each byte that its memory moves ({labels})")
 def balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
 
@@ -50,7 +49,6 @@ def balance(data: Dataset) -> Estimates:
 
 
 @_roofline("roofline.intensity_over_balance", "1", _LABELS)
-@says("On {node}, the products of a step do {value} times the operations per byte that balance memory ({labels})")
 def intensity_over_balance(data: Dataset) -> Estimates:
     """FLOP of a step's products over the bytes that they have to move, over the machine's balance.
 
@@ -82,7 +80,6 @@ def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str,
 
 
 @_roofline("roofline.memory_bound_share", "1", _LABELS)
-@says("On {node}, {value} of the operators' time is spent in operators that memory limits ({labels})")
 def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators whose intensity is below the machine's balance.
 
@@ -123,7 +120,6 @@ def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict
 
 
 @quantity("inference.matmul_time_share", "1", _LABELS, experiments=["roofline"])
-@says("On {node}, matrix products and convolutions take {value} of the time of inference ({labels})")
 def matmul_time_share(data: Dataset) -> Estimates:
     """Share of operator time in products, convolutions, attention and recurrent layers, without training.
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import gemm, memory, quantity, says, training
+from report.quantities import gemm, memory, quantity, training
 
 # Of the highest rate, what counts as having reached it.
 SATURATED = 0.9
@@ -25,7 +25,6 @@ def efficiency(rates: Estimates) -> Estimates:
 
 
 @_on_cpu("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
-@says("On {node}, matrix products ({labels}) reach {value} of their one-core rate on each core")
 def gemm_efficiency(data: Dataset) -> Estimates:
     """Rate with many threads over (threads x rate with one), same dtype and library.
 
@@ -35,21 +34,18 @@ def gemm_efficiency(data: Dataset) -> Estimates:
 
 
 @_on_cpu("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
-@says("On {node}, each core moves {value} of what one core alone does ({labels})")
 def bandwidth_efficiency(data: Dataset) -> Estimates:
     """Bytes per second from main memory with many threads over (threads x those with one)."""
     return efficiency(memory.bandwidth_rate(data))
 
 
 @_on_cpu("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
-@says("On {node}, training ({labels}) reaches {value} of its one-core rate on each core")
 def training_efficiency(data: Dataset) -> Estimates:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
     return efficiency(training.samples_per_second(data))
 
 
 @_on_gpu("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
-@says("On {node}, the largest batch that fits trains {value} times the samples per second of an eighth ({labels})")
 def throughput_over_eighth(data: Dataset) -> Estimates:
     """Samples per second at the largest batch that fits over those at an eighth of it.
 

@@ -11,7 +11,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import VALUES, Estimates
 from report.formatting import with_unit
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.gemm import clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
@@ -40,21 +40,18 @@ def one_chain(data: Dataset, device: str) -> Estimates:
 
 
 @_on_both("sequential.chain_speed_ratio", "1", _TASK)
-@says("On {node}, one CPU core runs a chain ({labels}) at {value} times the speed of one GPU thread")
 def chain_speed_ratio(data: Dataset) -> Estimates:
     """Time of a step on one GPU thread over that on one CPU core, same kernel, data and footprint."""
     return one_chain(data, "gpu") / one_chain(data, "cpu").without("device")
 
 
 @_on_both("sequential.gpu_over_cpu_one_thread", "1", _TASK)
-@says("On {node}, one GPU thread runs a chain ({labels}) at {value} times the speed of one CPU core")
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
     """The inverse of sequential.chain_speed_ratio."""
     return one_chain(data, "cpu").without("device") / one_chain(data, "gpu")
 
 
 @_on_both("sequential.gpu_over_cpu_full_chip", "1", _TASK)
-@says("On {node}, a full GPU does {value} times as many steps a second as all CPU cores ({labels})")
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     """Steps per second of as many chains as the GPU holds, over those of one chain on every core, same kernel."""
     times = device_steps(data).without("chains")
@@ -64,7 +61,6 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
 
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
-@says("On {node}, branches that nothing can predict take {value} times as long as predictable ones ({labels})")
 def prediction_gain(data: Dataset) -> Estimates:
     """Time of a step of the branching loop on random data over that on predictable data, same code and device.
 
@@ -79,7 +75,6 @@ def _branches(data: Dataset, kind: str) -> Estimates:
 
 
 @_on_cpu("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
-@says("On {node}, a branch that was guessed wrong costs {value} ({labels})")
 def mispredict_cycles(data: Dataset) -> Estimates:
     """Clock cycles that a wrong guess costs: twice what a step on random data takes longer, times the clock.
 
@@ -110,14 +105,12 @@ def mispredict_cycles(data: Dataset) -> Estimates:
 
 
 @_on_cpu("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
-@says("On {node}, a load that waits for the one before takes {value} ({labels})")
 def load_cycles(data: Dataset) -> Estimates:
     """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
     return _chase(data) / clock(data).inverse()
 
 
 @_on_cpu("sequential.cache_gain", "1")
-@says("On {node}, a load that main memory serves takes {value} times as long as one that the caches of a core serve")
 def cache_gain(data: Dataset) -> Estimates:
     """Latency at the largest footprint, at least four times the last-level cache, over that of one near the core.
 

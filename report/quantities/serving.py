@@ -6,7 +6,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
-from report.quantities import quantity, says
+from report.quantities import quantity
 
 # What is comfortable to wait for, at the 99th percentile.
 LIMIT_S = 0.1
@@ -24,7 +24,6 @@ def loads(data: Dataset, metric: str) -> Estimates:
 
 
 @quantity("serving.p99_latency_s", "s", _LABELS)
-@says("On {node}, 99 of 100 requests are answered within {value} ({labels})")
 def p99_latency(data: Dataset) -> Estimates:
     """99th percentile of the time from when a request was due until it was answered, by load.
 
@@ -35,7 +34,6 @@ def p99_latency(data: Dataset) -> Estimates:
 
 
 @quantity("serving.capacity", "requests/s", ("service", "cores", "dtype", "backend"))
-@says("On {node}, a server ({labels}) bears {value} with 99 of 100 answers within a tenth of a second")
 def capacity(data: Dataset) -> Estimates:
     """The largest rate that was offered whose 99th percentile stays below LIMIT_S, as at all lower rates; 0 if none.
 
@@ -64,21 +62,18 @@ def capacity(data: Dataset) -> Estimates:
 
 
 @quantity("serving.failed_share", "1", _LABELS)
-@says("On {node}, the share of requests without a right answer in time is {value} ({labels})")
 def failed_share(data: Dataset) -> Estimates:
     """Share of the requests that were offered and had no answer in time, or a wrong one."""
     return loads(data, "failed_share")
 
 
 @quantity("serving.cpu_seconds_per_request", "s", _LABELS)
-@says("On {node}, a request costs the server {value} of CPU time ({labels})")
 def cpu_seconds_per_request(data: Dataset) -> Estimates:
     """CPU time of the server's process, its idle moments included, for each request that it answered rightly."""
     return loads(data, "cpu_per_request")
 
 
 @quantity("serving.gpu_busy_share", "1", _LABELS, device="gpu")
-@says("On {node}, the GPU of a server is busy for {value} of the time ({labels})")
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Share of the time that a GPU spends on requests, from the first to the last operation of each, by its own clock.
 

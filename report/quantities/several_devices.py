@@ -13,7 +13,7 @@ from report.derivations import Formula, Input, assumed, documented, verified
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates
 from report.formatting import number
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.architecture import counted
 from report.quantities.training import peak_memory
 
@@ -43,7 +43,6 @@ _derived = partial(quantity, tier="derived", checked="training.memory_model_erro
 
 
 @quantity("several_devices.efficiency", "1", _LABELS)
-@says("On {node}, each of several ranks trains at {value} of the rate of one alone ({labels})")
 def efficiency(data: Dataset) -> Estimates:
     """Samples per second of all ranks over as many times those of one rank, each with a batch of its own.
 
@@ -55,14 +54,12 @@ def efficiency(data: Dataset) -> Estimates:
 
 
 @quantity("several_devices.communication_share", "1", _LABELS)
-@says("On {node}, what the ranks tell each other is {value} of a training step ({labels})")
 def communication_share(data: Dataset) -> Estimates:
     """1 - time of a step that averages no gradients / time of one that does; both of the slowest rank."""
     return data.summary("several-devices", "communication_share").without("backend")
 
 
 @quantity("training.memory_model_error", "1", _STEP, experiments=["training", "models"])
-@says("On {node}, the model of memory differs from the measured peak of a training step by {value} of it ({labels})")
 def memory_model_error(data: Dataset) -> Estimates:
     """(16 bytes x parameters + bytes kept of a sample x batch) / measured peak - 1: negative where it forgets some.
 
@@ -168,7 +165,6 @@ NEEDED = Formula(
 
 
 @_derived("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,))
-@says("GPUs that hold a model between them while it is trained ({labels}): at least {value}")
 def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
@@ -217,7 +213,6 @@ def model_ratio(data: Dataset) -> Input:
 
 
 @_derived("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), formulas=(WITH_BATCH, LEAST))
-@says("Training a model with Adam takes {value} ({labels})")
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
 

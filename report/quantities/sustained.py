@@ -11,7 +11,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity, says
+from report.quantities import gemm, quantity
 
 # Heat takes its time: a run must last so long to say what it costs.
 MINUTES_S = 120.0
@@ -55,7 +55,6 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
 
 
 @quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
-@says("On {node}, minutes of load without a pause cost {value} of the rate ({labels})")
 def throughput_drift(data: Dataset) -> Estimates:
     """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
 
@@ -76,21 +75,18 @@ def throughput_drift(data: Dataset) -> Estimates:
 
 
 @quantity("sustained.clock", "Hz", _LABELS)
-@says("On {node}, the clock is {value} at the end of a load without a pause ({labels})")
 def clock(data: Dataset) -> Estimates:
     """Median clock in the last tenth of a run."""
     return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
 @quantity("sustained.power", "W", _LABELS)
-@says("On {node}, the device draws {value} at the end of a load without a pause ({labels})")
 def power(data: Dataset) -> Estimates:
     """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
     return data.readings("sustained", "power_w", settled=END)
 
 
 @quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu")
-@says("On {node}, the driver tells a utilisation of {value} while almost nothing is computed ({labels})")
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
 
@@ -116,7 +112,6 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
 
 
 @quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")
-@says("On {node}, the driver told use and temperature beside {value} of the samples of a load ({labels})")
 def telemetry_share(data: Dataset) -> Estimates:
     """Share of the samples of a load without a pause beside which both utilisation and temperature were read."""
     samples = data.samples("sustained")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import best_ratios, over_host, with_library
 
 # What a table's user gets who chooses nothing.
@@ -20,7 +20,6 @@ def rates(data: Dataset) -> Estimates:
 
 
 @quantity("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
-@says("On {node}, a table is worked through ({labels}) at {value}")
 def rate(data: Dataset) -> Estimates:
     """Rows per second of one operation on one table.
 
@@ -31,7 +30,6 @@ def rate(data: Dataset) -> Estimates:
 
 
 @quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
-@says("On {node}, the GPU works through a table {value} times as fast as its host's CPU ({labels})")
 def gpu_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same operation and rows.
 
@@ -58,7 +56,6 @@ def _seconds(data: Dataset, phase: str) -> Estimates:
 
 
 @quantity("boosting.fit_s", "s", (*_FIT, "backend", "threads"))
-@says("On {node}, boosted trees learn from a table in {value} ({labels})")
 def fit_s(data: Dataset) -> Estimates:
     """Seconds in which `trees` trees are fitted to a table of 28 columns in host memory, sorting into bins included.
 
@@ -68,7 +65,6 @@ def fit_s(data: Dataset) -> Estimates:
 
 
 @quantity("boosting.predict_s", "s", (*_FIT, "backend", "threads"))
-@says("On {node}, boosted trees predict a table's labels in {value} ({labels})")
 def predict_s(data: Dataset) -> Estimates:
     """Seconds in which `trees` trees give the chances of all rows of a table in host memory.
 
@@ -78,7 +74,6 @@ def predict_s(data: Dataset) -> Estimates:
 
 
 @quantity("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")
-@says("On {node}, boosted trees are {value} times as fast on the GPU as on its host's CPU ({labels})")
 def trees_gain(data: Dataset) -> Estimates:
     """Time of the host's fastest library over that of the GPU's fastest, same phase, rows and trees.
 

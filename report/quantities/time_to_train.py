@@ -12,7 +12,7 @@ from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates
 from report.model import ARITHMETIC
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
 from report.quantities.derived import by_arithmetic
 from report.quantities.training import family_rates
@@ -23,7 +23,6 @@ _jobs = partial(quantity, tier="derived", experiments=[EXPERIMENT])
 
 
 @quantity("time_to_train.job_time", "s", _LABELS)
-@says("On {node}, a whole job takes {value} to its accuracy ({labels})")
 def job_time(data: Dataset) -> Estimates:
     """Seconds of a whole job, from data on disk until its accuracy on held-out samples is reached.
 
@@ -38,7 +37,6 @@ def job_time(data: Dataset) -> Estimates:
 
 
 @_jobs("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
-@says("On {node}, a whole job should take {value} ({labels})")
 def predicted(data: Dataset) -> Estimates:
     """Seconds that a job should take by its parts, each timed alone before it.
 
@@ -51,7 +49,6 @@ def predicted(data: Dataset) -> Estimates:
 
 
 @_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC)
-@says("On {node}, the predicted time of a whole job is off by {value} of the measured one ({labels})")
 def prediction_error(data: Dataset) -> Estimates:
     """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
     ratios = over_measured(data)
@@ -81,7 +78,6 @@ RATIO = Formula(
 @by_arithmetic(
     "time_to_train.ratio", "1", ("baseline", *BEST_LABELS), experiments=["training"], device="gpu", formulas=(RATIO,)
 )
-@says("A fine-tune of a transformer takes a laptop {value} times as long as the GPU of {node} ({labels})")
 def ratio(data: Dataset) -> Estimates:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
 

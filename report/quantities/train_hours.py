@@ -9,7 +9,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import CHECK, corrected
 
@@ -100,7 +100,6 @@ def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
 
 
 @_of_rates("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
-@says("On {node}, a published training run ({labels}) would take {value}")
 def hours_to_train(data: Dataset) -> Estimates:
     """Total FLOP of a published training run over the device's best measured training rate of its family, corrected.
 
@@ -124,7 +123,6 @@ def hours_to_train(data: Dataset) -> Estimates:
 
 
 @_of_rates("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
-@says("It takes {value} such as {node} to train a published model in 90 days ({labels})")
 def nodes_for_90_days(data: Dataset) -> Estimates:
     """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
 

@@ -12,7 +12,7 @@ from report.data.machines import of_kind
 from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
-from report.quantities import gemm, quantity, says, summary_quantity
+from report.quantities import gemm, quantity, summary_quantity
 from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads, over_host
 from report.quantities.ladder import LOOPS
 
@@ -23,7 +23,6 @@ _summary = partial(summary_quantity, labels=_LABELS)
 
 
 @quantity("training.rate", "samples/s", _LABELS)
-@says("On {node}, training ({labels}) runs at {value}")
 def samples_per_second(data: Dataset) -> Estimates:
     """Samples per second: batch over the median time of one step."""
     steps = data.summary("training").inverse()
@@ -85,7 +84,6 @@ SPEEDUP = Formula(
 
 
 @_against_cpu("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
-@says("On {node}, the GPU trains {value} times as fast as a CPU ({labels})")
 def speedup(data: Dataset) -> Estimates:
     """Training rate of one GPU over that of a CPU, same model and batch.
 
@@ -104,7 +102,6 @@ def speedup(data: Dataset) -> Estimates:
 
 
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
-@says("On {node}, a training step that is one captured graph runs {value} times as fast as PyTorch comes ({labels})")
 def capture_gain(data: Dataset) -> Estimates:
     """Median time of a GPU's training step as PyTorch comes over that of the whole step captured in one graph."""
     return data.summary("training").only(device="gpu").ratio("backend", "torch", "graph")
@@ -113,7 +110,6 @@ def capture_gain(data: Dataset) -> Estimates:
 peak_memory = _summary(
     "training.peak_memory_bytes",
     "B",
-    "On {node}, training ({labels}) holds {value} of memory at its peak",
     """Most bytes held during a step: weights, gradients, Adam's moments, the batch, and what is kept for backward.
 
 On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.usage`).""",
@@ -122,7 +118,6 @@ On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experimen
 
 
 @quantity("training.mfu", "1", _LABELS, ceiling=1.0)
-@says("On {node}, training ({labels}) uses {value} of the device's measured peak")
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
 
@@ -136,19 +131,16 @@ def mfu(data: Dataset) -> Estimates:
 _summary(
     "training.repeat_share",
     "1",
-    "On {node}, the share of training steps that repeat the operators of the step before is {value} ({labels})",
     "Share of consecutive steps with equal operator sequences; counted, so that equal rounds are exact.",
 )
 _summary(
     "training.matmul_flop_share",
     "1",
-    "On {node}, matrix products and convolutions are {value} of the operations of a step ({labels})",
     "Share of a step's FLOP in matrix products, convolutions and attention; counted.",
 )
 _summary(
     "training.matmul_time_share",
     "1",
-    "On {node}, matrix products and convolutions take {value} of the time of a step ({labels})",
     "Share of a step's operator time in matrix products, convolutions and attention; timed by the profiler.",
 )
 
@@ -167,7 +159,6 @@ BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 
 
 @quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"))
-@says("On {node}, training ({labels}) runs at {value}")
 def ladder(data: Dataset) -> Estimates:
     """Samples per second of every model and batch on each rung, plain loops left out.
 
@@ -202,7 +193,6 @@ def joules(data: Dataset, experiment: str) -> Estimates:
 
 
 @_against_cpu("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))
-@says("On {node}, the CPU spends {value} times the GPU's energy on a training step ({labels})")
 def training_ratio(data: Dataset) -> Estimates:
     """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
 

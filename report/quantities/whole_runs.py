@@ -22,7 +22,7 @@ from report import statistics
 from report.data.dataset import Dataset, once
 from report.data.summary import POINT
 from report.estimates import Estimates, concat, device_kind, merged
-from report.quantities import quantity, says
+from report.quantities import quantity
 from report.quantities.training import best_rates
 from report.statistics import Floats
 
@@ -158,7 +158,6 @@ def corrected(data: Dataset, derived: Estimates, flop: float, inverse: bool = Fa
 
 
 @_of_jobs(CHECK, "1", ("job", "flop"))
-@says("A whole job takes {value} times what is derived for it, corrected by the other jobs ({labels})")
 def held_out(data: Dataset) -> Estimates:
     """Measured time of each job over what is derived for it, with the line through the others alone.
 

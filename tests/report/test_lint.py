@@ -14,14 +14,12 @@ import pytest
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands import lint
 from report.commands.lint import CHECKS, Study, faults, run
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.quantities import quantities
 
 from .conftest import Factory
 
@@ -150,20 +148,3 @@ def test_what_is_broken_in_data_and_figures_is_found(broken: Broken) -> None:
     broken.study.__dict__["summary"] = broken.study.summary.drop(row)
     assert any("which was not verified" in line for line in broken.faults("entries"))
     assert any(f"row {row} is not in the summary" in line for line in broken.faults("rows"))
-
-
-@pytest.mark.parametrize(
-    ("says", "fault"),
-    [
-        ("On {node}, x is {value} times as fast ({labels})", True),
-        ("On {node}, x is {value} times as fast as y ({labels})", False),
-        ("On {node}, x is {value} times ({labels})", True),
-        ("On {node}, x takes {value} times what y takes ({labels})", False),
-        ("On {node}, x reaches {value}", False),
-    ],
-)
-def test_a_multiple_of_nothing_is_found(monkeypatch: pytest.MonkeyPatch, study: Study, says: str, fault: bool) -> None:
-    made = replace(quantities()["gemm.rate"], name="some.gain", says=says)
-    monkeypatch.setattr(lint, "quantities", lambda: {made.name: made})
-    _, find = CHECKS["ratio-base"]
-    assert [where for where, *_ in find(study)] == (["quantity some.gain"] if fault else [])
