@@ -199,6 +199,11 @@ class QuantityCache:
         """Entries of the reference that a quantity asked for."""
         return sorted(self._used.get(quantity.name, Used()).entries)
 
+    def undeclared(self, quantity: Quantity) -> list[str]:
+        """Experiments that a quantity read and does not declare."""
+        read = {experiment for experiment, _ in self._used.get(quantity.name, Used()).rows}
+        return sorted(read - {*quantity.experiments, *quantity.reads})
+
     def from_samples(self, quantity: Quantity) -> bool:
         """Whether a quantity asked for samples in place of the summary's medians."""
         return any(not metric for _, metric in self._used.get(quantity.name, Used()).rows)

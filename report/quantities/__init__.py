@@ -32,7 +32,8 @@ class Quantity:
     interval included, shows that a measurement was disturbed and decides nothing.
     formulas: by which its cells are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
     quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
-    together; '' where it was not checked, and decides nothing alone.
+    together; '' where it was not checked, and decides nothing alone. reads: experiments that it reads where they are
+    there.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Quantity:
     ceiling: float | None = None
     formulas: tuple[Formula, ...] = ()
     checked: str = ""
+    reads: tuple[str, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -77,6 +79,7 @@ def quantity(
     ceiling: float | None = None,
     formulas: tuple[Formula, ...] = (),
     checked: str = "",
+    reads: Sequence[str] = (),
 ) -> Callable[[Compute], Compute]:
     """Register a function from the data to estimates under a name.
 
@@ -112,6 +115,7 @@ def quantity(
             ceiling,
             formulas,
             checked,
+            tuple(reads),
         )
         return compute
 

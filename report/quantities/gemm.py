@@ -82,7 +82,7 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     return per_cycle_per_core(data, rate(data).only(device="cpu"))
 
 
-@quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS)
+@quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS, reads=("clock",))
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle by all of a device's cores at work together.
 

@@ -102,7 +102,9 @@ def steps(data: Dataset) -> list[Step]:
     ]
 
 
-@quantity("roofline.spread_over_gpus", "1", _LABELS, tier="derived", formulas=(*SPREAD.values(), CANNOT))
+@quantity(
+    "roofline.spread_over_gpus", "1", _LABELS, tier="derived", formulas=(*SPREAD.values(), CANNOT), reads=("models",)
+)
 def spread_over_gpus(data: Dataset) -> DerivedEstimates:
     """Predicted time of a training step on the slowest GPU over that on the fastest, of all with verified ratings.
 

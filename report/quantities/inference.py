@@ -38,7 +38,9 @@ def requests(data: Dataset) -> Estimates:
     return with_parameters(data, data.summary("inference"))
 
 
-@quantity("inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"))
+@quantity(
+    "inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"), reads=("models",)
+)
 def latency(data: Dataset) -> Estimates:
     """Median time of one request, on the host's clock, copies to a GPU and back included.
 
@@ -50,7 +52,7 @@ def latency(data: Dataset) -> Estimates:
     return concat([times, best.label(backend="best")])
 
 
-@quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"))
+@quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"), reads=("models",))
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile of the time of single requests, of the quickest library, number of threads and format.
 
@@ -61,19 +63,19 @@ def fastest_p99(data: Dataset) -> Estimates:
     return times.inverse().best(_REQUEST, of=["dtype", "backend", "threads"]).inverse()
 
 
-@quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"))
+@quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"), reads=("models",))
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
     return requests(data).ratio("backend", "torch", "onnx")
 
 
-@quantity("inference.int8_gain", "1", _LABELS)
+@quantity("inference.int8_gain", "1", _LABELS, reads=("models",))
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
     return requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
-@quantity("generation.tokens_per_s", "tokens/s", _GENERATION)
+@quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time of a call: of a prefilling those of the prompts, of a decoding one for each text."""
     calls = with_parameters(data, data.summary("generation").inverse())
@@ -81,7 +83,7 @@ def tokens_per_s(data: Dataset) -> Estimates:
     return calls.scaled_by(tokens * calls.numbers("batch"))
 
 
-@quantity("generation.bandwidth_share", "1", _GENERATION, experiments=["generation", "bandwidth"])
+@quantity("generation.bandwidth_share", "1", _GENERATION, experiments=["generation", "bandwidth"], reads=("models",))
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, each once) over its time and over the measured bandwidth.
 
@@ -92,7 +94,7 @@ def bandwidth_share(data: Dataset) -> Estimates:
     return with_parameters(data, over_memory(data, rates, moved))
 
 
-@quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0)
+@quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0, reads=("gemm", "models", "peak"))
 def peak_share(data: Dataset) -> Estimates:
     """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
@@ -113,7 +115,7 @@ DEFAULT, TUNED, TUNED_FORMAT, RUNTIME, FLOAT, BEST = (name for name, _ in RUNGS)
 _BASE = ["node", "device", "model", "batch", "threads"]
 
 
-@quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
 def ladder(data: Dataset) -> Estimates:
     """Median time of a request on each rung, for each network, batch and number of threads.
 
@@ -156,7 +158,7 @@ def _over(above: Estimates, below: Estimates) -> Estimates:
     return exact_where_equal(above.by(*_BASE) / below).label(detail="")
 
 
-@quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"))
+@quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
 def ladder_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes, float32, over that on each higher rung of `inference.ladder`.
 
@@ -171,7 +173,7 @@ def _equal_precision(rungs: Estimates) -> Estimates:
     return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
 
 
-@quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"))
+@quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
 def runtime_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that of the fastest runtime that was tried, both in float32.
 
@@ -180,7 +182,7 @@ def runtime_gain(data: Dataset) -> Estimates:
     return _equal_precision(ladder_gain(data)).without("rung", "place")
 
 
-@quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"))
+@quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
 def format_gain(data: Dataset) -> Estimates:
     """Median time of a request in the fastest runtime in float32 over that in the fastest runtime and format.
 
@@ -194,7 +196,7 @@ def format_gain(data: Dataset) -> Estimates:
     return _over(_equal_precision(rungs), best).without("rung", "place")
 
 
-@quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both")
+@quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both", reads=("models",))
 def answers_over_cpu(data: Dataset) -> Estimates:
     """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
 
@@ -206,7 +208,7 @@ def answers_over_cpu(data: Dataset) -> Estimates:
     return _over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
 
 
-@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both")
+@quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both", reads=("models",))
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.
 

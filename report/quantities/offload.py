@@ -140,7 +140,7 @@ def _batched(ratios: Estimates) -> Estimates:
     return ratios.without("m", "n", "k").label(**labels)
 
 
-@_on_both("offload.speedup", "1", (*_LABELS, "baseline"))
+@_on_both("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
 def speedup(data: Dataset) -> Estimates:
     """Time of the CPU's fastest library over that of the whole request to the GPU, same work and number format."""
     return over(on_gpu(data).inverse(), host_rates(data))
@@ -161,7 +161,7 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
     return over(concat([included, excluded]), core * CORES).without("op", "uses", "size")
 
 
-@_on_both("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"))
+@_on_both("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
 def crossover(data: Dataset) -> Estimates:
     """Size of a request from which on the GPU answers first: bytes that travel there and back.
 

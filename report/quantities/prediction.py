@@ -180,7 +180,7 @@ def _fits(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
     return [fit(per_round, numbers, ceilings) for numbers, ceilings in MODELS]
 
 
-@quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS)
+@quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS, reads=("offload", "peak"))
 def prediction_error(data: Dataset) -> Estimates:
     """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
 
@@ -212,7 +212,13 @@ def spelt(fits: Sequence[Mapping[str, float]]) -> str:
     return ", ".join(words)
 
 
-@quantity("roofline.bandwidth_error_over_compute_error", "1", experiments=_EXPERIMENTS, labels=("threads",))
+@quantity(
+    "roofline.bandwidth_error_over_compute_error",
+    "1",
+    experiments=_EXPERIMENTS,
+    labels=("threads",),
+    reads=("offload", "peak"),
+)
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
 

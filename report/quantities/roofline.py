@@ -39,7 +39,7 @@ def bandwidth(data: Dataset) -> Estimates:
     return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
 
 
-@quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS)
+@quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
 def balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
 
@@ -48,7 +48,7 @@ def balance(data: Dataset) -> Estimates:
     return arithmetic(data) / bandwidth(data)
 
 
-@_roofline("roofline.intensity_over_balance", "1", _LABELS)
+@_roofline("roofline.intensity_over_balance", "1", _LABELS, reads=("peak",))
 def intensity_over_balance(data: Dataset) -> Estimates:
     """FLOP of a step's products over the bytes that they have to move, over the machine's balance.
 
@@ -79,7 +79,7 @@ def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str,
     }
 
 
-@_roofline("roofline.memory_bound_share", "1", _LABELS)
+@_roofline("roofline.memory_bound_share", "1", _LABELS, reads=("peak",))
 def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators whose intensity is below the machine's balance.
 

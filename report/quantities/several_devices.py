@@ -164,7 +164,7 @@ NEEDED = Formula(
 )
 
 
-@_derived("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,))
+@_derived("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",))
 def needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
@@ -212,7 +212,13 @@ def model_ratio(data: Dataset) -> Input:
     return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
 
 
-@_derived("ladder.training_memory_bytes", "B", ("model", "kind", "batch"), formulas=(WITH_BATCH, LEAST))
+@_derived(
+    "ladder.training_memory_bytes",
+    "B",
+    ("model", "kind", "batch"),
+    formulas=(WITH_BATCH, LEAST),
+    reads=("models", "training"),
+)
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
 

@@ -86,7 +86,7 @@ def power(data: Dataset) -> Estimates:
     return data.readings("sustained", "power_w", settled=END)
 
 
-@quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu")
+@quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu", reads=("gemm",))
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
 

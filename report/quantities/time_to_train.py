@@ -48,7 +48,7 @@ def predicted(data: Dataset) -> Estimates:
     return of_rounds(data, table, table["predicted"], "s")
 
 
-@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC)
+@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
 def prediction_error(data: Dataset) -> Estimates:
     """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
     ratios = over_measured(data)

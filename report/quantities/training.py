@@ -117,7 +117,7 @@ On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experimen
 )
 
 
-@quantity("training.mfu", "1", _LABELS, ceiling=1.0)
+@quantity("training.mfu", "1", _LABELS, ceiling=1.0, reads=("gemm", "peak"))
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
 

@@ -13,6 +13,7 @@ from typing import Any
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
 from report.data.gathered import read_dataset
+from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
 from tests.golden.__main__ import SETS, differences, every_figure, judged, read, said
 
@@ -28,10 +29,11 @@ def test_the_published_node_says_what_it_said(published: Path) -> None:
 
 def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None:
     assert changes("fleet", said(published_with_fleet)) == []
-    data = read_dataset(published_with_fleet / "data", every_figure())
+    cache = QuantityCache(read_dataset(published_with_fleet / "data", every_figure()))
     for name, quantity in quantities().items():
-        undeclared = {*quantity.estimates(data).labels} - {*quantity.labels, "node", "device"}
+        undeclared = {*cache.estimates(quantity).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
+        assert not cache.undeclared(quantity), f"{name} reads experiments that it does not declare"
 
 
 def twin(node: Path, to: Path) -> None:
