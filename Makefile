@@ -29,11 +29,11 @@ check: .venv/test.stamp
 	codespell
 	snakefmt --check Snakefile workflow
 
-# The measuring core against its peers, and a thousand nodes gathered and judged, for the pages in docs/. Half an hour,
-# on a machine that is otherwise idle.
-bench: .venv/bench.stamp
+# The measuring core against its peers, for docs/bench.md; a thousand nodes gathered and judged. Half an hour, on a
+# machine that is otherwise idle.
+bench: .venv/study.stamp
 	@python -m studies.bench
-	@python -m studies.bench.scale
+	@python -m studies.scale
 
 # The report of the published nodes, kept as the next edition; the README's words and picture are then of it.
 edition: .venv/test.stamp
@@ -61,10 +61,6 @@ endef
 .venv/test.stamp: .venv/study.stamp
 	$(call install,.[dev])
 	@python -m tests.browser
-	@touch $@
-
-.venv/bench.stamp: .venv/study.stamp
-	$(call install,.[bench])
 	@touch $@
 
 clean:

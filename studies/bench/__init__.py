@@ -1,5 +1,4 @@
-"""`make bench`: the measuring core against compiled loops, bare libraries and other benchmark programs; many nodes.
+"""`make bench`: the measuring core against compiled loops, bare libraries and `torch.utils.benchmark`.
 
-Not tests: `python -m studies.bench` measures for twenty minutes and writes docs/bench.*, `python -m
-studies.bench.scale` gathers and judges a thousand nodes and writes docs/scale.*.
+Not tests: `python -m studies.bench` measures for a quarter of an hour and writes docs/bench.json and docs/bench.md.
 """

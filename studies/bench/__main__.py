@@ -1,9 +1,8 @@
-"""`python -m studies.bench`: measure, then write bench.json, and from it bench.md, bench.svg and bench.png."""
+"""`python -m studies.bench`: measure the measuring core, and write bench.json and bench.md."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -18,12 +17,11 @@ import psutil
 
 from contract.arguments import path
 from contract.errors import StudyError, run_command
-from contract.files import read_json, write_json
+from contract.files import read_json, write_json, write_text
 from contract.node import utc
 from experiments.lock import node_lock
 from experiments.sweep import read_preset
-from studies.bench import aa, points, truth
-from studies.bench.methods import ROOT, Limits
+from studies.bench import aa, page, points, truth
 
 # Load of the whole machine above which nothing is measured, and for how long it is watched.
 BUSY_PERCENT = 20.0
@@ -31,55 +29,32 @@ WATCHED_S = 5
 ANYWAY = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-PEERS = ("pyperf", "pytest-benchmark", "torch", "numpy", "scipy", "llvmlite")
-# What `--quick` measures: enough to run every path once.
-QUICK_TRUTH = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread", "MKL float32 1000, 1 thread")
-QUICK_POINTS = ("chain", "triad in a second-level cache", "gemm numpy float32 1000", "sort", "add")
+# The points of `--quick`: every path once.
+QUICK = ("chain", "triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread", "MKL float32 1000, 1 thread")
 # Seconds to wait for another measurement of this machine to end.
 PATIENCE_S = 30
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Raises StudyError if the machine is busy or a peer is missing."""
+    """The command. Raises StudyError if the machine is busy."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench", description=__doc__)
-    parser.add_argument("--out", type=path, default=Path("docs"), help="folder for bench.json, .md, .svg and .png")
-    parser.add_argument("--quick", action="store_true", help="a smoke run of two minutes, into a scratch folder")
+    parser.add_argument("--out", type=path, default=Path("docs"), help="folder for bench.json and bench.md")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
-    arguments = parser.parse_args(argv)
-    if arguments.draw:
-        return _draw(arguments.out, read_json(arguments.out / "bench.json"))
-    out = arguments.out
-    if arguments.quick and out == Path("docs"):
-        # The figures of a smoke run are worth nothing: they may not take the place of those of a real one.
+    given = parser.parse_args(argv)
+    out = given.out
+    if given.quick and out == Path("docs"):
+        # The figures of a smoke run may not take the place of those of a real one.
         out = Path(tempfile.mkdtemp(prefix="bench-"))
-    os.chdir(ROOT)
-    versions = _versions()
-    idle()
-    # Figures that are worth nothing need no machine to themselves.
-    with nullcontext() if arguments.quick else node_lock(PATIENCE_S):
-        data = _measured(arguments.quick, versions)
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "bench.json", data)
-    return _draw(out, data)
-
-
-def _draw(out: Path, data: dict[str, Any]) -> int:
-    from studies.bench import draw, page
-
-    page.write(out, data)
-    draw.write(out, data)
+    if not given.draw:
+        idle()
+        with nullcontext() if given.quick else node_lock(PATIENCE_S):
+            data = _measured(given.quick)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "bench.json", data)
+    write_text(out / "bench.md", page.text(read_json(out / "bench.json")))
     print(out / "bench.md")
     return 0
-
-
-def _versions() -> dict[str, str]:
-    """Versions of the peers. Raises StudyError if one is not installed."""
-    try:
-        return {name: importlib.metadata.version(name) for name in PEERS}
-    except importlib.metadata.PackageNotFoundError as missing:
-        raise StudyError(
-            f"bench: {missing.name} is not installed. `make bench` installs it (the project's extra `bench`)."
-        ) from None
 
 
 def idle(load: Callable[[float], float] = psutil.cpu_percent) -> None:
@@ -95,50 +70,30 @@ def idle(load: Callable[[float], float] = psutil.cpu_percent) -> None:
         )
 
 
-def _measured(quick: bool, versions: dict[str, str]) -> dict[str, Any]:
-    points.register()
+def _measured(quick: bool) -> dict[str, Any]:
     preset = read_preset(PRESET)
-    limits = Limits(
-        target=preset["target"],
-        point_s=0.1 if quick else preset["point_s"],
-        round_s=preset["round_s"],
-        max_samples=preset["max_samples"],
-    )
-    cases = [case for case in points.cases() if not quick or case.label in QUICK_POINTS]
-    plan = aa.Plan(
-        runs=2 if quick else RUNS,
-        rounds=2 if quick else preset["rounds"],
-        limits=limits,
-        cases=cases,
-        pyperf_options=("--processes=2", "--values=2") if quick else (),
-    )
+    limits = {key: preset[key] for key in ("target", "point_s", "round_s", "max_samples")}
+    limits["point_s"] = 0.1 if quick else limits["point_s"]
+    policy = {"target": limits["target"], "budget_s": limits["point_s"], "max_samples": limits["max_samples"]}
+    chosen = [case for case in points.cases() if not quick or case.label in QUICK]
+    runs, rounds, repetitions = (2, 2, 2) if quick else (RUNS, preset["rounds"], REPETITIONS)
     started = utc()
-    seen = truth.measure(limits, 2 if quick else REPETITIONS, QUICK_TRUTH if quick else ())
-    compared = aa.measure(plan)
+    seen = truth.measure([case for case in chosen if case.group], policy, repetitions)
+    compared = aa.measure(chosen, limits, runs, rounds)
+    # In a process that lets libraries choose their kernels, as those that measured.
+    probe = [sys.executable, "-m", "experiments", "probe"]
+    machine = subprocess.run(probe, stdout=subprocess.PIPE, cwd=truth.ROOT, encoding="utf-8", check=True).stdout
     return {
-        "schema": 1,
+        "schema": 2,
         "smoke": quick,
         "anyway": os.environ.get(ANYWAY) == "1",
         "started_utc": started,
         "ended_utc": utc(),
-        "machine": machine(),
-        "versions": versions,
-        "preset": {"name": PRESET, "rounds": plan.rounds, **vars(limits)},
+        "machine": json.loads(machine),
+        "preset": {"name": PRESET, "rounds": rounds, **limits},
         "truth": seen,
         "aa": compared,
     }
-
-
-def machine() -> Any:
-    """The machine's record, made in a process that lets libraries choose their kernels, as those that measured."""
-    told = subprocess.run(
-        [sys.executable, "-m", "experiments", "probe"],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=True,
-    )
-    return json.loads(told.stdout)
 
 
 if __name__ == "__main__":

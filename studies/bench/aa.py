@@ -1,233 +1,249 @@
-"""The A/A study: the same points in several whole runs by every method; equal things measured again and again.
+"""The A/A study: equal things measured again and again, in whole runs of this study and of `torch.utils.benchmark`.
 
-The methods take turns: round 1 of the study, a peer, some of pyperf's points, round 2, and so on, then the next
-run of all. The study's rounds thus lie minutes apart, as its workflow has it; each peer runs as its users run it.
+The two take turns: a round of the study, torch, the other rounds, then the next run. The study's rounds thus lie
+minutes apart, as in its workflow. `python -m studies.bench.aa OUT LABEL…` is the process in which torch measures.
 """
 
 from __future__ import annotations
 
+import gc
 import math
+import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
 from contract.errors import StudyError
-from studies.bench import methods
-from studies.bench.intervals import (
-    Coverage,
-    Estimate,
-    Ratio,
-    coverage,
-    of_mean,
-    of_median,
-    of_rounds,
-    ratio,
-    seconds_to,
-)
-from studies.bench.methods import Limits, Points
-from studies.bench.points import Case
+from contract.files import read_json, write_json
+from experiments import environment, hardware
+from experiments.jobs import Point
+from experiments.plan import job
+from experiments.registry import get
+from experiments.rounds import Round, round_seed
+from experiments.sweep import Sweep
+from report import statistics
+from studies.bench.points import Case, build
+from studies.bench.truth import LEVEL, ROOT, tell
 
 TARGET_HALF_WIDTH = 0.01
-# Keys of the raw data; those of the peers with the names that readers know them by.
-STUDY = "study"
-NAMES = {
-    STUDY: "this study",
-    "pyperf": "pyperf, over values",
-    "pyperf-processes": "pyperf, over processes",
-    "blocked_autorange": "torch blocked_autorange",
-    "adaptive_autorange": "torch adaptive_autorange",
-    "pytest-benchmark": "pytest-benchmark",
-}
-# The same runs, read in another way.
-READ_FROM = {"pyperf-processes": "pyperf"}
+# The keys of a run in the raw data.
+STUDY, TORCH = "study", "blocked_autorange"
+NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
+# Of a normal distribution: the interquartile range over the standard deviation, and the standard error of a median over
+# that of a mean.
+IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
-Run = dict[str, Any]
+Floats = NDArray[np.float64]
+# What a method reports of each point, by label.
+Points = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How much is measured. cases: for all methods but pyperf, which gets the cheap ones."""
+def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
+    """{points, left_out, experiments, runs: [{study: [Points of a round], blocked_autorange: Points}]}.
 
-    runs: int
-    rounds: int
-    limits: Limits
-    cases: Sequence[Case]
-    pyperf_options: Sequence[str] = ()
-
-
-def measure(plan: Plan) -> dict[str, Any]:
-    """{points, cheap, left_out, experiments, runs: [{method: {label: what it reported}}]}.
-
-    The study's entry in a run is a list over rounds.
+    limits: target, point_s, round_s, max_samples of a preset. Raises StudyError if nothing could be measured.
     """
-    cases = list(plan.cases)
-    left_out: dict[str, str] = {}
-    runs: list[Run] = []
+    found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(1, plan.runs + 1):
-            run, refused = _run(plan, cases, number, Path(folder))
-            runs.append(run)
-            left_out |= refused
-            cases = [case for case in cases if case.label not in left_out]
-    for case in cases:
-        # A round that was lost costs its point that round, as in the report; one round has no spread.
-        if any(sum(case.label in round_ for round_ in run[STUDY]) < 2 for run in runs):
-            left_out[case.label] = "fewer than two rounds in a run"
-    cases = [case for case in cases if case.label not in left_out]
-    if not cases:
-        raise StudyError(f"bench: no point could be measured: {left_out}")
-    labels = [case.label for case in cases]
-    cheap = [case.label for case in cases if case.cheap]
-    experiments = {case.label: case.experiment for case in cases}
-    return {"points": labels, "cheap": cheap, "left_out": left_out, "experiments": experiments, "runs": runs}
-
-
-def _run(plan: Plan, cases: list[Case], number: int, folder: Path) -> tuple[Run, dict[str, str]]:
-    """One run of every method."""
-    run: Run = {STUDY: []}
-    left_out: dict[str, str] = {}
-
-    def study(round_: int) -> None:
-        found, refused = methods.study_round(cases, plan.limits, number, round_)
-        run[STUDY].append(found)
-        # What this machine cannot do, no method is asked for; a budget is overrun by chance.
-        left_out.update({label: reason for label, (status, reason) in refused.items() if status != "skipped"})
-
-    def labels(cheap: bool = False) -> list[str]:
-        return [case.label for case in cases if case.label not in left_out and (case.cheap or not cheap)]
-
-    def torch(method: str) -> Callable[[], Points]:
-        return lambda: methods.torch_run(method, labels(), folder)
-
-    peers: list[tuple[str, Callable[[], Points]]] = [
-        ("blocked_autorange", torch("blocked_autorange")),
-        ("pytest-benchmark", lambda: methods.pytest_run(labels(), folder)),
-        ("adaptive_autorange", torch("adaptive_autorange")),
+        for run in range(1, runs + 1):
+            mine = []
+            for round_ in range(1, rounds + 1):
+                tell(f"A/A run {run} of {runs}, round {round_} of {rounds}")
+                mine.append(study_round(cases, limits, run, round_))
+                if round_ == 1:
+                    theirs = torch_run([*mine[0]], Path(folder) / "torch.json")
+            found.append({STUDY: mine, TORCH: theirs})
+    # One round has no spread.
+    whole = [
+        case.label
+        for case in cases
+        if all(case.label in run[TORCH] and sum(case.label in each for each in run[STUDY]) > 1 for run in found)
     ]
-    for round_ in range(1, plan.rounds + 1):
-        tell(f"A/A run {number} of {plan.runs}, round {round_} of {plan.rounds}")
-        study(round_)
-        share = slice(round_ - 1, None, plan.rounds)
-        for method, measured in peers[share]:
-            begun = time.perf_counter()
-            run[method] = measured()
-            tell(f"{NAMES[method]}: {time.perf_counter() - begun:.0f} s")
-        for label in labels(cheap=True)[share]:
-            begun = time.perf_counter()
-            run.setdefault("pyperf", {}).update(methods.pyperf_run(label, folder, plan.pyperf_options))
-            tell(f"pyperf, {label}: {time.perf_counter() - begun:.0f} s")
-    return run, left_out
+    if not whole:
+        raise StudyError("bench: no point could be measured twice in each run")
+    return {
+        "points": whole,
+        "left_out": {case.label: "fewer than two rounds in a run" for case in cases if case.label not in whole},
+        "experiments": {case.label: case.experiment for case in cases},
+        "runs": found,
+    }
 
 
-def tell(line: str) -> None:
-    """Progress, for the person who waits."""
-    print(f"bench: {line}", file=sys.stderr, flush=True)
+def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
+    """{median, flagged, wall_s} of the points of one round; a process for each experiment, as in the workflow.
 
-
-def estimates(raw: dict[str, Any], method: str, run: Run) -> dict[str, Estimate]:
-    """Each point's estimate in one run, from what the method reports."""
-    if method == STUDY:
-        return _study_estimates(raw, run[STUDY])
-    told = run.get(READ_FROM.get(method, method), {})
-    reader: Callable[[dict[str, Any]], Estimate]
-    if method == "pyperf-processes":
-        reader = lambda point: of_mean(*methods.process_spread(point))  # noqa: E731
-    elif method.endswith("autorange"):
-        reader = lambda point: of_median(point["median"], point["iqr"], point["n"])  # noqa: E731
-    else:
-        reader = lambda point: of_mean(point["mean"], point["stdev"], point["n"])  # noqa: E731
-    return {label: reader(told[label]) for label in raw["points"] if label in told}
-
-
-def _study_estimates(raw: dict[str, Any], rounds: Sequence[Points]) -> dict[str, Estimate]:
-    """As in the report: points of one experiment moderate each other's variance."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for label in raw["points"]:
-        groups[raw["experiments"][label]].append(label)
-    found: dict[str, Estimate] = {}
-    for group in groups.values():
-        told = of_rounds([[round_[label]["median"] for round_ in rounds if label in round_] for label in group])
-        found |= dict(zip(group, told, strict=True))
+    flagged: share of samples that the core flagged.
+    """
+    found: Points = {}
+    for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
+        chosen = list(group)
+        sweep = Sweep(get(name), blocks=[{"cases": [case.params for case in chosen]}], place="bench", **limits)
+        measured = Round(
+            job(sweep, {"id": "cpu", "kind": "cpu"}, hardware.usable_cores()),
+            number,
+            round_seed(run, name, "cpu", number),
+        )
+        begun = time.perf_counter()
+        measured.run()
+        wall = time.perf_counter() - begun
+        for case in chosen:
+            columns = Point.of(name, case.params).columns
+            rows = [row for row in measured.rows if all(row[key] == value for key, value in columns.items())]
+            if rows and rows[0]["status"] == "ok":
+                found[case.label] = {
+                    "median": median(row["value"] for row in rows),
+                    "flagged": mean(bool(row["flags"]) for row in rows),
+                    "wall_s": wall / len(chosen),
+                }
     return found
 
 
-def ratios(raw: dict[str, Any], method: str, labels: Sequence[str]) -> list[Ratio]:
-    """The ratio of every two runs at every point."""
-    runs = [estimates(raw, method, run) for run in raw["runs"]]
-    return [
-        ratio(first[label], second[label], moderated=method == STUDY)
-        for first, second in combinations(runs, 2)
-        for label in labels
-        if label in first and label in second
-    ]
+def torch_run(labels: Sequence[str], out: Path) -> Points:
+    """{median, iqr, n, wall_s} of the points by torch's Timer, in a process of its own. Raises StudyError."""
+    begun = time.perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-m", "studies.bench.aa", str(out), *labels],
+        cwd=ROOT,
+        env=environment.clean(),
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    if ended.returncode:
+        raise StudyError("bench: torch.utils.benchmark failed: its message stands above")
+    found: Points = read_json(out)
+    # Points share the time in which the process started.
+    start = (time.perf_counter() - begun - sum(point["wall_s"] for point in found.values())) / len(found)
+    return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in found.items()}
+
+
+def time_by_torch(out: str, labels: Sequence[str]) -> None:
+    """Write what Timer.blocked_autorange, at its defaults, reports of the points."""
+    from torch.utils.benchmark import Timer
+
+    found = {}
+    for label in labels:
+        begun = time.perf_counter()
+        call, threads = build(label)
+        # Timer runs on one thread unless told.
+        seen = Timer("call()", globals={"call": call}, num_threads=threads).blocked_autorange()
+        found[label] = {"median": seen.median, "iqr": seen.iqr, "n": len(seen.times)}
+        found[label]["wall_s"] = time.perf_counter() - begun
+        del call
+        gc.collect()
+    write_json(out, found)
+
+
+def estimates(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
+    """Log of the time of each point in one run, its standard error (nan if unknown) and degrees of freedom: (points,).
+
+    Of the study as in the report: points of one experiment moderate each other. Of torch as of independent normal
+    values.
+    """
+    labels = raw["points"]
+    if method == STUDY:
+        names = [raw["experiments"][label] for label in labels]
+        rounds = [[each[label]["median"] for each in run[STUDY] if label in each] for label in labels]
+        told = statistics.on_log_scale(rounds, np.unique(names, return_inverse=True)[1])
+        return np.log(told.estimate), told.se, told.df
+    middle, iqr, n = (np.array([run[TORCH][label][key] for label in labels], float) for key in ("median", "iqr", "n"))
+    se = np.where(n > 1, MEDIAN_PER_MEAN * iqr / IQR_PER_SIGMA / middle / np.sqrt(n), np.nan)
+    return np.log(middle), se, n - 1
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often the intervals of ratios of equal things contained 1.
+
+    pairs: ratios with an interval; unknown: those without one. share, low, high: of `pairs`, with its binomial 95%
+    interval (Clopper and Pearson). half: median half-width, relative. factor: by which all intervals would have to be
+    scaled for 95% of them to contain 1.
+    """
+
+    pairs: int
+    unknown: int
+    share: float
+    low: float
+    high: float
+    half: float
+    factor: float
+
+
+def coverage(logs: Floats, halves: Floats) -> Coverage:
+    """Coverage of ratios whose true value is 1: logs of the ratios and half-widths (nan if unknown), of one shape."""
+    known = np.isfinite(halves)
+    apart, half = np.abs(logs[known]), halves[known]
+    if not len(half):
+        return Coverage(0, len(logs), math.nan, 0.0, 1.0, math.nan, math.nan)
+    covered = int(np.sum(apart <= half))
+    between = binomtest(covered, len(half)).proportion_ci(LEVEL, method="exact")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = np.where(apart == 0, 0.0, apart / half)
+    # The smallest factor that does it for this set: no interpolation between pairs.
+    factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
+    low, high = float(between.low), float(between.high)
+    return Coverage(
+        len(half), int(np.sum(~known)), covered / len(half), low, high, float(np.median(half)), factor
+    )  # fmt: skip
+
+
+def share_against_band(found: Coverage, band: tuple[float, float]) -> str:
+    """A share of covered intervals against its target; a miss says whether chance may explain it."""
+    if not found.pairs:
+        return "missed: no intervals"
+    if band[0] <= found.share <= band[1]:
+        return "met"
+    side = "below" if found.share < band[0] else "above"
+    apart = found.high < band[0] or found.low > band[1]
+    return f"missed: {side} {band[0]:.0%}–{band[1]:.0%}" + ("" if apart else ", within what chance does")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method in the tables, over one set of points."""
+    """One method in the table. seconds: of one run at a point; honest_s: until ±1% with intervals that cover 95%."""
 
     method: str
-    points: int
     coverage: Coverage
-    seconds_a_point: float
-    nominal_s: float
+    seconds: float
     honest_s: float
-    duty: float
 
 
-def rows(raw: dict[str, Any], labels: Sequence[str]) -> list[Row]:
-    """The rows of the methods that measured all these points."""
-    found = [row(raw, method, labels) for method in NAMES]
-    return [each for each in found if each and each.points == len(labels)]
+def row(raw: dict[str, Any], method: str) -> Row:
+    """Coverage over every two runs at every point; medians of cost over points and runs.
 
-
-def row(raw: dict[str, Any], method: str, labels: Sequence[str]) -> Row | None:
-    """The method's coverage, cost and duty over those of the points that it measured; None if it measured none.
-
-    nominal_s, honest_s: median over points and runs of the seconds until the interval, as the method
-    reports it or scaled to cover 95%, is within ±1% (`intervals.seconds_to`).
+    A method that repeats whole runs and averages them narrows its interval with the root of their number: seconds to
+    ±1% are those of one run times (half-width / 1%)², at least of one run.
     """
-    here = [label for label in labels if label in estimates(raw, method, raw["runs"][0])]
-    if not here:
-        return None
-    found = coverage(ratios(raw, method, here))
-    nominal, honest, walls, measured = [], [], [], []
-    for run in raw["runs"]:
-        told = estimates(raw, method, run)
-        for label in here:
-            wall, spent = _cost(run, method, label)
-            walls.append(wall)
-            measured.append(spent)
-            half = told[label].half
-            if math.isfinite(half):
-                nominal.append(seconds_to(TARGET_HALF_WIDTH, half, wall))
-                honest.append(seconds_to(TARGET_HALF_WIDTH, half * found.factor, wall))
-    duty = sum(measured) / sum(walls)
-    return Row(method, len(here), found, _median(walls), _median(nominal), _median(honest), duty)
+    told = [estimates(raw, method, run) for run in raw["runs"]]
+    pairs = list(combinations(told, 2))
+    halves = [statistics.half_width(*statistics.combine(a[1], a[2], b[1], b[2]), LEVEL) for a, b in pairs]
+    found = coverage(np.concatenate([a[0] - b[0] for a, b in pairs]), np.concatenate(halves))
+    walls = np.array([[_wall_s(run, method, label) for label in raw["points"]] for run in raw["runs"]])
+    half = np.array([statistics.half_width(se, df, LEVEL) for _, se, df in told]) * found.factor
+    honest = walls * np.maximum(1.0, (half / TARGET_HALF_WIDTH) ** 2)
+    return Row(method, found, float(np.median(walls)), float(np.nanmedian(honest)))
 
 
-def _median(values: list[float]) -> float:
-    return median(values) if values else math.nan
-
-
-def _cost(run: Run, method: str, label: str) -> tuple[float, float]:
-    """Seconds of wall time and of measuring that a run spent on a point."""
-    if method == STUDY:
-        told = [round_[label] for round_ in run[STUDY] if label in round_]
-    else:
-        told = [run[READ_FROM.get(method, method)][label]]
-    return sum(point["wall_s"] for point in told), sum(point["measured_s"] for point in told)
+def _wall_s(run: dict[str, Any], method: str, label: str) -> float:
+    if method == TORCH:
+        return float(run[TORCH][label]["wall_s"])
+    return float(sum(each[label]["wall_s"] for each in run[STUDY] if label in each))
 
 
 def flagged(raw: dict[str, Any]) -> float:
-    """Share of the study's samples beside which its core saw a disturbance."""
-    rounds = [round_ for run in raw["runs"] for round_ in run[STUDY]]
-    shares = [round_[label]["flagged"] for round_ in rounds for label in raw["points"] if label in round_]
-    return sum(shares) / len(shares)
+    """Share of the study's samples that its core flagged as disturbed."""
+    rounds = [each for run in raw["runs"] for each in run[STUDY]]
+    return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
+
+
+if __name__ == "__main__":
+    time_by_torch(sys.argv[1], sys.argv[2:])

@@ -1,7 +1,7 @@
-"""Does the measuring path report what the work does? Each point against a bare loop with its own clock.
+"""Rates of the measuring core over those of a bare loop with its own clock, point by point.
 
-A repetition is a fresh pair of processes; at each point they measure one after the other, and who begins
-alternates from point to point and from repetition to repetition (A B, B A).
+A repetition is a fresh pair of processes; at each point they measure one after the other. The first one alternates from
+point to point and from repetition to repetition (A B, B A).
 """
 
 from __future__ import annotations
@@ -19,53 +19,15 @@ from typing import Any
 import numpy as np
 
 from contract.errors import StudyError
-from experiments import environment, hardware
+from experiments import environment
+from experiments.kernels.compile import vector_bytes
 from report import statistics
 from studies.bench import bare
-from studies.bench.aa import tell
-from studies.bench.intervals import LEVEL
-from studies.bench.methods import ROOT, Limits
-from studies.bench.points import cache_footprint, memory_footprint
+from studies.bench.points import Case
 
+ROOT = Path(__file__).parents[2]
 BAND = (0.98, 1.02)
-LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
-
-
-@dataclass(frozen=True)
-class Point:
-    """A point of the comparison: the project's experiment, and what the peer is told."""
-
-    group: str
-    label: str
-    experiment: str
-    params: dict[str, Any]
-    peer: dict[str, Any]
-
-
-def points(stream_library: str) -> list[Point]:
-    """Triads in a cache and in memory, products of 1000 and 2048 by each library; on one thread and on all."""
-    found = []
-    every = sorted({1, hardware.usable_cores()})
-    for threads in every:
-        for where, footprint in (("in L2", cache_footprint(threads)), ("in memory", memory_footprint())):
-            label = f"triad {where}, {_threads(threads)}"
-            params = {"op": "triad", "footprint": footprint, "dtype": "float64", "backend": "llvm", "threads": threads}
-            peer = {"kind": "triad", "library": stream_library, "footprint": footprint, "threads": threads}
-            found.append(Point("triad", label, "bandwidth", params, peer))
-    for library, name in LIBRARIES.items():
-        for dtype in ("float32", "float64")[: 1 if library == "onednn" else 2]:
-            for n in (1000, 2048):
-                for threads in every:
-                    params = {"m": n, "n": n, "k": n, "dtype": dtype, "backend": library, "threads": threads}
-                    peer = {"kind": "gemm", "library": library, "n": n, "dtype": dtype, "threads": threads}
-                    found.append(
-                        Point(f"gemm {name}", f"{name} {dtype} {n}, {_threads(threads)}", "gemm", params, peer)
-                    )
-    return found
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
+LEVEL = 0.95
 
 
 class Child:
@@ -106,81 +68,52 @@ class Child:
         self._process.wait()
 
 
-def measure(limits: Limits, repetitions: int, chosen: Sequence[str] = ()) -> dict[str, Any]:
+def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
     """{peers, points: [{group, label, unit, project, peer}], left_out}: rates per second, one per repetition.
 
-    chosen: labels; all points without it.
+    policy: {target, budget_s, max_samples} of a point.
     """
+    rates: dict[str, list[tuple[float, float]]] = {case.label: [] for case in cases}
+    left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        library, how = bare.compiled(Path(folder), _vector_bytes())
-        every = [point for point in points(library) if not chosen or point.label in chosen]
-        rates: dict[str, tuple[list[float], list[float]]] = {point.label: ([], []) for point in every}
-        refusals: dict[str, str] = {}
+        library, how = bare.compiled(Path(folder), vector_bytes())
         for repetition in range(repetitions):
             tell(f"truth, repetition {repetition + 1} of {repetitions}")
             with Child("experiments.worker") as project, Child("studies.bench.bare") as peer:
-                for index, point in enumerate(every):
-                    pair = _pair(point, project, peer, limits, peer_first=bool((index + repetition) % 2))
-                    if isinstance(pair, str):
-                        refusals[point.label] = pair
-                        continue
-                    for kept, rate in zip(rates[point.label], pair, strict=True):
-                        kept.append(rate)
+                for index, case in enumerate(cases):
+                    order = {"experiment": case.experiment, "device": "cpu", "params": case.params, "policy": policy}
+                    asked = {**order, "library": library, "seconds": policy["budget_s"]}
+                    turns = [lambda order=order: _rate(project.ask(order)), lambda asked=asked: peer.ask(asked)]
+                    first = (index + repetition) % 2
+                    told = {place: turns[place]() for place in (first, 1 - first)}
+                    refused = [told[place]["reason"] for place in (0, 1) if "reason" in told[place]]
+                    if refused:
+                        left_out[case.label] = refused[0]
+                    else:
+                        rates[case.label].append((told[0]["rate"], told[1]["rate"]))
     # One repetition has no spread.
-    left_out = {point.label: refusals.get(point.label, "once") for point in every if len(rates[point.label][0]) < 2}
-    entries = [
+    left_out |= {label: "measured once" for label in rates.keys() - left_out.keys() if len(rates[label]) < 2}
+    points = [
         {
-            "group": point.group,
-            "label": point.label,
-            "unit": "B/s" if point.group == "triad" else "FLOP/s",
-            "project": rates[point.label][0],
-            "peer": rates[point.label][1],
+            "group": case.group,
+            "label": case.label,
+            "unit": "B/s" if case.group == "triad" else "FLOP/s",
+            "project": [mine for mine, _ in rates[case.label]],
+            "peer": [theirs for _, theirs in rates[case.label]],
         }
-        for point in every
-        if point.label not in left_out
+        for case in cases
+        if case.label not in left_out
     ]
-    return {"peers": {"triad": how, **_product_peers()}, "points": entries, "left_out": left_out}
+    products = {"gemm OpenBLAS": "numpy.matmul", "gemm MKL": "torch.mm", "gemm oneDNN": "_linear_pointwise of torch"}
+    return {"peers": {"triad": how, **products}, "points": points, "left_out": left_out}
 
 
-def _vector_bytes() -> int:
-    from experiments.kernels.compile import vector_bytes
-
-    return vector_bytes()
-
-
-def _product_peers() -> dict[str, str]:
-    """What the peer's products call."""
-    mkl = "MKL's ?gemm_ by ctypes" if bare.mkl_symbol() is not None else "torch.mm in a bare loop"
-    return {
-        "gemm OpenBLAS": "cblas_?gemm by ctypes",
-        "gemm MKL": mkl,
-        "gemm oneDNN": "torch.ops.mkldnn._linear_pointwise in a bare loop",
-    }
-
-
-def _pair(point: Point, project: Child, peer: Child, limits: Limits, peer_first: bool) -> tuple[float, float] | str:
-    """(project's rate, peer's rate), measured one after the other; or why there is none."""
-
-    def by_project() -> float | str:
-        policy = {"target": limits.target, "budget_s": limits.point_s, "max_samples": limits.max_samples}
-        order = {"experiment": point.experiment, "device": "cpu", "params": point.params, "policy": policy}
-        answer = project.ask(order)
-        if answer["status"] != "ok":
-            return f"the project: {answer['reason']}"
-        values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
-        return float(answer["flop"] or answer["bytes"]) / median(values)
-
-    def by_peer() -> float | str:
-        answer = peer.ask({**point.peer, "seconds": limits.point_s})
-        return f"the peer: {answer['reason']}" if "reason" in answer else float(answer["rate"])
-
-    turns = [by_peer, by_project] if peer_first else [by_project, by_peer]
-    found = [turn() for turn in turns]
-    refusals = [rate for rate in found if isinstance(rate, str)]
-    if refusals:
-        return refusals[0]
-    first, second = (float(rate) for rate in found)
-    return (second, first) if peer_first else (first, second)
+def _rate(answer: dict[str, Any]) -> dict[str, Any]:
+    """{rate: FLOP or bytes per second} of the core's answer; {reason} where it measured nothing."""
+    if answer["status"] != "ok":
+        return {"reason": answer["reason"]}
+    values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
+    return {"rate": float(answer["flop"] or answer["bytes"]) / median(values)}
 
 
 @dataclass(frozen=True)
@@ -213,3 +146,17 @@ def verdicts(raw: dict[str, Any]) -> list[Verdict]:
                 )
             )
     return found
+
+
+def against_band(low: float, high: float, band: tuple[float, float] = BAND) -> str:
+    """An interval against a target band: "met" (all inside), "missed: …" (all outside) or "undecided: …"."""
+    if band[0] <= low and high <= band[1]:
+        return "met"
+    if high < band[0] or low > band[1]:
+        return f"missed: {'below' if high < band[0] else 'above'} {band[0]:g}–{band[1]:g}"
+    return f"undecided: the interval reaches out of {band[0]:g}–{band[1]:g}"
+
+
+def tell(line: str) -> None:
+    """Print progress to standard error."""
+    print(f"bench: {line}", file=sys.stderr, flush=True)

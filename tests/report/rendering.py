@@ -1,8 +1,10 @@
-"""What several tests read is made once."""
+"""What several tests read is made once; what a page loads."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,3 +28,10 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
             make(folder)
             made.touch()
     return folder
+
+
+def loaded(page: Path) -> int:
+    """Bytes of a page and of all that it loads."""
+    named = re.findall(r'(?:src|srcset)="([^"]+)"|rel="stylesheet" href="([^"]+)"', page.read_text(encoding="utf-8"))
+    files = {(page.parent / one).resolve() for one in itertools.chain(*named) if one and "://" not in one}
+    return sum(path.stat().st_size for path in {page.resolve(), *files})

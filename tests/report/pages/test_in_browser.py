@@ -17,8 +17,8 @@ from report.judging.thresholds import MOST_PIECES
 
 from report.pages.slider import sliders
 from report.pages.words import verdict as named
-from studies.bench.scale_step import loaded
 from tests.report.pages.conftest import Visit
+from tests.report.rendering import loaded
 
 # One page of each kind.
 KINDS = (

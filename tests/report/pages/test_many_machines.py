@@ -14,9 +14,8 @@ from report.pages import paths, shown
 from report.pages.downloads import build
 from report.pages.evidence import Evidence
 from report.pages.render import render
-from studies.bench.scale_step import loaded
 from tests.report.pages.editions import Judged, judged, kept
-from tests.report.rendering import once
+from tests.report.rendering import loaded, once
 
 MANY = 20
 # From the slowest to the fastest, in an order that is not that of the names.

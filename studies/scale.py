@@ -1,0 +1,132 @@
+"""`python -m studies.scale`: gather and judge a thousand synthetic nodes within four minutes and two gigabytes.
+
+The nodes are the published one of most files again and again: each with as many of its series (a point and a metric)
+as are asked for, three rounds of a few samples, and a speed of its own. Each step has a process of its own. Ends with
+1 where a limit is passed. Takes an idle machine, and six gigabytes of a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as arrow
+from pyarrow import parquet
+
+from contract.errors import StudyError, run_command
+from contract.files import read_json, write_json
+from contract.tables import SCHEMA_VERSION, frame, load_samples
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.published import PUBLISHED, read_published
+from report.data.reference import REFERENCE, read_reference
+from report.data.summary import POINT
+from report.judging.judge import judge
+
+NODES_FOLDER = Path(__file__).parents[1] / "data" / "nodes"
+ROUNDS, SAMPLES = 3, 3
+# The limits of 1,000 nodes of 2,000 series on two idle cores.
+SECONDS, MEGABYTES = 240.0, 2048.0
+_ABOUT = {b"study": json.dumps({"schema": SCHEMA_VERSION, "wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5}).encode()}
+
+Files = dict[str, pd.DataFrame]
+
+
+def template(folder: Path, series: int) -> Files:
+    """Rounds of a node of `series` series of a published one, by file name. Raises StudyError if it has fewer.
+
+    Points are drawn at random, each with all its metrics, until there are so many.
+    """
+    rows = pd.concat([frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+    rows = rows[rows["sample"] < SAMPLES]
+    metrics = rows.groupby(POINT)["metric"].nunique().sample(frac=1, random_state=1)
+    chosen = metrics[metrics.cumsum() <= series]
+    if chosen.sum() < 0.95 * series:
+        raise StudyError(f"{folder}: {metrics.sum()} series, {series} are wanted")
+    whole = rows.merge(chosen.index.to_frame(index=False), on=POINT)
+    first = whole[whole["round"] == whole.groupby([*POINT, "metric"])["round"].transform("min")]
+    return {
+        f"{experiment}.{str(device).replace(':', '-')}.{number}.parquet": part.assign(round=number)
+        for (experiment, device), part in first.groupby(["experiment", "device"])
+        for number in range(1, ROUNDS + 1)
+    }
+
+
+def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) -> None:
+    """Write one synthetic node: all its times by one factor, and each by a little of its own."""
+    random = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    write_json(folder / "node.json", {**record, "id": folder.name, "origin": "synthetic"})
+    speed = random.normal(0, 0.3)
+    for name, rows in files.items():
+        noise = np.where(rows["unit"] != "1", np.exp(speed + random.normal(0, 0.02, len(rows))), 1.0)
+        made = rows.assign(node=folder.name, origin="synthetic", value=rows["value"] * noise)
+        table = arrow.Table.from_pandas(made, preserve_index=False).replace_schema_metadata(_ABOUT)
+        parquet.write_table(table, folder / name, compression="snappy")
+
+
+def write_fleet(folder: Path, nodes: int, series: int) -> None:
+    """Write node folders synthetic-0000, … into `folder`."""
+    source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=lambda at: len(list(at.iterdir())))
+    write = partial(write_node, read_json(source / "node.json"), template(source, series))
+    with ProcessPoolExecutor() as pool:
+        folders = [folder / f"synthetic-{number:04d}" for number in range(nodes)]
+        deque(pool.map(write, folders, range(nodes), chunksize=8), maxlen=0)
+
+
+def gather_fleet(work: Path) -> None:
+    gather(sorted((work / "fleet").iterdir()), work / "data", allow_synthetic=True)
+
+
+def judge_fleet(work: Path) -> None:
+    data = read_dataset(work / "data", read_reference(REFERENCE), read_published(PUBLISHED))
+    judge(data, work / "verdicts.json", allow_synthetic=True)
+
+
+def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
+    """Do a step; the most that it held: this process and its workers, each at its own peak."""
+    step(work)
+    mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    # Linux counts in kilobytes, macOS in bytes.
+    return (mine + workers * theirs) / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Raises StudyError if the published node has too few series."""
+    parser = argparse.ArgumentParser(prog="python -m studies.scale", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--series", type=int, default=2000)
+    given = parser.parse_args(argv)
+    spent, most = 0.0, 0.0
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
+        work = Path(folder)
+        write_fleet(work / "fleet", given.nodes, given.series)
+        for step, workers in ((gather_fleet, os.cpu_count() or 1), (judge_fleet, 0)):
+            begun = time.perf_counter()
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                peak = pool.submit(peak_mb, step, work, workers).result()
+            wall = time.perf_counter() - begun
+            spent, most = spent + wall, max(most, peak)
+            print(f"{step.__name__}: {wall:.0f} s, at most {peak:,.0f} MB", flush=True)
+    kept = spent <= SECONDS and most <= MEGABYTES
+    told = f"{given.nodes:,} nodes of {given.series:,} series: {spent:.0f} s and {most:,.0f} MB"
+    print(f"{told}, {'within' if kept else 'over'} {SECONDS:.0f} s and {MEGABYTES:,.0f} MB")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
