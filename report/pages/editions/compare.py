@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node
 from contract.provenance import short
 from report.formatting import capital, count, several
-from report.pages.editions.causes import causes, measured_again, unknown
+from report.pages.editions.causes import causes, unknown
 
 Record = Mapping[str, Any]
 
@@ -21,7 +20,6 @@ def compare(old: Record, new: Record) -> dict[str, Any]:
     that kept it on other grounds. added and withdrawn claims; stayed: ids of all that kept their verdict; nodes:
     labels of the machines that were added, are gone, were measured again.
     """
-    old = _under_new_names(old, new)
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}
     both = [_claim(before[name], claim, old, new) for name, claim in after.items() if name in before]
@@ -35,28 +33,6 @@ def compare(old: Record, new: Record) -> dict[str, Any]:
         "withdrawn": [_single(claim) for name, claim in before.items() if name not in after],
         "stayed": [one["id"] for one in both if one["was"] == one["is"]],
     }
-
-
-def _under_new_names(old: Record, new: Record) -> Record:
-    """An edition with its nodes as the other calls them: one of the same kind and the same run was renamed."""
-    there = {node["id"] for node in old["nodes"]}
-    runs = {_run(node): node["id"] for node in new["nodes"] if node["id"] not in there and node["started_utc"]}
-    kept = {node["id"] for node in new["nodes"]}
-    names = {node["id"]: runs.get(_run(node), node["id"]) for node in old["nodes"] if node["id"] not in kept}
-
-    def part(one: Record) -> Record:
-        return {**one, "nodes": [names.get(name, name) for name in one["nodes"]]}
-
-    return {
-        **old,
-        "nodes": [{**node, "id": names.get(node["id"], node["id"])} for node in old["nodes"]],
-        "claims": [{**claim, "parts": [part(one) for one in claim["parts"]]} for claim in old["claims"]],
-    }
-
-
-def _run(node: Record) -> tuple[str, ...]:
-    """A node's kind, and when it was measured: what stays when it gets another instance."""
-    return kind_of_node(str(node["id"])), str(node["started_utc"]), str(node["ended_utc"])
 
 
 def _about(one: Record) -> dict[str, Any]:
@@ -73,7 +49,9 @@ def _nodes(old: Record, new: Record) -> dict[str, list[str]]:
     return {
         "added": [node["label"] for name, node in after.items() if name not in before],
         "gone": [node["label"] for name, node in before.items() if name not in after],
-        "again": [node["label"] for earlier, node in both if measured_again(earlier, node)],
+        "again": [
+            now["label"] for was, now in both if any(was[key] != now[key] for key in ("started_utc", "ended_utc"))
+        ],
     }
 
 

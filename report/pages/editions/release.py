@@ -7,12 +7,11 @@ cannot say what no report says.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +35,11 @@ README = ROOT / "README.md"
 RECORD = "edition.json"
 SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
 BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
-# What a site has for its host alone.
-_FOR_HOSTS = {paths.EDITIONS, ".nojekyll"}
-_SOURCES = {"_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html"}
+# Sources of the pages, which the commit makes again; the samples, which lie in data/nodes/; files for a host alone.
+_NOT_KEPT = {
+    *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
+    *(paths.EDITIONS, paths.FILES, paths.SAMPLES),
+}
 # What the release itself writes: a tree with changes in these alone is still that of its commit.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
@@ -61,18 +62,15 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
     if document["origin"] != "measured":
         raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
     _of_the_commit(str(document["commit"]), verdicts)
-    names = _site(report, document)
+    _check_site(report, document)
     found = faults(Study(verdicts, data, REFERENCE))
     if found:
         raise StudyError(f"{report}: the linter finds {len(found)} fault(s), first: {found[0]}")
     into.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
     try:
-        for name in names:
-            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(report / name, scratch / name)
-        gone = without_samples(scratch)
-        kept = {name: digest(scratch / name) for name in names if name not in gone}
+        shutil.copytree(report, scratch, ignore=_left_out(report), dirs_exist_ok=True)
+        kept = {str(path.relative_to(scratch)): digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()}
         write_json(scratch / RECORD, _record(number, document, kept))
         scratch.chmod(0o755)
         scratch.rename(folder)
@@ -81,37 +79,27 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
     return folder
 
 
-def _site(report: Path, document: Mapping[str, Any]) -> list[str]:
-    """The site's files that an edition keeps. Raises StudyError if it is of other verdicts, or not built."""
+def _check_site(report: Path, document: Mapping[str, Any]) -> None:
+    """Raise StudyError unless the folder holds the site of these verdicts."""
     rendered(report, document)
     if not (report / SITE).is_file():
         raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
-    built = {str(name) for name in read_json(report / SITE)["files"]}
     held = read_json(report / paths.VERDICTS)["generated_utc"]
     if held != document["generated_utc"]:
         raise StudyError(
             f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
         )
-    drawn = {str(path.relative_to(report)) for kind in ("figures", "previews") for path in (report / kind).iterdir()}
-    names = {*built, *read_json(report / paths.RENDERED)["files"], *drawn, paths.RENDERED} - _FOR_HOSTS
-    # The pages are kept as they are read; their sources are made again by the commit.
-    return sorted(name for name in names if not name.endswith((".qmd", ".lua")) and name not in _SOURCES)
 
 
-def without_samples(folder: Path) -> set[str]:
-    """Remove the tables of samples, and their list, from a copy of a site; give their names.
+def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
+    """Names in a folder of the site that an edition does not keep: sources of pages, and samples."""
 
-    The samples are those of the published nodes, which lie beside the editions.
-    """
-    with (folder / paths.FILES).open(encoding="utf-8", newline="") as file:
-        names = {row["path"] for row in csv.DictReader(file)}
-    for name in names:
-        (folder / name).unlink()
-    for place in {(folder / name).parent for name in names}:
-        place.rmdir()
-    (folder / paths.FILES).unlink()
-    (folder / paths.SAMPLES).unlink(missing_ok=True)
-    return {*names, paths.FILES, paths.SAMPLES}
+    def names(folder: str, entries: list[str]) -> set[str]:
+        place = Path(folder).relative_to(report)
+        samples = {name for name in entries if (Path(folder) / name).is_dir()} if place == Path("data") else set()
+        return samples | {name for name in entries if str(place / name) in _NOT_KEPT or name.endswith((".qmd", ".lua"))}
+
+    return names
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:
