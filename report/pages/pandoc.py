@@ -8,15 +8,16 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version as installed
+from io import BytesIO
 from pathlib import Path
 from typing import Final, cast
 
 import matplotlib
+import pikepdf
 import pypandoc
 import typst
 
 from contract import ending
-from report.pages.packed import pack
 
 # matplotlib brings the font that the figures and signs are set in, so that no system font is needed.
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -89,6 +90,15 @@ def typeset(folder: Path, name: str, root: Path) -> str:
     # Of one document, written to no file, typst gives the bytes.
     (folder / f"{name}.pdf").write_bytes(pack(cast("bytes", made)))
     return standard
+
+
+def pack(pdf: bytes) -> bytes:
+    """The same PDF in object streams: its tags, an object each, weigh more than all else as typst writes them."""
+    out = BytesIO()
+    with pikepdf.open(BytesIO(pdf)) as opened:
+        streams = pikepdf.ObjectStreamMode.generate
+        opened.save(out, object_stream_mode=streams, fix_metadata_version=False, deterministic_id=True)
+    return out.getvalue()
 
 
 def _convert(folder: Path, words: Sequence[str]) -> None:
