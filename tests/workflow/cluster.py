@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from contract.ending import end_with_parent
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -82,44 +80,6 @@ class Cluster:
                 preexec_fn=end_with_parent,
             )  # fmt: skip
 
-    def start_node(self, name: str) -> None:
-        """Start a node's daemon."""
-        self.start(name, "slurmd", "-D", "-N", name, "-f", str(self.folder / "slurm.conf"))
-
-    def crash(self, name: str) -> None:
-        """End a node's daemon and all that runs on the node, as a machine without power would."""
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if self._on(name, process):
-                    process.kill()
-
-    def crash_and_restart(self, name: str, job: str) -> None:
-        """End a node with its job, and bring it up again; the job is queued anew, to start at once.
-
-        Raises RuntimeError if Slurm does not notice.
-        """
-        self.crash(name)
-        until = time.monotonic() + 120
-        while f"{job} PD" not in self.asked("squeue", "--noheader", "--format=%i %t"):
-            if time.monotonic() > until:
-                raise RuntimeError((self.folder / "slurmctld.log").read_text()[-2000:])
-            # Slurm looks for a node's jobs when it reports; it believes in those that have only just begun.
-            self.start_node(name)
-            time.sleep(6)
-            self.daemons[name].kill()
-        self.start_node(name)
-        # Else it waits for two minutes.
-        self.asked("scontrol", "update", f"JobId={job}", "StartTime=now")
-
-    def _on(self, name: str, process: psutil.Process) -> bool:
-        if process.pid == self.daemons[name].pid or process.environ().get("SLURMD_NODENAME") == name:
-            return True
-        # What starts a step belongs to no job; its sockets lie where the node's files do.
-        spool = str(self.folder / f"spool-{name}")
-        return process.name() == "slurmstepd" and any(
-            spool in str(one.laddr) for one in process.net_connections("unix")
-        )
-
     def asked(self, *words: str) -> str:
         """What one of Slurm's commands answers."""
         return subprocess.run(
@@ -162,7 +122,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         made.start("munged", "munged", "--foreground", "--force", *places)
         made.start("slurmctld", "slurmctld", "-D", "-f", str(folder / "slurm.conf"))
         for node in NODES:
-            made.start_node(node)
+            made.start(node, "slurmd", "-D", "-N", node, "-f", str(folder / "slurm.conf"))
         until = time.monotonic() + 60
         while made.asked("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
             if time.monotonic() > until:

@@ -97,7 +97,7 @@ def ended(clone: Clone) -> Study:
     """Measure, end, go on, and come to the end."""
     clone.wrote = RESULTS
     chain = kills.Chain(clone, PRESET)
-    make, snakemake, *_ = kills.commands(CONFIG)
+    make, snakemake = kills.commands(CONFIG)
     publish_few(clone)
     head = clone.start(*make)
     while not (clone.results / ".run.lock").exists() and head.poll() is None:

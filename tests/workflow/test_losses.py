@@ -1,8 +1,7 @@
-"""Outputs of a run that are lost or damaged: the same command makes them again, and measures nothing else again."""
+"""Outputs of a run that are lost or damaged are told from those that can be used."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,7 @@ import pytest
 from contract.errors import StudyError
 from contract.node import write_node
 from tests.experiments.test_node import RECORD, measured
-from tests.workflow import losses
 from workflow.results import is_measured, unusable_rounds, usable_plan, usable_record
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> losses.Study:
-    """A study that has come to its end, by stand-ins for all that takes long."""
-    study = losses.prepare(tmp_path_factory.mktemp("losses") / "whole")
-    ended = study.run()
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return study
-
-
-# `python -m tests.workflow.losses` tries them all.
-ANY = random.choice([case for case in losses.cases() if case])
-
-
-@pytest.mark.parametrize("case", [("plan.json", "a round", "the sealed record"), ANY], ids=["snakemake#3879", "any"])
-def test_what_is_lost_comes_back_by_the_same_command(
-    whole: losses.Study, case: tuple[str, ...], tmp_path: Path
-) -> None:
-    lost = [(losses.LOSSES | losses.MORE)[name] for name in case]
-    assert losses.faults(whole, whole.copy(tmp_path / "study"), lost, thrice=False) == [], case
-
 
 NAME = "gemm.cpu.1.parquet"
 
