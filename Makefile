@@ -9,16 +9,20 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Where a study of this CONFIG lies.
 RESULTS := $(or $(patsubst results=%,%,$(filter results=%,$(CONFIG))),results)
 
-.PHONY: study test check bench edition clean
+.PHONY: study test tests check bench edition clean
 
 study: .venv/study.stamp
 	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts $(RESULTS)/verdicts.json
 
+# The linters run beside the tests, of which one at a time measures.
+test: .venv/test.stamp
+	@$(MAKE) --no-print-directory --jobs 2 check tests
+
 # Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
 # There is a worker more than cores, for some tests wait for servers and schedulers. One that dies is not replaced: its
 # test is named at the end.
-test: .venv/test.stamp check
+tests: .venv/test.stamp
 	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10
 
 # What CI holds besides the tests: style, types, spelling.

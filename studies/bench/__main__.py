@@ -30,7 +30,7 @@ ANYWAY = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
 # The points of `--quick`: every path once.
-QUICK = ("chain", "triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread", "MKL float32 1000, 1 thread")
+QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
 # Seconds to wait for another measurement of this machine to end.
 PATIENCE_S = 30
 

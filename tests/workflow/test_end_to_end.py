@@ -244,9 +244,9 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
     assert list(clone.rounds) == ["clock.cpu.1.parquet"]
 
 
-def settle(clone: Clone, machines: str) -> tuple[str, ...]:
+def settle(clone: Clone, machines: str, point_s: str = "0.5") -> tuple[str, ...]:
     """Settings of several machines in a clone, and the words that name them."""
-    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 2"))
+    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 2").replace("0.5", point_s))
     publish_few(clone)
     (clone.path / "several.yaml").write_text(f"preset: mine.yaml\npublished: others\nmachines:\n{machines}")
     return ("--configfile", "several.yaml")
@@ -267,7 +267,7 @@ TWO = {"clock.cpu.1.parquet", "clock.cpu.2.parquet"}
 
 
 def test_one_command_measures_several_machines_and_one_that_cannot_be_costs_no_other(clone: Clone) -> None:
-    words = settle(clone, "  amber: {}\n  basil: {}\n  cedar: {require: gpu}\n")
+    words = settle(clone, "  amber: {}\n  basil: {}\n  cedar: {require: gpu}\n", point_s="0.05")
     once = clone.snakemake(*words, "--", "results/data/nodes.json")
     assert once.returncode == 2
     (said,) = [line for line in once.stderr.splitlines() if line.startswith("error:")]
@@ -324,7 +324,7 @@ def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone:
     with cluster.cluster(tmp_path / "slurm") as slurm:
         clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
         # The report is made as it is of one machine.
-        words = ("--profile", "slurm", *words, "--", "results/verdicts.json")
+        words = ("--profile", "slurm", *words, "--", "results/data/nodes.json")
         head = clone.start("snakemake", *words)
         first_round(clone, "one", "two")
         before = {name: clone.machine(name).rounds for name in ("one", "two")}
@@ -338,11 +338,11 @@ def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone:
     for name, finished in before.items():
         rounds = clone.machine(name).rounds
         assert set(rounds) == TWO and finished.items() <= rounds.items(), again.stdout + again.stderr
-    nodes = json.loads((clone.results / "verdicts.json").read_text(encoding="utf-8"))["nodes"]
+    nodes = json.loads((clone.results / "data/nodes.json").read_text(encoding="utf-8"))
     own = [one["id"] for one in nodes if one["source"] == "results/nodes"]
     assert len(set(own)) == 2
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", left.stdout + left.stderr, re.MULTILINE))
-    assert "report" in jobs and not {"machine", "gather", "judge"} & jobs
+    assert {"judge", "report"} <= jobs and not {"machine", "gather"} & jobs
 
 
 def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone: Clone, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone
     clone.extra |= mine.extra
     deployed = clone.run("snakedeploy", "deploy-workflow", address, str(mine.path), "--branch", "HEAD")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
-    (mine.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1"))
+    (mine.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1").replace("0.5", "0.05"))
     measured = mine.snakemake("--config", "preset=mine.yaml", "--", "measured")
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert set(mine.rounds) == {"clock.cpu.1.parquet"}
