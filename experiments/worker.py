@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from typing import Any
 from contract import running_time
 from contract.ending import end_with_parent
 from contract.errors import StudyError
+from experiments.children import answering
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
 from experiments.errors import Skipped, attempt, outcome
@@ -62,9 +62,7 @@ def serve() -> None:
 
 def _serve() -> None:
     """Answer orders until there are no more."""
-    # Libraries print to descriptor 1 as they like: the answers get a descriptor of their own.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    send = answering()
     device: Device | None = None
     watch: Watch | None = None
     loaded = 0
@@ -79,8 +77,7 @@ def _serve() -> None:
         gc.collect()
         if device is not None and _leaves_unusable(device, answer):
             answer["last"] = True
-        answers.write(json.dumps(answer, allow_nan=False) + "\n")
-        answers.flush()
+        send(answer)
         if "last" in answer:
             return
         # Libraries are here to stay: looking through torch again takes a tenth of a second, after every point.

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -21,6 +18,7 @@ import psutil
 from contract import running_time
 from contract.files import held_lock, remove_left
 from experiments import environment
+from experiments.children import Child, ChildError
 from experiments.jobs import HANG_S
 from experiments.own import FILES
 
@@ -73,7 +71,7 @@ class Worker:
         self.started = 0
         self._command, self._meanwhile = list(command), meanwhile
         self._log, self._variables = log, variables
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._scratch: Scratch | None = None
         self._at_work = False
 
@@ -88,56 +86,33 @@ class Worker:
     def start(self, order: dict[str, Any], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
         """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
 
-        What there is to do besides is done now, so that nothing of it runs beside a measurement.
+        `meanwhile` is called now, so that nothing of it runs beside a measurement.
         """
         self.started += 1
         self._leave()
         self._scratch = Scratch()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
-            self._child = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**environment.clean(), **self._scratch.variables, **self._variables},
-                # Ctrl-C reaches a whole group: it is ours to answer, and the child is ended with the round.
-                process_group=0,
-            )
+            self._child = Child("measuring process", self._command, {**self._scratch.variables, **self._variables}, log)
         return self._answer({**order, "prepare": True}, limit_s, self._meanwhile)
 
     def _answer(
-        self, order: dict[str, Any], limit: float, meanwhile: Callable[[], object] = lambda: None
+        self, order: dict[str, Any], limit_s: float, meanwhile: Callable[[], object] = lambda: None
     ) -> dict[str, Any]:
-        child = self._child
-        assert child is not None
-        assert child.stdin is not None
+        assert self._child is not None
         try:
-            child.stdin.write(json.dumps(order).encode() + b"\n")
-            child.stdin.flush()
+            self._child.send(order)
             self._at_work = True
             meanwhile()
-            line = _line_within(child, limit)
-        except BrokenPipeError:
-            line = b""
+            answer = self._child.answer(limit_s)
+        except ChildError as fault:
+            self.stop()
+            return {"status": fault.status, "reason": str(fault)}
         finally:
             self._at_work = False
-        if line is None:
+        if answer.get("last"):
             self.stop()
-            return {"status": "timeout", "reason": f"no answer within {limit:.0f} s"}
-        if not line:
-            code = child.wait()
-            self._child = None
-            return {"status": "failed", "reason": _death(code)}
-        with contextlib.suppress(ValueError):
-            answer = json.loads(line)
-            if isinstance(answer, dict):
-                if answer.get("last"):
-                    self.stop()
-                return answer
-        # Its next line may not be an answer either.
-        self.stop()
-        return {"status": "failed", "reason": "the measuring process said what is no answer"}
+        return answer
 
     def is_stopped(self) -> bool:
         """True if the child has something to do, and a signal keeps it from that."""
@@ -149,18 +124,16 @@ class Worker:
     @property
     def runs(self) -> bool:
         """True if there is a child that has not ended."""
-        return self._child is not None and self._child.poll() is None
+        return self._child is not None and self._child.alive
 
     def stop(self) -> None:
-        """End the child, whatever it does."""
+        """End the child, whatever it does, and remove the files that it has left."""
         if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+            self._child.stop()
             self._child = None
         self._leave()
 
     def _leave(self) -> None:
-        """Remove the files that an ended child has left."""
         if self._scratch is not None:
             self._scratch.remove()
             self._scratch = None
@@ -190,26 +163,6 @@ class Scratch:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-def _line_within(child: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-    """The child's next line, b'' if it has ended, None once it has had that much running time."""
-    assert child.stdout is not None
-    end = running_time.now() + seconds
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        while not selector.select(max(0.0, end - running_time.now())):
-            if running_time.now() >= end:
-                return None
-    return child.stdout.readline()
-
-
-def _death(code: int) -> str:
-    """The end of a measuring process in words, by its exit code."""
-    if code < 0:
-        name = signal.Signals(-code).name
-        return f"the measuring process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-    return f"the measuring process ended with exit code {code}"
 
 
 def unreadable(fault: Exception) -> dict[str, Any]:

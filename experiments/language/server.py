@@ -15,9 +15,10 @@ from typing import IO, Any
 import numpy as np
 import psutil
 
+from experiments.children import Child, ChildError
 from experiments.language.runtimes import Following, Ids, XLlamaCpp
 from experiments.serving import users
-from experiments.serving.process import Child, ChildError, wait_until
+from experiments.serving.process import start, wait_until
 from experiments.work import HarnessError
 
 # Seconds that a server has to load its model, of up to 5 GB.
@@ -101,7 +102,7 @@ def started(orders: Mapping[str, Any]) -> Iterator[Server]:
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
     with os.fdopen(handle, "rb") as log:
         try:
-            child = Child("language_server", {**orders, "log": name})
+            child = start("language_server", {**orders, "log": name})
             try:
                 server = Server(child, log)
                 server.wait()

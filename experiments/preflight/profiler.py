@@ -8,7 +8,6 @@ Both make a GPU look idle. `python -m experiments.preflight.profiler DEVICE` doe
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 from contract.ending import end_with_parent
 from contract.errors import StudyError
 from experiments import environment
+from experiments.children import answering
 from experiments.devices import Device, open_device
 from experiments.work import Unsupported
 
@@ -172,9 +172,7 @@ def check(
 def main() -> int:
     """Check the device that the command line names."""
     end_with_parent()
-    # The answer alone goes to standard output: libraries print there, too.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answer = answering()
     try:
         seen: Any = observe(open_device(sys.argv[1]))
     except StudyError as failure:
@@ -183,8 +181,7 @@ def main() -> int:
     except Unsupported as lack:
         print(f"{UNSUPPORTED}{lack}", file=sys.stderr)
         return 1
-    answers.write(json.dumps(vars(seen)) + "\n")
-    answers.close()
+    answer(vars(seen))
     return 0
 
 

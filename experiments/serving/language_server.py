@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from contract import ending
+from experiments.children import orders
 from experiments.language.bench import GPU_BACKENDS
-from experiments.serving.process import orders
 from experiments.work import Unsupported, not_installed
 
 LOOPBACK = "127.0.0.1"

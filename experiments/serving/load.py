@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.running_time import RunningTime
+from experiments.children import orders
 from experiments.serving import limits
-from experiments.serving.process import orders
 from experiments.work import HarnessError, not_installed
 
 # Requests before the first that counts, one after the other, and seconds before the first arrival.

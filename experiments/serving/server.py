@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from contract import running_time
 from contract.errors import StudyError
+from experiments.children import orders
 from experiments.serving import limits
-from experiments.serving.process import orders
 from experiments.work import Dtype, HarnessError, Unsupported, not_installed
 
 if TYPE_CHECKING:

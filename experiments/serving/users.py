@@ -21,8 +21,8 @@ from itertools import pairwise
 from typing import Any
 
 from contract.running_time import RunningTime
+from experiments.children import orders
 from experiments.serving import limits
-from experiments.serving.process import orders
 from experiments.work import HarnessError
 
 # The letter, and the advantage of its token. Vocabularies have it with a blank or without.

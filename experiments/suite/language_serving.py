@@ -16,7 +16,7 @@ from experiments.devices import Device
 from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.serving import language_server
-from experiments.serving.process import Child, split_cores
+from experiments.serving.process import split_cores, start
 from experiments.suite.serving import DisturbedError, percentile
 from experiments.work import HarnessError, Observed, Threads, Unsupported, Work
 
@@ -131,7 +131,7 @@ def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Raises RuntimeError if no answer was right, HarnessError for trouble that is not the server's, or if it ended.
     """
-    child = Child("users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)})
+    child = start("users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)})
     try:
         seen = child.answer(load["seconds"] + ENDS_S)
     except HarnessError:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from experiments.children import Child
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.serving import limits
-from experiments.serving.process import Child, split_cores, wait_until
+from experiments.serving.process import split_cores, start, wait_until
 from experiments.work import Dtype, HarnessError, Observed, Threads, Unsupported, Work, largest
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def server(orders: Mapping[str, Any]) -> Kept:
     while len(_SERVERS) >= MOST_SERVERS:
         _SERVERS.pop(next(iter(_SERVERS))).child.stop()
     if kept is None:
-        child = Child("server", orders)
+        child = start("server", orders)
         told = child.answer(START_S)
         kept = Kept(child, int(told["port"]), limits.Room(*told["room"]))
     _SERVERS[key] = kept  # the last in order is the one used last
@@ -200,7 +201,7 @@ def _observed(
     limits.require(limits.connections(load["count"]), "the server", kept.room)
     bodies = [body.hex() for body in kind.requests()]
     before = kept.ask("GET", "/usage")
-    child = Child("load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
+    child = start("load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
     try:
         # Its own start, the requests before the first, arrivals that come late by chance.
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])

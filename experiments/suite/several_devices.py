@@ -54,8 +54,8 @@ def several_devices(
     averaging), communication_share (what of a step that saves), samples_per_s (all ranks).
     Checked: the ranks hold equal weights, and those that one process gets from all their batches.
     """
+    from experiments.models import ranks as processes
     from experiments.models import zoo
-    from experiments.several import launch
 
     devices = _devices(device, ranks, interconnect, threads)
     tolerance = of_gradients(model, dtype)
@@ -68,7 +68,7 @@ def several_devices(
         "model": model, "batch": batch, "dtype": str(dtype), "interconnect": interconnect, "devices": devices,
         "threads": threads,
     }  # fmt: skip
-    found = cache(lambda: launch.answer(ranks, order, threads))
+    found = cache(lambda: processes.train(ranks, order))
 
     def observe() -> dict[str, Observed]:
         together, alone = found()["step_time"], found()["step_time_alone"]

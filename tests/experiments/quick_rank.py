@@ -1,11 +1,9 @@
-"""A rank that times its steps for a moment, not for seconds: `experiments.several.rank` otherwise."""
+"""A rank that times its steps for a moment, not for seconds: `experiments.models.ranks` otherwise."""
 
 from __future__ import annotations
 
-import sys
-
-from experiments.several import rank, replica
+from experiments.models import ranks
 
 if __name__ == "__main__":
-    replica.SPAN_S = 0.2
-    sys.exit(rank.main())
+    ranks.SPAN_S = 0.2
+    ranks.main()

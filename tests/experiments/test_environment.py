@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiments import environment
+from experiments.models import ranks
 from experiments.serving import process
-from experiments.several import launch
 from experiments.workers import Worker
 
 
@@ -82,13 +82,13 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
         if start == "round":
             Worker([sys.executable], None, {"OPENBLAS_CORETYPE": "Zen"}, lambda: None).start({})
         elif start == "serving":
-            process.Child("load", {})
+            process.start("load", {})
         else:
-            launch.answer(1, {}, threads=3)
+            ranks.train(1, {})
     (given,) = started
     assert given["VK_DRIVER_FILES"] == "1"
     # A point gets the variables that it asks for.
-    own = {"round": {"OPENBLAS_CORETYPE": "Zen"}, "several": {"OMP_NUM_THREADS": "3"}}.get(start, {})
+    own = {"OPENBLAS_CORETYPE": "Zen"} if start == "round" else {}
     assert {name: given[name] for name in SPOILING if name in given} == own
 
 

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments import children
 from experiments.language import check, files, server, weights
 from experiments.language.shapes import SHAPES
 from experiments.registry import get
@@ -55,7 +56,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before
-    assert not process._ALL
+    assert not children._ALL
     assert [*home.iterdir(), *tmp_path.glob("study-*")] == []
 
 
@@ -408,7 +409,7 @@ def test_a_load_without_a_right_answer_fails_with_its_fault(monkeypatch: pytest.
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr(language_serving, "Child", Load)
+    monkeypatch.setattr(language_serving, "start", Load)
     with pytest.raises(RuntimeError, match="no answer was right: the server said 500: broken"):
         language_serving.offered(Running(), {"seconds": 1})
 

@@ -51,7 +51,7 @@ def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypa
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
     with pytest.raises(Unsupported, match="uvicorn is not installed: pip install uvicorn"):
-        process.Child("server", ORDERS).answer(60)
+        process.start("server", ORDERS).answer(60)
 
 
 @pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])

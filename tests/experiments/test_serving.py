@@ -26,10 +26,10 @@ import psutil
 import pytest
 import torch
 
-from experiments import hardware, topology
+from experiments import children, hardware, topology
+from experiments.children import ChildError
 from experiments.registry import get
 from experiments.serving import load, process, server, services
-from experiments.serving.process import Child, ChildError
 from experiments.suite import serving
 from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.echoing.service import Echo
@@ -48,8 +48,8 @@ def echoing() -> Iterator[None]:
         patch.setitem(services.SERVICES, "echo", Echo)
         yield
     serving.close()
-    process.stop_all()
-    assert not process._ALL
+    children.stop_all()
+    assert not children._ALL
 
 
 @pytest.fixture
@@ -254,19 +254,19 @@ def test_a_taken_port_is_told() -> None:
     with server.listening(0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HarnessError, match=rf"port {port} of 127.0.0.1: Address already in use"):
-            Child("server", {**ORDERS, "port": port}).answer(60)
+            process.start("server", {**ORDERS, "port": port}).answer(60)
 
 
 @pytest.mark.parametrize(
     ("order", "within_s", "kind", "words"),
     [
         ({"device": "cuda:7"}, 60, Unsupported, "no device 'cuda:7' on this machine"),
-        ({"service": "none such"}, 60, ChildError, "the server ended with code 1 before it answered"),
-        ({}, 0.01, ChildError, "the server did not answer within 0 s"),
+        ({"service": "none such"}, 60, ChildError, "the server ended with exit code 1"),
+        ({}, 0.01, ChildError, "no answer within 0 s from the server"),
     ],
 )
 def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: float, kind: Any, words: str) -> None:
-    child = Child("server", {**ORDERS, **order})
+    child = process.start("server", {**ORDERS, **order})
     with pytest.raises(kind, match=words):
         child.answer(within_s)
     assert not child.alive
@@ -294,7 +294,7 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
         "import signal, time; from experiments.serving import process\n"
         "process._PACKAGE = 'tests.experiments.echoing'\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"child = process.Child('server', {ORDERS!r})\n"
+        f"child = process.start('server', {ORDERS!r})\n"
         "print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(

@@ -23,13 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.files import write_json
-from experiments import worker
+from experiments import children, worker
+from experiments.children import Child, ChildError
 from experiments.doctor import plan
 from experiments.doctor.finding import Level
 from experiments.jobs import Job, Plan, Point
 from experiments.serving import limits, load, process, server
 from experiments.serving.limits import CONNECTIONS, MARGIN, Room
-from experiments.serving.process import Child, ChildError
 from experiments.state import Watch
 from experiments.suite import serving
 from experiments.work import HarnessError, Unsupported
@@ -133,9 +133,9 @@ def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.Mo
     def refuse(*_: Any, **__: Any) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    monkeypatch.setattr(children.subprocess, "Popen", refuse)
     with pytest.raises(ChildError, match="the load could not be started: Resource temporarily unavailable"):
-        Child("load", {})
+        process.start("load", {})
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
     kept = serving.server(ORDERS)
     os.kill(kept.child.pid, signal.SIGKILL)
     assert process.wait_until(lambda: not kept.child.alive, 10)
-    with pytest.raises(HarnessError, match="the server ended with code -9"):
+    with pytest.raises(HarnessError, match="the server was ended by SIGKILL"):
         kept.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
         serving.raise_lost({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
@@ -456,9 +456,9 @@ def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("word", "kind"), [("harness", HarnessError), ("unsupported", Unsupported)])
 def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str, kind: type[Exception]) -> None:
     said = f'import sys; sys.stdin.readline(); print(\'{{"{word}": "no files"}}\', flush=True)'
-    started = process.subprocess.Popen
+    started = children.subprocess.Popen
     monkeypatch.setattr(
-        process.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
+        children.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
     )
     with pytest.raises(kind, match="no files"):
-        Child("load", {}).answer(30)
+        process.start("load", {}).answer(30)

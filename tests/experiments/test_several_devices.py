@@ -19,12 +19,12 @@ import torch.distributed as dist
 
 from experiments import hardware
 from experiments.devices.cpu import CpuDevice
+from experiments.models import ranks
+from experiments.models.ranks import BEYOND, Replica
 from experiments.models.trainer import Trainer
 from experiments.registry import get
 from experiments.serving.process import wait_until
-from experiments.several import launch
-from experiments.several.replica import BEYOND, Replica
-from experiments.work import Dtype, Unsupported
+from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.points import observed, right, work
 from tests.experiments.second_device import SecondCpu
 
@@ -34,7 +34,7 @@ ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo",
 
 @pytest.mark.skipif(hardware.usable_cores() < 2, reason="two ranks take two cores")
 def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "answer", partial(launch.answer, command=("-m", "tests.experiments.quick_rank")))
+    monkeypatch.setattr(ranks, "train", partial(ranks.train, command=("-m", "tests.experiments.quick_rank")))
     made = work("several-devices", ranks=2)
     assert right(made)
     seen = observed(made)
@@ -47,19 +47,19 @@ def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
     with pytest.raises(Unsupported, match="no device 'cuda:7'"):
-        launch.answer(1, {**ORDER, "devices": ["cuda:7"]}, 1)
-    with pytest.raises(RuntimeError, match="no answer"):
-        launch.answer(1, ORDER, 1, command=("-m", "experiments.several"))
+        ranks.train(2, {**ORDER, "devices": ["cpu", "cuda:7"]})
+    with pytest.raises(HarnessError, match="process of rank 0 ended with exit code 0"):
+        ranks.train(1, ORDER, command=("-c", "pass"))
 
 
 def test_ranks_end_with_a_process_that_is_killed() -> None:
     endless = {**ORDER, "devices": ["cpu"], "batch": 200_000}
-    code = f"from experiments.several import launch; launch.answer(1, {json.dumps(endless)}, 1)"
+    code = f"from experiments.models import ranks; ranks.train(1, {json.dumps(endless)})"
 
     def at_work() -> bool:
-        """The launcher is there, and a rank that has begun to work."""
+        """The rank has begun to work."""
         family[:] = psutil.Process(child.pid).children(recursive=True)
-        return len(family) >= 2 and family[-1].cpu_times().user > 1
+        return bool(family) and family[-1].cpu_times().user > 1
 
     family: list[psutil.Process] = []
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as child:
@@ -104,19 +104,19 @@ class Pair(SecondCpu):
 def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     told = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
-    monkeypatch.setattr(launch, "answer", lambda *given: asked.append(given) or told)
+    monkeypatch.setattr(ranks, "train", lambda *given: asked.append(given) or told)
     made = work("several-devices", Pair(), ranks=2)
     assert right(made)
     shares = {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
     assert observed(made) == {name: values for name, values in told.items() if name != "error"} | shares
-    ((ranks, order, threads),) = asked  # started once
-    assert (ranks, order["devices"], threads) == (2, ["cpu", "cpu:1"], 0)
+    ((count, order),) = asked  # started once
+    assert (count, order["devices"]) == (2, ["cpu", "cpu:1"])
 
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The replica of a rank without others, in this process."""
-    for name, value in launch._environment(1).items():
+    for name, value in ranks.loopback().items():
         monkeypatch.setenv(name, value)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield Replica(CpuDevice(), "mlp", 4, Dtype.FLOAT32)

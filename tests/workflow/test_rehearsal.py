@@ -40,6 +40,6 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
         ("numerics", "timeout: no answer within"),
         ("content", "is more than the whole, for a share"),
         ("content", "is not a time"),
-        ("content", "said what is no answer"),
+        ("content", "no answer from the measuring process"),
     ):
         assert re.search(rf"{experiment} on cuda:0: .*{words}", told), told

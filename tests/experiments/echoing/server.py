@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.serving import process, server
+from experiments import children
+from experiments.serving import server
 
 
 def orders() -> Any:
     """The orders of the server, which holds itself to its cores before it loads a library."""
-    asked = process.orders()
+    asked = children.orders()
     from experiments.serving.services import SERVICES
     from tests.experiments.echoing.service import Echo
 

@@ -1,1 +1,0 @@
-"""Data-parallel training by several processes: how they are started, and what each does."""
