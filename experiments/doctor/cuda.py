@@ -1,4 +1,4 @@
-"""Checks of what a GPU is reached by: card, driver, and the libraries built for it."""
+"""Checks of the way to a GPU: card, driver, and the libraries built for it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NONE = "no GPU"
 
 @dataclass(frozen=True)
 class Torch:
-    """How torch was built: versions of CUDA and HIP, None where it was built without, and whether it sees a GPU.
+    """The build of torch: versions of CUDA and HIP, None where it was built without. sees: it sees a GPU.
 
-    left_out: why it cannot work on some that it sees.
+    left_out: reasons why it cannot work on some GPUs that it sees.
     """
 
     version: str
@@ -46,7 +46,7 @@ def here() -> Torch:
 
 
 def plugged_in(root: Path) -> bool:
-    """Whether an NVIDIA GPU is on the PCI bus, with or without a driver."""
+    """True if an NVIDIA GPU is on the PCI bus, with or without a driver."""
     cards = (root / "sys/bus/pci/devices").glob("*")
     return any(read_text(one / "vendor") == _NVIDIA and read_text(one / "class").startswith("0x03") for one in cards)
 
@@ -68,11 +68,11 @@ def absent(refusal: str, torch: Torch, root: Path) -> Finding:
 
 
 def build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> Finding:
-    """Whether torch can use the GPU that is there.
+    """The build of torch for the GPU that is there.
 
     latest: version of CUDA that the driver goes up to, None if unknown; hidden: CUDA_VISIBLE_DEVICES, if set.
     """
-    goes = f"the driver goes up to {latest[0]}.{latest[1]}" if latest else "the driver does not say what it goes up to"
+    goes = f"the driver goes up to {latest[0]}.{latest[1]}" if latest else "the driver does not say its CUDA version"
     if torch.cuda is None:
         where = f"https://download.pytorch.org/whl/cu{latest[0]}{latest[1]}" if latest else "…/whl/cu130"
         mend = f"pip install --force-reinstall torch --index-url {where} (or the nearest below it)"
@@ -90,7 +90,7 @@ def build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> F
 
 
 def cupy(found: bool) -> Finding:
-    """Whether the library that compiles and runs CUDA C is installed."""
+    """CuPy, which compiles and runs CUDA C."""
     if found:
         return ok("CuPy", "installed")
     return note("CuPy", "not installed", "Points with kernels of our own are left out.", f"pip install {package()}")

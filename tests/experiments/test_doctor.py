@@ -17,7 +17,7 @@ from contract.node import write_node
 from experiments import counters, doctor, hardware
 from experiments.cli import main
 from experiments.counters import Totals
-from experiments.doctor import cuda, libraries, machine, plan, processor
+from experiments.doctor import cuda, libraries, machine, plan
 from experiments.doctor.finding import Finding, Level, note, ok, told, warning
 from experiments.doctor.machine import Watched
 from tests.experiments.nvml_standin import Library
@@ -26,7 +26,6 @@ from tests.experiments.test_node import RECORD
 CPUS = "sys/devices/system/cpu"
 FREQUENCY = f"{CPUS}/cpu0/cpufreq"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
-PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
 HEAT = {"sys/class/hwmon/hwmon0/name": "coretemp", "sys/class/hwmon/hwmon0/temp1_crit": "100000"}
 
 
@@ -37,35 +36,32 @@ def level(finding: Finding | None) -> str:
 # A check, the files of the kernel that it sees, and what it finds.
 FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
     *((check, {}, "left out") for check in (
-        processor.governor, processor.boost, processor.smt, processor.clock_source, processor.perf, machine.huge_pages,
+        machine.governor, machine.boost, machine.clock_source,
     )),
-    *((processor.governor, {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, found)
+    *((machine.governor, {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, found)
       for governor, driver, found in (
           ("performance", "acpi-cpufreq", "ok"), ("powersave", "intel_pstate", "note"),
           ("powersave", "acpi-cpufreq", "warning"), ("ondemand", "acpi-cpufreq", "warning"),
       )),
-    *((processor.boost, {f"{CPUS}/{name}": value}, "note") for name in ("intel_pstate/no_turbo", "cpufreq/boost")
-      for value in "01"),
-    (processor.smt, {f"{CPUS}/smt/active": "0"}, "ok"),
-    (processor.smt, {f"{CPUS}/smt/active": "1"}, "note"),
-    (processor.numa, {"sys/devices/system/node/node0/cpulist": "0"}, "ok"),
-    (processor.numa, {f"sys/devices/system/node/node{n}/cpulist": "0" for n in range(2)}, "note"),
-    (processor.clock_source, {f"{CLOCK}/current_clocksource": "tsc"}, "ok"),
-    (processor.clock_source, {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet"},
+    *((machine.boost, {f"{CPUS}/{name}": value}, found) for name, value, found in (
+        ("intel_pstate/no_turbo", "0", "ok"), ("intel_pstate/no_turbo", "1", "note"),
+        ("cpufreq/boost", "1", "ok"), ("cpufreq/boost", "0", "note"),
+    )),
+    (machine.numa, {"sys/devices/system/node/node0/cpulist": "0"}, "ok"),
+    (machine.numa, {f"sys/devices/system/node/node{n}/cpulist": "0" for n in range(2)}, "note"),
+    (machine.clock_source, {f"{CLOCK}/current_clocksource": "tsc"}, "ok"),
+    (machine.clock_source, {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet"},
      "warning"),
-    (processor.clock_source, {f"{CLOCK}/current_clocksource": "acpi_pm"}, "warning"),
-    (processor.perf, {"sys/bus/event_source/devices/software/type": "1"}, "ok"),
-    (machine.huge_pages, {PAGES: "always [madvise] never"}, "ok"),
-    (machine.huge_pages, {PAGES: "[always] madvise never"}, "note"),
-    *((processor.quota, {
+    (machine.clock_source, {f"{CLOCK}/current_clocksource": "acpi_pm"}, "warning"),
+    *((machine.quota, {
         "proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.stat": "nr_periods 100\nnr_throttled 12",
         "sys/fs/cgroup/cpu.max": granted,
       }, found) for granted, found in (("250000 100000", "warning"), ("max 100000", "ok"))),
-    *((lambda root, allowed=allowed: processor.isolated(root, allowed), {f"{CPUS}/isolated": words}, found)
+    *((lambda root, allowed=allowed: machine.isolated(root, allowed), {f"{CPUS}/isolated": words}, found)
       for words, allowed, found in (
           ("", {0, 1}, "ok"), ("2-3", {0, 1}, "note"), ("2-3", {0, 1, 2, 3}, "warning"), ("0-3,5", {4}, "note"),
       )),
-    *((processor.heat, {
+    *((machine.heat, {
         **HEAT, "sys/class/hwmon/hwmon0/temp1_input": f"{degrees}000",
         f"{CPUS}/cpu0/thermal_throttle/package_throttle_count": f"{times}",
       }, found) for degrees, times, found in ((61, 0, "ok"), (61, 7, "note"), (97, 0, "warning"))),
@@ -91,42 +87,29 @@ def watched(busy: float, stolen: float = 0.0, **busiest: float) -> Watched:
 
 
 GIB = 2.0**30
-WIDE = ["avx2", "avx512f"]
 
 
 FOUND: dict[str, list[Finding | None]] = {
-    "left out": [machine.battery(None, ""), processor.virtual(None)],
+    "left out": [machine.battery(None, ""), machine.virtual(None)],
     "ok": [
         machine.load(watched(0.01), 8),
         machine.memory(6 * GIB, 8 * GIB, 0.0),
         machine.memory(6 * GIB, 8 * GIB, None),
         machine.memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
-        machine.swap(0, 0),
-        machine.swap(0.01 * GIB, 2 * GIB),
         machine.battery(True, "balanced"),
         machine.room(20 * GIB, "results"),
-        processor.affinity({0, 1}, 2),
-        processor.virtual(False),
-        processor.described([]),
-        processor.clock_cost(40e-9, 10e-9),
+        machine.affinity({0, 1}, 2),
+        machine.virtual(False),
+        machine.described([]),
         libraries.inherited([]),
-        libraries.openblas("SkylakeX", WIDE),
-        libraries.openblas("Haswell", ["avx2"]),
-        libraries.torch_capability("AVX512", WIDE),
         libraries.onednn(True),
-        libraries.bfloat16(["avx512_bf16"]),
     ],
     "note": [
         machine.load(watched(0.4, updater=0.4), 8),
-        machine.swap(1 * GIB, 2 * GIB),
-        processor.affinity({0}, 2),
-        processor.virtual(True),
-        processor.described(["sockets", "caches"]),
-        processor.clock_cost(2e-6, 10e-9),
+        machine.affinity({0}, 2),
+        machine.virtual(True),
+        machine.described(["sockets", "caches"]),
         libraries.inherited(["OPENBLAS_CORETYPE"]),
-        libraries.openblas("Haswell", WIDE),
-        libraries.torch_capability("AVX2", WIDE),
-        libraries.bfloat16(["avx2"]),
     ],
     "warning": [
         machine.load(watched(2.5, yes=1.0, python=1.4), 8),
@@ -173,7 +156,6 @@ def gpu(
     [
         ({}, "persistence", "ok", ""),
         ({"PersistenceMode": 0}, "persistence", "note", "sudo nvidia-smi -i 0 -pm 1"),
-        ({"EccMode": [1, 0]}, "ECC", "note", "changes at the next reboot"),
         ({"ApplicationsClock": 1200, "DefaultApplicationsClock": 1980}, "clocks", "warning", "-rac"),
         ({"PowerManagementLimit": 350_000}, "power limit", "warning", "sudo nvidia-smi -i 0 -pl 700"),
         ({"CurrentClocksThrottleReasons": pynvml.nvmlClocksThrottleReasonSwPowerCap}, "throttling", "note",
@@ -232,9 +214,9 @@ def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: py
     refusal = "torch cannot be loaded (libcudart.so.13: cannot open shared object file): install it again"
     for module in (libraries, cuda):
         monkeypatch.setattr(module, "loaded", lambda: (None, refusal))
-    found = {finding.name: finding for finding in libraries.examine(WIDE) if finding}
+    found = {finding.name: finding for finding in libraries.examine()}
     assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
-    assert "NumPy's BLAS" in found
+    assert "Numba" in found
     seen = {finding.name for finding in cuda.examine(NOWHERE, None, Library({}))}
     assert {"driver", "GPU MIG"} <= seen
     assert "CUDA" not in seen
@@ -265,7 +247,7 @@ def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.Monk
     findings = {finding.name: finding for finding in doctor.examine("cpu")}
     assert dict(os.environ) == before
     assert "OPENBLAS_CORETYPE" in findings["variables"].seen
-    assert {"load", "memory", "disk", "clock"} <= findings.keys()
+    assert {"load", "memory", "disk", "processor"} <= findings.keys()
     assert not any(name.startswith("GPU") for name in findings)
     for finding in findings.values():
         assert finding.seen
@@ -309,5 +291,5 @@ def test_a_numba_that_does_not_load_is_found(fails: Exception, monkeypatch: pyte
         raise fails
 
     monkeypatch.setattr(libraries.importlib, "import_module", refuse)
-    (found,) = [one for one in libraries.examine([]) if one and one.name == "Numba"]
+    (found,) = [one for one in libraries.examine() if one.name == "Numba"]
     assert found.level is Level.WARNING and str(fails) in found.seen

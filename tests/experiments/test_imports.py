@@ -38,7 +38,7 @@ from experiments.errors import attempt
 from experiments.doctor import libraries
 from tests.experiments.points import answer
 answers = [answer("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
-(found,) = [one for one in libraries.examine([]) if one and one.name == "Transformers"]
+(found,) = [one for one in libraries.examine() if one.name == "Transformers"]
 print(json.dumps([[(one["status"], one["reason"]) for one in answers], found.level, found.seen, found.mend]))
 """
 

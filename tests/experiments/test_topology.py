@@ -15,7 +15,7 @@ from contract.schema import check
 from experiments import counters, hardware, memory, processor, topology
 from experiments.devices.cpu import CpuDevice
 from experiments.doctor import machine
-from experiments.doctor.processor import kinds_of_cores
+from experiments.doctor.machine import kinds_of_cores
 from experiments.registry import get
 from experiments.topology import CPUS, cpu_list, kinds_of_core, physical_cores, written_list
 from experiments.worker import Skipped, _fits_memory
