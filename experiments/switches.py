@@ -43,16 +43,12 @@ class _Nnpack:
         torch.backends.nnpack.set_flags(on)
 
 
-def switches(
-    name: str, dtype: Dtype, *, library: bool = True, search: bool = False, float32_sums: bool = False
-) -> Switches:
+def switches(name: str, dtype: Dtype, *, library: bool = True) -> Switches:
     """The switches for PyTorch's device `name`.
 
     library: layers may call cuDNN (on AMD's GPUs MIOpen); on a CPU, oneDNN.
-    search: cuDNN tries its algorithms at the first call of each shape and keeps the fastest.
-    float32_sums: products in bfloat16 add their partial sums in float32, always.
     dtype: TF32 allows matrix units for float32, every other format forbids them.
-    Raises Unsupported for devices whose libraries have no switch, or lack this one.
+    Raises Unsupported for devices whose libraries have no switch.
     """
     import torch
 
@@ -60,16 +56,12 @@ def switches(
     if kind not in ("cpu", "cuda"):
         raise Unsupported(f"PyTorch cannot do without the libraries of {kind}")
     if kind == "cpu":
-        if search or float32_sums:
-            raise Unsupported("oneDNN has no such switch")
         return Switches((torch.backends.mkldnn, "enabled", library), (_Nnpack(), "enabled", False))
     cudnn, products, tf32 = torch.backends.cudnn, torch.backends.cuda.matmul, dtype is Dtype.TF32
-    wanted = [
+    # Searching algorithms (benchmark) would make the first call of each shape slow.
+    return Switches(
         (cudnn, "enabled", library),
-        (cudnn, "benchmark", search),
+        (cudnn, "benchmark", False),
         (cudnn, "allow_tf32", tf32),
         (products, "allow_tf32", tf32),
-    ]
-    if float32_sums:
-        wanted.append((products, "allow_bf16_reduced_precision_reduction", False))
-    return Switches(*wanted)
+    )

@@ -17,7 +17,6 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from contract import running_time
 from experiments.devices import Device
@@ -31,8 +30,6 @@ Images = tuple[Tensor, Tensor]
 BASE_RATE, MOMENTUM = 0.05, 0.9
 # Which images are for training is drawn once, from this seed, and the same for every run.
 SPLIT_SEED = 1
-# Batches, drawn with repetition, from which the noise of the gradient is estimated.
-NOISE_BATCH, NOISE_DRAWS = 32, 16
 HIDDEN, CHANNELS = 64, (1, 8, 16)
 
 
@@ -66,25 +63,17 @@ class Split:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one run.
+    """Results of one run.
 
-    train_loss: mean cross entropy of the training images at the end; not finite if it diverged.
-    training_s: seconds of training, without what is measured in between.
-    target_epochs, target_s: epochs and seconds of training until the target was first seen reached,
-    at the end of an epoch; None if it never was.
-    variance, square: trace of the covariance of one image's gradient, and squared norm of the
-    mean gradient, at that time.
+    training_s: seconds of training, without the tests between the epochs.
+    target_s: those until the target was first seen reached, at the end of an epoch; None if it never was.
     """
 
-    test_accuracy: float
-    validation_accuracy: float
-    train_loss: float
-    training_s: float
-    updates: int
-    target_epochs: int | None = None
+    test_accuracy: float = 0.0
+    validation_accuracy: float = 0.0
+    training_s: float = 0.0
+    updates: int = 0
     target_s: float | None = None
-    variance: float | None = None
-    square: float | None = None
 
 
 @cache
@@ -128,8 +117,8 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
     data, target = split(name, device.name), TASKS[name].target
     trainer = prepare(name, model, rate, device, dtype, seed)
     images, labels = data.training
-    order, run = torch.Generator().manual_seed(seed), Run(0.0, 0.0, 0.0, 0.0, 0)
-    for epoch in range(1, epochs + 1):
+    order, run = torch.Generator().manual_seed(seed), Run()
+    for _ in range(epochs):
         device.synchronise()
         begun = running_time.now()
         for chosen in torch.randperm(len(labels), generator=order).to(device.name).split(batch):
@@ -140,11 +129,8 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
         run = replace(run, training_s=run.training_s + running_time.now() - begun)
         run = replace(run, validation_accuracy=accuracy(trainer.model, data.validation))
         if run.target_s is None and run.validation_accuracy >= target:
-            variance, square = noise(trainer, data.training, order)
-            run = replace(run, target_epochs=epoch, target_s=run.training_s, variance=variance, square=square)
-    with torch.no_grad():
-        loss = float(cross_entropy(trainer.model(images), labels))
-    return replace(run, test_accuracy=accuracy(trainer.model, data.test), train_loss=loss)
+            run = replace(run, target_s=run.training_s)
+    return replace(run, test_accuracy=accuracy(trainer.model, data.test))
 
 
 @torch.no_grad()
@@ -152,27 +138,3 @@ def accuracy(model: nn.Module, of: Images) -> float:
     """Share of the images that are told rightly. A model whose weights are no numbers names the same digit always."""
     images, labels = of
     return float((model(images).argmax(1) == labels).double().mean())
-
-
-def noise(trainer: Trainer, of: Images, draw: torch.Generator) -> tuple[float, float]:
-    """Trace of the covariance of one image's gradient, and squared norm of the mean gradient, over these images.
-
-    The expected squared norm of a batch's gradient is square + variance / batch (McCandlish et al.
-    2018, "An empirical model of large-batch training", appendix A.1). Here the larger of the two batches
-    is all images, whose gradient is exact, and the smaller ones are drawn with repetition; so the
-    difference is an unbiased estimate, which may come out negative. The weights stay as they are.
-    """
-    images, labels = of
-
-    def squared_norm(chosen: Tensor | slice) -> float:
-        trainer.take(images[chosen], labels[chosen])
-        trainer.forward()
-        trainer.backward()
-        found = sum(float(p.grad.double().square().sum()) for p in trainer.model.parameters() if p.grad is not None)
-        trainer.optimiser.zero_grad(set_to_none=True)
-        return found
-
-    square = squared_norm(slice(None))
-    drawn = torch.randint(len(labels), (NOISE_DRAWS, NOISE_BATCH), generator=draw).to(labels.device)
-    small = sum(map(squared_norm, drawn)) / NOISE_DRAWS
-    return NOISE_BATCH * (small - square), square

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.models import attention, profiling, trace, usage
+from experiments.models import profiling, trace, usage
 from experiments.models.compiled import compiled
 from experiments.models.zoo import Entry
 from experiments.work import Dtype, Profile
@@ -147,8 +147,8 @@ class Trainer:
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
         """Memory at the peak of a step, where something tells it.
 
-        operators: also how alike the steps are, the products' share of operations and, on a GPU, the kernels of
-        attention, which only PyTorch's own operators tell.
+        operators: also how alike the steps are and the products' share of operations, which only PyTorch's own
+        operators tell.
         """
         found: dict[str, tuple[float, str]] = {}
         steps: list[trace.Step] = []
@@ -170,7 +170,6 @@ class Trainer:
             steps.append(trace.operators(self.step))
             repeats, flop_share = trace.repeat_share(steps)
             found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
-            found |= attention.metrics(self.step, self.device)
         return found
 
     def profile(self, operators: bool) -> Profile | None:

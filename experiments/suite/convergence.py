@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -40,10 +39,8 @@ def convergence(
     with the batch, and the best of several a tuned one. epochs: passes over the training images, the
     same at every batch; a larger batch has fewer updates.
 
-    Observed, each a value for every seed in their order: test_accuracy, validation_accuracy,
-    train_loss (of runs that have not diverged) and training_time; of the runs that reach the target,
-    reached_share of all, time_to_target, epochs_to_target, and there gradient_variance and
-    gradient_square, whose ratio is the simple noise scale.
+    Observed: test_accuracy and validation_accuracy of every seed, in their order; reached_share, of the runs those that
+    reach the target, and their time_to_target.
     """
     from experiments.models import convergence as runs
     from experiments.models.trainer import least_error
@@ -66,14 +63,9 @@ def convergence(
         found: dict[str, Observed] = {
             "test_accuracy": ([run.test_accuracy for run in every], "1"),
             "validation_accuracy": ([run.validation_accuracy for run in every], "1"),
-            "train_loss": ([run.train_loss for run in every if math.isfinite(run.train_loss)], "1"),
-            "training_time": ([run.training_s for run in every], "s"),
             "updates": (every[0].updates, "1"),
             "reached_share": (len(reached) / len(every), "1"),
             "time_to_target": ([run.target_s for run in reached if run.target_s is not None], "s"),
-            "epochs_to_target": ([run.target_epochs for run in reached if run.target_epochs is not None], "1"),
-            "gradient_variance": ([run.variance for run in reached if run.variance is not None], "1"),
-            "gradient_square": ([run.square for run in reached if run.square is not None], "1"),
         }
         return {name: values for name, values in found.items() if values[0] != []}
 

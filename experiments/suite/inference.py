@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -141,7 +141,6 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         clock="host",
         single=True,
         beside=service.on_device(),
-        observe=service.observe if backend in ("torch", "graph") else None,
     )
 
 
@@ -230,12 +229,6 @@ class Service:
 
     def fetch(self, slot: int) -> None:
         self.results[slot].copy_(self.out, non_blocking=True)
-
-    def observe(self) -> Mapping[str, tuple[float, str]]:
-        """The kernels of attention, on a GPU; a graph holds those that its calls took before it was captured."""
-        from experiments.models import attention
-
-        return attention.metrics(lambda: self.without_gradients(self.network)(self.there), self.device)
 
     def on_device(self) -> list[Work]:
         """The parts of a request by a GPU's own clock; on a CPU nothing travels."""

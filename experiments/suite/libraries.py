@@ -41,11 +41,8 @@ CHECKED_COLUMNS = 4
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one; without a search, which each shape would begin anew."""
-    if params["batch"] <= 1:
-        return None
-    variant = "library" if params["variant"] == "searched" else params["variant"]
-    return {**params, "batch": params["batch"] // 8 or 1, "variant": variant}
+    """An eighth of the batch, down to one."""
+    return {**params, "batch": params["batch"] // 8 or 1} if params["batch"] > 1 else None
 
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
@@ -77,16 +74,15 @@ def libraries(
     shape: Shape,
     batch: int,
     passes: Literal["forward", "both"],
-    variant: Literal["library", "searched", "float32_sums", "native", "naive", "tiled"],
+    variant: Literal["library", "native", "naive", "tiled"],
     dtype: Dtype,
     threads: Threads,
 ) -> Work:
     """One call of a layer on a batch; what is to be compared differs in one parameter.
 
     passes: forward, without gradients; both, with those of the input and of the weights.
-    variant: library (what PyTorch does by itself), searched (cuDNN tries its algorithms
-    first), native (PyTorch's own kernels). A product is cuBLAS' (library), cuBLAS' with
-    partial sums in float32 (float32_sums), or a kernel of this project (naive, tiled).
+    variant: library (PyTorch as it comes), native (PyTorch's own kernels). A product is cuBLAS' (library), or a kernel
+    of this project (naive, tiled).
     dtype: tf32 against float32 is the switch of the matrix units.
 
     Layer `none` times nothing and says what is installed: where the process has its
@@ -116,9 +112,9 @@ def _copies(device: Device, elements: int, dtype: Dtype) -> int:
 def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Work:
     from experiments.models.layers import results
 
-    if variant not in ("library", "searched", "native"):
+    if variant not in ("library", "native"):
         raise Unsupported(f"{variant} is about products")
-    within = switches(device.name, dtype, library=variant != "native", search=variant == "searched")
+    within = switches(device.name, dtype, library=variant != "native")
     copies = _copies(device, layer.elements(batch), dtype)
     with within:
         # What products lack in this format, layers lack: raises Unsupported.
@@ -214,22 +210,7 @@ def _multiplier(device: Device, variant: str, dtype: Dtype) -> Multiply:
     if variant == "library":
         # This sets the matrix units' switch as well.
         return lambda a, b: device.matmul("torch", a, b, dtype)
-    if variant != "float32_sums":
-        raise Unsupported(f"{variant} is about layers")
-    if dtype is not Dtype.BFLOAT16:
-        raise Unsupported(f"partial sums of {dtype} are not rounded to fewer bits")
-    within = switches(device.name, dtype, float32_sums=True)
-
-    def multiply(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
-        product = device.matmul("torch", a, b, dtype)
-
-        def run() -> torch.Tensor:
-            with within:
-                return product()
-
-        return run
-
-    return multiply
+    raise Unsupported(f"{variant} is about layers")
 
 
 def _own_kernel(device: Device, kind: Literal["naive", "tiled"], dtype: Dtype) -> Multiply:

@@ -58,7 +58,6 @@ def orchestration(
     decode_time, seconds of one sample in one process. Checked: loaded batches against what
     they come from, and the gradients of a step.
     """
-    from experiments.models import attention
     from experiments.models.loading import Feed
     from experiments.models.trainer import Trainer, least_error
     from experiments.models.zoo import ZOO
@@ -83,8 +82,7 @@ def orchestration(
             trainer.step()
 
     def observe() -> dict[str, Observed]:
-        decoding: dict[str, Observed] = {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
-        return {**decoding, **attention.metrics(trainer.step, device)}
+        return {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
 
     ahead = Work(run=loop, metric="loop_time", per=AHEAD)
     return Work(

@@ -95,7 +95,7 @@ def roofline(
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
-    from experiments.models import attention, traffic
+    from experiments.models import traffic
 
     step, check = _step(device, model, batch, phase, dtype)
     step()
@@ -106,7 +106,7 @@ def roofline(
         bytes=moved,
         check=check,
         tolerance=tolerance,
-        observe=lambda: {**counted_metrics(step, device), **attention.metrics(step, device)},
+        observe=lambda: counted_metrics(step, device),
         profile=Profile(TIMED, lambda: timed_metrics(step, device)),
     )
 

@@ -50,8 +50,7 @@ def several_devices(
     work grows with the ranks), whose gradients DistributedDataParallel averages.
 
     Ranks on a CPU have `threads` threads each: they show the method, not another device.
-    Observed: step_time (s, the slowest rank's), step_time_alone (the same step without
-    averaging), communication_share (what of a step that saves), samples_per_s (all ranks).
+    Observed: samples_per_s (all ranks), and communication_share, of a step what averaging takes.
     Checked: the ranks hold equal weights, and those that one process gets from all their batches.
     """
     from experiments.models import ranks as processes
@@ -72,11 +71,7 @@ def several_devices(
 
     def observe() -> dict[str, Observed]:
         together, alone = found()["step_time"], found()["step_time_alone"]
-        seen: dict[str, Observed] = {
-            "step_time": (together, "s"),
-            "step_time_alone": (alone, "s"),
-            "samples_per_s": (batch * ranks / median(together), "samples/s"),
-        }
+        seen: dict[str, Observed] = {"samples_per_s": (batch * ranks / median(together), "samples/s")}
         if ranks > 1:
             shares = [max(0.0, 1 - one / both) for one, both in zip(alone, together, strict=True)]
             seen["communication_share"] = (shares, "1")

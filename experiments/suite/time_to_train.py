@@ -87,7 +87,6 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
     """The parts, and then the job."""
     import torch
 
-    from experiments.models import attention
     from experiments.models.jobs import Learner, learn
 
     torch.seed()
@@ -102,7 +101,6 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
     step = _alone(Work(phases=phases), device, STEP_S)
     found["step_time"], found["forward_time"] = (step[""], "s"), (step["forward"], "s")
     found["draw_time"] = _alone(Work(run=learner.draw), device, DRAW_S)[""], "s"
-    found |= attention.metrics(trainer.step, device)
     did = learn(job, device, dtype)
     forward, entry = did["tests"] * job.test_batches, job.entry
     flop = did["steps"] * entry.step_flop(job.batch) + did["tests"] * entry.forward_flop(job.held)

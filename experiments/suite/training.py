@@ -70,7 +70,7 @@ def training(
     model: Model,
     batch: int,
     dtype: Dtype,
-    backend: Literal["torch", "channels_last", "onednn", "inductor", "graph", "python", "scalar", "simd"],
+    backend: Literal["torch", "channels_last", "onednn", "inductor", "graph"],
     threads: Threads,
 ) -> Work:
     """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
@@ -78,9 +78,8 @@ def training(
     Networks of the catalogue are trained by AdamW; weights that are not trained (LoRA) are kept in bfloat16 there.
     backend: torch as it comes; torch tuned (channels_last: images with channels last; onednn: on a CPU
     the products of linear layers by oneDNN; both with the optimiser fused into one pass); torch compiled
-    (inductor: kernels made by `torch.compile` for this batch, images with channels last, fused); on a GPU the
-    whole step captured as one graph (graph: fused), which has no phases; or plain loops, interpreted or compiled
-    without or with vectors (MLP, one thread).
+    (inductor: kernels made by `torch.compile` for this batch, images with channels last, fused); or on a GPU the
+    whole step captured as one graph (graph: fused), which has no phases.
 
     Work: the FLOP of its products and convolutions, by formula (checked against
     `torch.utils.flop_counter` in the tests).
@@ -90,8 +89,6 @@ def training(
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
     entry = ZOO[model]
-    if backend in ("python", "scalar", "simd"):
-        return _loops(device, model, batch, dtype, backend, threads)
     tolerance = of_gradients(model, dtype)
 
     from experiments.models.captured import CapturedTrainer
@@ -142,23 +139,3 @@ def _built(model: torch.nn.Module, device: Device, dtype: Dtype, backend: str) -
     from experiments.models.onednn import through_onednn
 
     return through_onednn(model)
-
-
-def _loops(device: Device, model: str, batch: int, dtype: Dtype, how: str, threads: int) -> Work:
-    from experiments.models.loops import LoopTrainer
-    from experiments.models.zoo import ZOO, Mlp
-
-    if device.kind != "cpu":
-        raise device.unsupported(how)
-    if model != "mlp" or threads > 1:
-        raise Unsupported("the plain loops train the MLP, on one thread")
-    if dtype is not (Dtype.FLOAT64 if how == "python" else Dtype.FLOAT32):
-        raise Unsupported("interpreted loops work on Python's float64, compiled ones here on float32")
-    entry = ZOO[model]
-    trainer = LoopTrainer(how, Mlp(), entry.batch(batch), dtype)
-    return Work(
-        phases=[("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)],
-        flop=entry.step_flop(batch),
-        check=lambda: trainer.error(entry.batch(batch)),
-        tolerance=of_gradients("mlp", Dtype.FLOAT32),
-    )

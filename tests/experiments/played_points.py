@@ -89,8 +89,6 @@ def _layers() -> Iterator[Point]:
         yield "libraries", {**layer, "layer": kind, "shape": shape, "variant": variant}
     yield "libraries", {**layer, "layer": "product", "shape": "1024x1024", "variant": "library", "dtype": "tf32"}
     yield "libraries", {**layer, "layer": "convolution", "shape": "conv5-3x3", "variant": "library", "passes": "both"}
-    how = {"layer": "product", "shape": "1024x1024", "variant": "float32_sums", "dtype": "bfloat16"}
-    yield "libraries", {**layer, **how}
 
 
 def _kernels() -> Iterator[Point]:
@@ -100,11 +98,9 @@ def _kernels() -> Iterator[Point]:
         common = {"kernel": kernel, "footprint": footprint, "data": data, "chains": chains, "backend": "cupy"}
         yield "sequential", common
     for in_flight in (1, 32, 100):
-        yield "parallelism", {"kernel": "chains", "in_flight": in_flight, "paths": 0, "n": 0, "backend": "cupy"}
+        yield "parallelism", {"kernel": "chains", "in_flight": in_flight, "paths": 0, "backend": "cupy"}
     for paths in (1, 8, 32):
-        yield "parallelism", {"kernel": "paths", "in_flight": 0, "paths": paths, "n": 0, "backend": "cupy"}
-    for kernel, library in (("naive", "cupy"), ("tiled", "cupy"), ("library", "torch")):
-        yield "parallelism", {"kernel": kernel, "in_flight": 0, "paths": 0, "n": 16, "backend": library}
+        yield "parallelism", {"kernel": "paths", "in_flight": 0, "paths": paths, "backend": "cupy"}
     for kernel, n in (("triad", 1000), ("naive", 32), ("tiled", 32)):
         yield "without-cuda", {"kernel": kernel, "n": n, "dtype": "float32", "backend": "cuda"}
 

@@ -17,7 +17,7 @@ from experiments.kernels.stream import STREAM_ARRAYS
 from experiments.suite import bandwidth, parallelism
 from experiments.work import Dtype, Unsupported, Work
 from tests.experiments.cuda_standin import Cupy, install, ptx
-from tests.experiments.points import GPU, observed, right, work
+from tests.experiments.points import GPU, right, work
 from tests.experiments.second_device import SecondCpu
 
 GPUS = ["compute_75", "compute_90", "compute_100"]
@@ -44,6 +44,10 @@ def stream(op: str, elements: int, dtype: Dtype = Dtype.FLOAT32, backend: str = 
 
 def parallels(kernel: str, backend: str = "cupy", **given: int) -> Work:
     return work("parallelism", GPU, kernel=kernel, backend=backend, **{"paths": 0, **given})
+
+
+def products_of(kernel: str, n: int) -> Work:
+    return work("without-cuda", GPU, kernel=kernel, n=n, backend="cuda", dtype="float32")
 
 
 def chained(kernel: str, data: str, footprint: int, chains: str) -> Work:
@@ -75,22 +79,16 @@ def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: 
     [
         *(("chains", {"in_flight": threads}) for threads in (1, 32, 700)),
         *(("paths", {"paths": count}) for count in (1, 4, 32)),
-        *((kind, {"n": n}) for kind in ("naive", "tiled") for n in (16, 37)),
     ],
 )
-def test_chains_paths_and_products_are_those_of_the_reference(cupy: Cupy, kernel: str, given: dict[str, Any]) -> None:
+def test_chains_and_paths_are_those_of_the_reference(cupy: Cupy, kernel: str, given: dict[str, Any]) -> None:
     made = parallels(kernel, **given)
     made.calls[0]()
     assert right(made)
     if kernel == "chains":
         assert made.flop == 2 * 1000 * given["in_flight"]
-        assert observed(made) == {"threads_held": 900.0}
     if kernel == "paths":  # as many threads as the device holds in whole blocks
         assert set(cupy.launches) == {(3, parallel.PATH_BLOCK)}
-    if kernel == "tiled":
-        beside = parallels("library", "torch", **given)
-        assert right(beside)
-        assert (beside.flop, beside.bytes) == (made.flop, made.bytes) == (2 * given["n"] ** 3, 12 * given["n"] ** 2)
 
 
 @pytest.mark.parametrize("chains", ["one", "full"])
@@ -120,10 +118,10 @@ BREAKS = [
     (parallels, ("paths", {"paths": 4}), parallel, "& mask", "& 0"),
     (parallels, ("paths", {"paths": 32}), parallel, "case 31:", "case 32:"),
     (parallels, ("paths", {"paths": 1}), parallel, f"round < {parallel.ROUNDS}", f"round < {parallel.ROUNDS - 1}"),
-    (parallels, ("naive", {"n": 37}), products, "i < k", "i + 1 < k"),
-    (parallels, ("tiled", {"n": 37}), products, "right[i][x], sum", "right[x][i], sum"),
-    (parallels, ("tiled", {"n": 37}), products, "start + x < k ?", "start + x < k - 1 ?"),
-    (parallels, ("tiled", {"n": 37}), products, "row < m && column < n)", "row + 1 < m && column < n)"),
+    (products_of, ("naive", {"n": 37}), products, "i < k", "i + 1 < k"),
+    (products_of, ("tiled", {"n": 37}), products, "right[i][x], sum", "right[x][i], sum"),
+    (products_of, ("tiled", {"n": 37}), products, "start + x < k ?", "start + x < k - 1 ?"),
+    (products_of, ("tiled", {"n": 37}), products, "row < m && column < n)", "row + 1 < m && column < n)"),
 ]
 
 

@@ -17,7 +17,7 @@ from tests.experiments.test_serving import ORDERS
 
 NEEDED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("polars", "polars", "tabular", {"backend": "polars"}),
-    ("numba", "numba", "training", {"backend": "scalar"}),
+    ("numba", "numba", "gemm", {"backend": "scalar"}),
     ("onnxruntime", "onnxruntime", "inference", {"backend": "onnx"}),
     ("openvino", "openvino", "inference", {"backend": "openvino"}),
     ("transformers", "transformers", "inference", {"model": "mobilenet-v2"}),

@@ -78,7 +78,7 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
         return "nothing is page-locked"
     if device == "mps" and dtype == "float8_e4m3fn":
         return "has no float8_e4m3fn"
-    if name == "libraries" and (layer in ("convolution", "lstm") or params["variant"] == "float32_sums"):
+    if name == "libraries" and layer in ("convolution", "lstm"):
         return "PyTorch cannot do without the libraries of"
     if name == "libraries" and params["variant"] == "naive":
         return "run on NVIDIA's and AMD's GPUs alone"

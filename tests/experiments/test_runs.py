@@ -30,57 +30,28 @@ def converged(device: Device = CPU, **changed: Any) -> dict[str, Any]:
 
 def test_every_seed_has_a_value_and_the_same_seed_the_same_on_every_device() -> None:
     first, again, more = converged(), converged(), converged(seeds=3)
-    repeated = ("test_accuracy", "validation_accuracy", "train_loss", "updates")
+    repeated = ("test_accuracy", "validation_accuracy", "updates")
     assert {name: first[name] for name in repeated} == {name: again[name] for name in repeated}
     assert more["test_accuracy"][:2] == first["test_accuracy"]
-    assert more["train_loss"][2] != more["train_loss"][1]
     assert first["updates"] == 3 * 1024 / 64
-    assert all(seconds > 0 for seconds in first["training_time"])
     device = SecondCpu()
-    assert converged(device)["train_loss"] == pytest.approx(first["train_loss"], rel=1e-5)
+    assert converged(device)["test_accuracy"] == pytest.approx(first["test_accuracy"], abs=1e-3)
     assert device.waits
 
 
-def test_the_target_ends_the_clock_and_the_gradient_is_looked_at_there() -> None:
+def test_the_target_ends_the_clock() -> None:
     found = converged(batch=32, epochs=12)
     assert found["reached_share"] == 1
-    assert all(1 <= epochs < 12 for epochs in found["epochs_to_target"])
-    assert all(a < b for a, b in zip(found["time_to_target"], found["training_time"], strict=True))
-    assert all(value > 0 for value in [*found["gradient_variance"], *found["gradient_square"]])
+    assert all(seconds > 0 for seconds in found["time_to_target"])
     assert max(found["validation_accuracy"]) >= runs.TASKS["digits"].target
-    assert max(found["train_loss"]) < 1.5 < math.log(10)
     assert min(found["test_accuracy"]) > 0.5
-    # The accuracy that was seen is that of the model, which the look at its gradient left alone.
     slower = converged(batch=1024, epochs=1, seeds=1)
     assert slower["reached_share"] == 0
-    assert not {"time_to_target", "epochs_to_target", "gradient_variance", "gradient_square"} & set(slower)
+    assert "time_to_target" not in slower
 
 
-def test_the_noise_of_the_gradient_is_that_of_single_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, labels = (part[:40] for part in runs.split("digits", "cpu").training)
-    trainer = runs.prepare("digits", "mlp", 1.0, CPU, Dtype.FLOAT32, seed=1)
-    before = [weight.clone() for weight in trainer.model.parameters()]
-    single = []
-    for place in range(40):
-        trainer.take(images[place : place + 1], labels[place : place + 1])
-        trainer.forward()
-        trainer.backward()
-        single.append(torch.cat([weight.grad.flatten() for weight in trainer.model.parameters()]))  # type: ignore[union-attr]
-        trainer.optimiser.zero_grad(set_to_none=True)
-    every = torch.stack(single)
-    monkeypatch.setattr(runs, "NOISE_DRAWS", 1500)
-    monkeypatch.setattr(runs, "NOISE_BATCH", 4)
-    variance, square = runs.noise(trainer, (images, labels), torch.Generator().manual_seed(1))
-    assert square == pytest.approx(float(every.mean(0).square().sum()), rel=1e-4)
-    assert variance == pytest.approx(float(every.var(0, correction=0).sum()), rel=0.05)
-    # To look at it changes nothing.
-    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
-    assert all(weight.grad is None for weight in trainer.model.parameters())
-
-
-def test_a_run_that_diverges_has_the_accuracy_of_chance_and_no_loss() -> None:
+def test_a_run_that_diverges_has_the_accuracy_of_chance() -> None:
     found = converged(rate=1e30, epochs=1, seeds=1)
-    assert "train_loss" not in found
     assert found["test_accuracy"][0] < 0.2
     assert found["reached_share"] == 0
 

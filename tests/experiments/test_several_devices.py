@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,11 +37,9 @@ def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = work("several-devices", ranks=2)
     assert right(made)
     seen = observed(made)
-    together, alone, shares = (seen[name] for name in ("step_time", "step_time_alone", "communication_share"))
-    assert len(together) == len(alone) == len(shares) >= 4
-    assert all(seconds > 0 for seconds in [*together, *alone])
-    assert all(0 <= share <= 1 for share in shares)
-    assert seen["samples_per_s"] == pytest.approx(2 * 4 / statistics.median(together))
+    assert len(seen["communication_share"]) >= 4
+    assert all(0 <= share <= 1 for share in seen["communication_share"])
+    assert seen["samples_per_s"] > 0
 
 
 def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
@@ -107,8 +104,7 @@ def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ranks, "train", lambda *given: asked.append(given) or told)
     made = work("several-devices", Pair(), ranks=2)
     assert right(made)
-    shares = {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
-    assert observed(made) == {name: values for name, values in told.items() if name != "error"} | shares
+    assert observed(made) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
     ((count, order),) = asked  # started once
     assert (count, order["devices"]) == (2, ["cpu", "cpu:1"])
 
