@@ -1,4 +1,4 @@
-"""What a training loop is fed with: real samples, taken from memory or decoded, one by one or by worker processes."""
+"""Batches for a training loop: real samples, taken from memory or decoded, one by one or by worker processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from contract import running_time
 from contract.ending import end_with_parent
 from experiments.devices import Device
 from experiments.models import data
-from experiments.models.catalogue import Network
 from experiments.models.zoo import Entry
 from experiments.work import HarnessError, Unsupported, largest
 
@@ -38,12 +37,10 @@ Batch = tuple[Tensor, Tensor]
 PRELOADED = 8
 # Samples without end, as far as a point goes.
 ENDLESS = 2**40
-# Samples of a network by name that are held in memory.
+# Samples that are held in memory.
 HELD = 64
 # Pieces of text are compressed by so many bytes.
 PIECE = 1 << 16
-# Augmentation of digits: shifted by up to this share of the edge, and turned by up to so many degrees.
-SHIFT, TURN = 1 / 8, 10.0
 # A photograph is cut to between this share of its area and all of it (Szegedy et al. 2015, section 6).
 LEAST_AREA = 0.08
 # Bytes of shared memory below which a failure of worker processes is put down to it: containers have half by default.
@@ -86,7 +83,7 @@ class Samples(Dataset[Batch]):
 
 
 class Held(Samples):
-    """Images in host memory, ready to be used."""
+    """Samples in host memory, ready to be used."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
@@ -112,43 +109,10 @@ def _equal_rows(samples: Tensor, one: Tensor) -> Tensor:
 
 @cache
 def _pillow() -> Any:
-    """Pillow's images, which nothing but pictures needs."""
+    """Pillow's images, which nothing but photographs needs."""
     from PIL import Image
 
     return Image
-
-
-class Pictures(Samples):
-    """The same images as PNG files (in memory, as in an archive that the system has cached), decoded and augmented."""
-
-    def __init__(self, images: Tensor, labels: Tensor, levels: int) -> None:
-        """levels: whole numbers that the images' values are multiples of one over; they survive in 8 bits."""
-        self.images, self.labels, self.levels = images, labels, levels
-        self.files = [_png((image[0] * levels).round().byte().numpy()) for image in images]
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def decoded(self, index: int) -> Image.Image:
-        """The picture, as it was."""
-        return _pillow().open(io.BytesIO(self.files[index])).convert("L")
-
-    def __getitem__(self, index: int) -> Batch:
-        picture = self.decoded(index)
-        most = int(SHIFT * picture.width)
-        moved = (random.randint(-most, most), random.randint(-most, most))
-        turned = picture.rotate(random.uniform(-TURN, TURN), _pillow().Resampling.BILINEAR, translate=moved)
-        return self._tensor(turned), self.labels[index]
-
-    def _tensor(self, picture: Image.Image) -> Tensor:
-        return torch.from_numpy(np.asarray(picture, np.float32)[None] / self.levels)
-
-    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
-        chosen = random.sample(range(len(self)), DECODED)
-        if not all(torch.equal(self._tensor(self.decoded(i)).mul(self.levels).round(),
-                               self.images[i].mul(self.levels).round()) for i in chosen):  # fmt: skip
-            return 1.0
-        return _outside(inputs, targets, int(self.labels.max()))
 
 
 class Photographs(Samples):
@@ -193,74 +157,34 @@ class Photographs(Samples):
         for index, name in enumerate(self.NAMES):
             if not np.array_equal(np.asarray(self.decoded(index)), load_sample_image(name)):
                 return 1.0
-        return _outside(inputs, targets, len(self) - 1)
+        right = ((inputs >= 0) & (inputs <= 1)).flatten(1).all(1) & (targets >= 0) & (targets < len(self))
+        return 1 - float(right.double().mean())
 
 
-class Passages(Samples):
-    """Passages of text that lies in host memory as tokens."""
+class Words(Samples):
+    """Text in pieces compressed by gzip: expanded, decoded, normalised (Unicode NFC), and cut into numbered words.
 
-    def __init__(self, tokens: Tensor, length: int) -> None:
-        self.tokens, self.length = tokens, length
+    vocabulary: numbers are below it. classes: of a classifier, whose target is the piece's number; 0 where the target
+    is the next word.
+    """
 
-    def __len__(self) -> int:
-        return len(self.tokens) - self.length - 1
-
-    def __getitem__(self, index: int) -> Batch:
-        return _shifted(self.tokens[index : index + self.length + 1])
-
-    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
-        return 1 - float((inputs[:, 1:] == targets[:, :-1]).all(1).double().mean())
-
-
-class Compressed(Passages):
-    """The same text in pieces compressed by gzip: expanded, decoded, normalised (Unicode NFC) and cut into bytes."""
-
-    def __init__(self, tokens: Tensor, length: int) -> None:
-        super().__init__(tokens, length)
-        raw = tokens.byte().numpy().tobytes()
+    def __init__(self, raw: bytes, length: int, vocabulary: int, classes: int) -> None:
+        self.raw, self.length, self.vocabulary, self.classes = raw, length, vocabulary, classes
         self.pieces = [gzip.compress(raw[at : at + PIECE], mtime=0) for at in range(0, len(raw) - PIECE + 1, PIECE)]
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     def __getitem__(self, index: int) -> Batch:
-        tokens = np.frombuffer(self.text(index).encode(), np.uint8)
-        start = random.randrange(len(tokens) - self.length)
-        return _shifted(torch.from_numpy(tokens[start : start + self.length + 1].astype(np.int64)))
-
-    def text(self, index: int) -> str:
-        """A piece of the text, normalised."""
         text = gzip.decompress(self.pieces[index]).decode("utf-8", errors="replace")
-        return unicodedata.normalize("NFC", text)
-
-    def is_restored(self) -> bool:
-        """True if a random piece expands to the text that was compressed."""
-        index = random.randrange(len(self))
-        piece = np.frombuffer(gzip.decompress(self.pieces[index]), np.uint8)
-        return np.array_equal(piece, self.tokens[index * PIECE : (index + 1) * PIECE].byte().numpy())
-
-    def wrong(self, inputs: Tensor, targets: Tensor) -> float:
-        return super().wrong(inputs, targets) if self.is_restored() else 1.0
-
-
-class Words(Compressed):
-    """The same compressed pieces, expanded and cut into words, each with a number below `vocabulary`.
-
-    classes: of a classifier, whose target is the piece's number; 0 where the target is the next word.
-    """
-
-    def __init__(self, tokens: Tensor, length: int, vocabulary: int, classes: int) -> None:
-        super().__init__(tokens, length)
-        self.vocabulary, self.classes = vocabulary, classes
-
-    def __getitem__(self, index: int) -> Batch:
-        found = data.numbered_words(self.text(index).encode(), self.vocabulary)
+        found = data.numbered_words(unicodedata.normalize("NFC", text).encode(), self.vocabulary)
         start = random.randrange(len(found) - self.length)
-        inputs, targets = _shifted(found[start : start + self.length + 1])
-        return inputs, torch.tensor(index % self.classes) if self.classes else targets
+        cut = found[start : start + self.length + 1]
+        return cut[:-1], torch.tensor(index % self.classes) if self.classes else cut[1:]
 
     def wrong(self, inputs: Tensor, targets: Tensor) -> float:
-        if not self.is_restored():
+        index = random.randrange(len(self))
+        if gzip.decompress(self.pieces[index]) != self.raw[index * PIECE : (index + 1) * PIECE]:
             return 1.0
         right = ((inputs >= 0) & (inputs < self.vocabulary)).all(1)
         if self.classes:
@@ -270,50 +194,23 @@ class Words(Compressed):
         return 1 - float(right.double().mean())
 
 
-def _png(pixels: np.ndarray[Any, Any]) -> bytes:
-    file = io.BytesIO()
-    _pillow().fromarray(pixels, "L").save(file, "PNG")
-    return file.getvalue()
-
-
-def _shifted(tokens: Tensor) -> Batch:
-    return tokens[:-1], tokens[1:]
-
-
-def _outside(inputs: Tensor, targets: Tensor, most: int) -> float:
-    """Share of images whose values or labels are not in their range."""
-    values = ((inputs >= 0) & (inputs <= 1)).flatten(1).all(1)
-    return 1 - float((values & (targets >= 0) & (targets <= most)).double().mean())
-
-
 @cache
 def samples(source: str, entry: Entry) -> Samples:
-    """The samples of a kind, as a model takes them. Made once in a process. Raises Unsupported."""
+    """The samples of a source, as a model takes them. Made once in a process. Raises Unsupported."""
+    if source == "memory":
+        inputs, targets = entry.batch(HELD)
+        return Held(inputs, targets.view(HELD, -1))
     if source == "photographs":
         if not entry.images:
             raise Unsupported("photographs are for models of images")
         return Photographs(*entry.sample[:2])
-    if entry.described:
-        return _of_catalogue(source, entry, entry.described)
-    if not entry.images:
-        return (Passages if source == "memory" else Compressed)(data.text(), entry.length)
-    held, levels = {8: (data.digits, 16), 28: (data.mnist, 255)}[entry.sample[-1]]
-    return Held(*held()) if source == "memory" else Pictures(*held(), levels)
-
-
-def _of_catalogue(source: str, entry: Entry, described: Network) -> Samples:
-    """Samples of a network by name. Raises Unsupported."""
-    if source == "memory":
-        inputs, targets = entry.batch(HELD)
-        return Held(inputs, targets.view(HELD, -1))
-    if entry.images:
-        raise Unsupported(f"images of {entry.sample[-1]} pixels a side are stored as photographs: take that source")
-    if described.kind != "tokens" or (entry.length > 1 and not described.is_causal):
-        raise Unsupported("encoded text is for classifiers and causal networks")
+    described = entry.described
+    if described is None or described.kind != "tokens" or (entry.length > 1 and not described.is_causal):
+        raise Unsupported("encoded text is for classifiers and causal networks by name, not for pictures")
     from experiments.models.from_transformers import configured
 
     classes = entry.classes if entry.length == 1 else 0
-    return Words(data.text(), entry.sample[0], configured(described).vocab_size, classes)
+    return Words(data.text_bytes(), entry.sample[0], configured(described).vocab_size, classes)
 
 
 def _lacking_shared_memory() -> str:

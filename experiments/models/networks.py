@@ -1,9 +1,4 @@
-"""The networks of the zoo, each readable on one screen, with the multiply-adds of one sample by formula.
-
-`macs` of a network: multiply-adds of each product, convolution or attention of one
-forward pass of one sample, in the order in which they run. Attention is counted
-whole, as by `torch.utils.flop_counter`, though a causal kernel may skip half.
-"""
+"""The study's own small networks, each readable on one screen."""
 
 from __future__ import annotations
 
@@ -33,10 +28,6 @@ class Mlp(nn.Module):
         out: Tensor = self.layers[-1](x)
         return out
 
-    @classmethod
-    def macs(cls) -> list[int]:
-        return [i * o for i, o in pairwise(cls.WIDTHS)]
-
 
 class Cnn(nn.Module):
     """Three 3x3 convolutions with batch norm on 8x8 images, pooled once, ten classes."""
@@ -57,13 +48,6 @@ class Cnn(nn.Module):
                 x = functional.max_pool2d(x, 2)
         out: Tensor = self.head(x.flatten(1))
         return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        """8x8 outputs twice, 4x4 after pooling."""
-        pixels = (64, 64, 16)
-        pairs = pairwise(cls.CHANNELS)
-        return [9 * i * o * p for (i, o), p in zip(pairs, pixels, strict=True)] + [cls.CHANNELS[-1] * 16 * 10]
 
 
 class Residual(nn.Module):
@@ -89,22 +73,22 @@ class ResNet(nn.Module):
     pixels; where the shape changes, the projection that the paper calls option B.
     """
 
-    FILTERS, BLOCKS, SIZE = (16, 32, 64), 3, 28
+    FILTERS, BLOCKS = (16, 32, 64), 3
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, self.FILTERS[0], 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(self.FILTERS[0])
-        self.blocks = nn.Sequential(*(Residual(i, o, stride) for i, o, stride, _ in self.shapes()))
+        self.blocks = nn.Sequential(*(Residual(*shape) for shape in self.shapes()))
         self.head = nn.Linear(self.FILTERS[-1], 10)
 
     @classmethod
-    def shapes(cls) -> list[tuple[int, int, int, int]]:
-        """(channels, filters, stride, pixels a side of the output) of each block."""
+    def shapes(cls) -> list[tuple[int, int, int]]:
+        """(channels, filters, stride) of each block."""
         found, channels = [], cls.FILTERS[0]
         for stage, filters in enumerate(cls.FILTERS):
             for block in range(cls.BLOCKS):
-                found.append((channels, filters, 2 if stage and not block else 1, cls.SIZE >> stage))
+                found.append((channels, filters, 2 if stage and not block else 1))
                 channels = filters
         return found
 
@@ -112,15 +96,6 @@ class ResNet(nn.Module):
         x = self.blocks(functional.relu(self.norm(self.stem(x))))
         out: Tensor = self.head(x.mean((2, 3)))
         return out
-
-    @classmethod
-    def macs(cls) -> list[int]:
-        found = [9 * cls.FILTERS[0] * cls.SIZE**2]
-        for i, o, stride, size in cls.shapes():
-            found += [9 * i * o * size**2, 9 * o * o * size**2]
-            if i != o or stride > 1:
-                found.append(i * o * size**2)
-        return [*found, cls.FILTERS[-1] * 10]
 
 
 class WideResNet(ResNet):
@@ -148,19 +123,12 @@ class Block(nn.Module):
         out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
         return out
 
-    @staticmethod
-    def macs(width: int, length: int) -> list[int]:
-        """qkv, attention, mix, up, down."""
-        token = width * width * length
-        return [3 * token, 2 * length * length * width, token, 4 * token, 4 * token]
-
 
 class Gpt(nn.Module):
     """Byte-level decoder-only transformer (Radford et al. 2019): logits of each next byte, (batch * length, 256)."""
 
     def __init__(self, width: int, heads: int, blocks: int, length: int) -> None:
         super().__init__()
-        self.width, self.length = width, length
         self.tokens = nn.Embedding(VOCABULARY, width)
         self.places = nn.Parameter(0.02 * torch.randn(length, width))
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(blocks)))
@@ -170,10 +138,6 @@ class Gpt(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.places)))
         return out.flatten(0, 1)
-
-    @staticmethod
-    def macs(width: int, blocks: int, length: int) -> list[int]:
-        return Block.macs(width, length) * blocks + [width * VOCABULARY * length]
 
 
 class Lstm(nn.Module):
@@ -194,9 +158,3 @@ class Lstm(nn.Module):
         states, _ = self.layers(self.tokens(x))
         out: Tensor = self.head(states)
         return out.flatten(0, 1)
-
-    @classmethod
-    def macs(cls, length: int) -> list[int]:
-        """Four gates from the input and four from the state, in each layer; and the head."""
-        gates = 4 * cls.WIDTH * cls.WIDTH * length
-        return [gates] * 2 * cls.LAYERS + [cls.WIDTH * VOCABULARY * length]

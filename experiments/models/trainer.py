@@ -39,7 +39,7 @@ def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
     Weights that are trained are in float32; those that are not (LoRA) in bfloat16, if that is what is computed in.
     """
     before = torch.get_default_dtype()
-    half = dtype is Dtype.BFLOAT16 and entry.trained is not None
+    half = dtype is Dtype.BFLOAT16 and entry.counts.trained is not None
     torch.set_default_dtype(torch.bfloat16 if half else before)
     try:
         with torch.device(device.name):

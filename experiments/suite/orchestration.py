@@ -48,10 +48,8 @@ def orchestration(
 ) -> Work:
     """One turn of a training loop: the next batch to the device (load), then forward, backward and update (step).
 
-    source: batches that lie on the device already; samples in host memory; samples
-    encoded, as they are stored (PNG pictures, augmented; compressed text); or photographs
-    (JPEG, cut and scaled). workers: processes that prepare batches ahead of the loop; with
-    0 the loop does it itself.
+    source: batches that lie on the device already (preloaded); samples in host memory; compressed text (encoded); or
+    photographs (JPEG, cut and scaled). workers: processes that prepare batches ahead of the loop; 0: the loop itself.
 
     Both phases wait for the device. On a GPU the same loop is timed again as it is usually
     written, `loop_time`: the host runs ahead and waits only after AHEAD turns. Observed:

@@ -76,7 +76,7 @@ def _models() -> Iterator[Point]:
     yield from _grid("roofline", {"model": "mlp", "batch": 4}, **axes)
     yield from _grid("roofline", {"model": "small-gpt", "batch": 1}, phase=("prefill", "decode"))
     yield from _grid("equivalence", {"batch": 4, "steps": 2}, model=("mlp", "cnn"))
-    yield from _grid("orchestration", {"model": "mlp", "batch": 6, "workers": 0}, source=("preloaded", "encoded"))
+    yield from _grid("orchestration", {"model": "mlp", "batch": 6, "workers": 0}, source=("preloaded", "photographs"))
     yield from _grid("orchestration", {"model": "mlp", "batch": 6, "workers": 1, "source": "memory"})
     yield "time-to-train", {"job": "digits-mlp", "dtype": "float32", "backend": "torch"}
 

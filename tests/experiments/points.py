@@ -41,7 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "models": {"model": "mlp", "threads": 1},
     "numerics": {**_PLAIN, "method": "repeat", "m": 12, "n": 20, "k": 40},
     "offload": {**_PLAIN, "op": "gemm", "m": 40, "n": 24, "k": 56, "uses": 2, "host_memory": "none", "launch": "eager"},
-    "orchestration": {**_PLAIN, "model": "mlp", "batch": 6, "source": "encoded", "workers": 0},
+    "orchestration": {**_PLAIN, "model": "mlp", "batch": 6, "source": "photographs", "workers": 0},
     "parallelism": {"kernel": "paths", "in_flight": 0, "paths": 32, "backend": "llvm", "threads": 1},
     "peak": {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1000},
     "roofline": {**_PLAIN, "model": "mlp", "batch": 4, "phase": "training"},

@@ -437,7 +437,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("orchestration", CPU, {"source": "preloaded", "workers": 1}, "need no workers"),
     ("orchestration", CPU, {"model": "gpt-1m", "source": "photographs"}, "models of images"),
     ("orchestration", CPU, {"model": "minilm-l6", "source": "encoded"}, "classifiers and causal networks"),
-    ("orchestration", CPU, {"model": "resnet-50", "source": "encoded", "batch": 1}, "stored as photographs"),
+    ("orchestration", CPU, {"model": "resnet-50", "source": "encoded", "batch": 1}, "not for pictures"),
     ("orchestration", CPU, {"dtype": "float16"}, "loss scaling"),
     ("parallelism", CPU, {**CUDA_C, "in_flight": 32}, "does not run"),
     ("parallelism", CPU, {"backend": "cupy"}, "cupy"),

@@ -16,7 +16,7 @@ from torch import nn
 from experiments.devices.cpu import CpuDevice
 from experiments.models import trace, traffic, usage
 from experiments.models import trainer as trainer_module
-from experiments.models.catalogue import NETWORKS
+from experiments.models.catalogue import NETWORKS, Counts
 from experiments.models.from_transformers import Adapted
 from experiments.models.tolerance import of_gradients
 from experiments.models.trainer import Trainer, least_error, make_model
@@ -42,7 +42,7 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
     # Every kernel is a file for the C++ compiler, which takes seconds: a hidden layer of eight has few.
     small = Entry(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)),
-        ZOO["mlp"].batch, lambda: [64 * 8, 8 * 10], False, ZOO["mlp"].sample, "dense", images=True,
+        ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
     )  # fmt: skip
     monkeypatch.setitem(ZOO, "mlp", small)
     work = points.work("training", batch=3, dtype=dtype, backend="inductor")
@@ -220,7 +220,7 @@ def test_adapters_alone_are_trained_and_checked(
 def test_adapters_take_a_third_less_than_training_all_weights(adapted: Entry) -> None:
     rank, width, narrow, layers = 8, 64, 32, 2
     assert adapted.trained_parameters() == layers * rank * (width + width + width + narrow)
-    assert 2 * sum(adapted.macs()) < adapted.step_flop(1) / 2 < 2.2 * sum(adapted.macs())
+    assert 2 * adapted.counts.macs < adapted.step_flop(1) / 2 < 2.2 * adapted.counts.macs
     frozen = adapted.parameters() - adapted.trained_parameters()
     full, half = (memory("llama-1b-lora", 1, 0, dtype=dtype) for dtype in ("float32", "bfloat16"))
     assert full - half == 2 * frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.language.shapes import SHAPES
 from experiments.models import data
-from experiments.models.catalogue import NETWORKS
+from experiments.models.catalogue import NETWORKS, Counts
 from experiments.models.from_transformers import count
 from experiments.models.levels import Extent, extent, traced
 from experiments.models.zoo import ZOO, Entry
@@ -25,6 +26,7 @@ from tests.experiments.points import observed, work
 # Those that a test may hold in memory; the others are only made on the meta device.
 SMALL = [name for name, entry in ZOO.items() if entry.parameters() < 20e6]
 LARGE = [name for name in ZOO if name not in SMALL]
+NO_COUNTS = Counts(0, 0, 0, (1, 1))
 OWN = [name for name in ZOO if name not in NETWORKS]
 TRAINED = ["resnet-50", "vit-b-16", "bert-base-classifier", "gpt2-124m", "llama-1b-lora"]
 
@@ -84,7 +86,7 @@ def test_attention_is_counted_as_by_formula(name: str) -> None:
         "gpt2-124m": (128, 128 * 768 * 50257),
     }[name]
     block = 12 * 768**2 * length + 2 * length**2 * 768
-    assert sum(ZOO[name].macs()) == 12 * block + outside
+    assert ZOO[name].counts.macs == 12 * block + outside
 
 
 @pytest.mark.parametrize("name", [*OWN, "resnet-50", "t5-small", "whisper-tiny"])
@@ -178,21 +180,20 @@ def test_branches_side_by_side_share_a_level() -> None:
             self.unused(x)
             return self.left(x) + self.right(x)
 
-    made = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), lambda: [64], False, (8,), "dense")
+    made = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
     assert extent(traced(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
 
 
 @pytest.mark.parametrize("name", ["resnet-50", "convnext-t", "segformer-b0", "gpt2-124m"])
 def test_the_graph_of_a_network_by_name_does_its_products_and_little_more(name: str) -> None:
-    macs = sum(ZOO[name].macs())
+    macs = ZOO[name].counts.macs
     assert macs < extent(traced(ZOO[name])).work < 1.05 * macs
 
 
 def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
     def levels(length: int) -> int:
         entry = ZOO["lstm-32"]
-        cut = Entry(entry.model, entry.batch, entry.macs, True, (length,), "recurrent", length, entry.classes)
-        return extent(traced(cut)).levels
+        return extent(traced(replace(entry, sample=(length,)))).levels
 
     assert levels(8) - levels(6) == levels(6) - levels(4) > 0
 
@@ -204,7 +205,7 @@ def calling(call: Any) -> Entry:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return call(x)
 
-    return Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), list, False, (8,), "dense")
+    return Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
 
 
 def test_an_operator_of_unknown_work_is_refused() -> None:
