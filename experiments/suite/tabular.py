@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.tabular import open_library
 from experiments.tabular.data import case
+from experiments.tabular.libraries import open_library
 from experiments.work import Threads, Unsupported, Work
 
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
@@ -52,7 +52,7 @@ def tabular(
     op: Op,
     rows: int,
     transfers: Transfers,
-    backend: Literal["pandas", "polars", "numpy", "python", "torch", "cupy"],
+    backend: Literal["pandas", "polars", "torch", "cupy"],
     threads: Threads,
 ) -> Work:
     """One operation on tables of `rows` rows of 8-byte numbers, or on as many lines of text.

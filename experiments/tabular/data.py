@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experiments.tabular.base import Columns
+from experiments.tabular.libraries import Columns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -51,7 +51,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "serving": {**_PLAIN, "service": "text-classifier", "requests_per_s": 60, "cores": 1, "seconds": 1},
     "several-devices": {**_PLAIN, "model": "mlp", "batch": 4, "ranks": 1, "interconnect": "gloo"},
     "sustained": {**_PLAIN, "load": "products", "extent": 64},
-    "tabular": {"op": "sort", "rows": 3000, "transfers": "none", "backend": "numpy", "threads": 1},
+    "tabular": {"op": "sort", "rows": 3000, "transfers": "none", "backend": "pandas", "threads": 1},
     "time-to-train": {**_PLAIN, "job": "digits-mlp"},
     "training": {**_PLAIN, "model": "mlp", "batch": 4},
     "transfer": {
