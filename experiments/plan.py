@@ -157,13 +157,13 @@ def emulated(dtype: str, rate: float) -> bool:
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops: Mapping[str, float]) -> float:
     """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
     experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
-    slow, extra, params = slowness(core_flops) if on_cpu else 1.0, 0.0, dict(point.params)
+    slow, extra, params = slowness(core_flops) if on_cpu else 1.0, experiment.extra_s, dict(point.params)
     dtype = str(params.get("dtype"))
     if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
-    if experiment.extra_s:
+    if callable(extra):
         # The call is this machine's: only what is added to it was found on another.
-        extra = experiment.extra_s(call_s=one_s / slow, point_s=point.point_s / slow, **params)
+        extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
     if not on_cpu and "model" in params:

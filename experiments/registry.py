@@ -52,7 +52,8 @@ class Experiment:
         from the point's parameters; without it, those of its `backend`.
     call_s: seconds of one call, where no operations tell them, on the machine by which the constants were found.
     extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
-        processes), from its point_s, the call_s that a call should take, and its parameters; a GPU's have no threads.
+        processes): a number, or from its point_s, the call_s that a call should take, and its parameters; a GPU's have
+        no threads.
     observed: nothing is timed by the core, so that point_s is what making the observation takes.
     lasting: its points take the whole of their point_s by design, and not more.
     load_s: seconds that its first point in a process takes more: to load models, and the data they learn from.
@@ -69,7 +70,7 @@ class Experiment:
     fits: tuple[str, ...] = ("cpu", "gpu")
     environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
     call_s: Callable[..., float] | None = None
-    extra_s: Callable[..., float] | None = None
+    extra_s: Callable[..., float] | float = 0.0
     observed: bool = False
     lasting: bool = False
     load_s: float = 0.0
@@ -102,8 +103,9 @@ class Experiment:
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
         for name in ("memory", "flop", "call_s", "extra_s"):
             given = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
+            told = getattr(self, name)
             try:
-                inspect.signature(getattr(self, name) or (lambda **_: 0)).bind(**dict.fromkeys(given))
+                inspect.signature(told if callable(told) else lambda **_: 0).bind(**dict.fromkeys(given))
             except TypeError as mismatch:
                 return f"{name} is given all parameters by name, but {mismatch}: those it needs not are `**_: Any`"
         return ""

@@ -28,8 +28,8 @@ PREDICTED_S = 15.0
 LEAST_S = 1.0
 # The check of the profiler takes so many seconds at least, torch's start included.
 PROFILER_S = 10.0
-# Of the time, the check of the profiler has this share, over its two processes, and the last share is for profiles.
-PROFILER_SHARE, PROFILES_SHARE = 0.4, 0.1
+# Of the time, the check of the profiler has this share, and the last share is for profiles.
+PROFILER_SHARE, PROFILES_SHARE = 0.2, 0.1
 # Words of an outcome without an error that somebody can mend.
 MENDABLE = ("is not installed", "cannot be captured")
 # Errors of reading an answer of another shape than a measuring process writes.
@@ -148,20 +148,17 @@ class Preflight:
         self.say(line.row(self._width))
 
     def _check_profiler(self, device: str) -> None:
-        limit = PROFILER_SHARE * 60 * self.minutes / (2 * len(self.checked))
+        what = f"profiler on {device}"
+        limit = min(self._left_s(), PROFILER_SHARE * 60 * self.minutes / len(self.checked))
         if limit < PROFILER_S:
-            self._add(Line("left out", f"profiler on {device}", f"it takes {PROFILER_S:.0f} s: give more --minutes"))
+            self._add(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
             return
-        found = profiler.check(device, lambda: max(0.0, min(limit, self._left_s())), self.profiling)
-        for variables, seen, words in found:
-            way = ", ".join(f"{name}={value}" for name, value in variables.items()) or "torch as it comes"
-            # To the study it matters on a GPU, as a measuring process has it: the last way.
-            matters = device in self.gpus and variables == found[-1][0]
-            bad = seen is None or not seen.in_order
-            verdict = "look" if bad and matters else "note" if bad else "ok"
-            if words.startswith(profiler.UNSUPPORTED):
-                verdict, words = "unsupported", words.removeprefix(profiler.UNSUPPORTED)
-            self._add(Line(verdict, f"profiler on {device}, {way}", words))
+        seen, words = profiler.check(device, limit, self.profiling)
+        bad = seen is None or not seen.in_order
+        verdict = "ok" if not bad else "look" if device in self.gpus else "note"
+        if words.startswith(profiler.UNSUPPORTED):
+            verdict, words = "unsupported", words.removeprefix(profiler.UNSUPPORTED)
+        self._add(Line(verdict, what, words))
 
     def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
         answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))

@@ -141,32 +141,15 @@ def ask_apart(
         raise StudyError(reason) from None
 
 
-def observe_apart(device: str, variables: dict[str, str], limit_s: float, command: Sequence[str] = ()) -> Seen:
-    """`observe` in a process of its own with these variables, `limit_s` seconds at most. Raises StudyError."""
+def check(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[Seen | None, str]:
+    """`observe` in a process like a measuring one, `limit_s` seconds at most: what it saw or None, and a line."""
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler")), device]
-    seen: Seen = ask_apart(words, lambda answer: Seen(**answer), variables, limit_s)
-    return seen
-
-
-def check(
-    device: str, limit_s: Callable[[], float], command: Sequence[str] = ()
-) -> list[tuple[dict[str, str], Seen | None, str]]:
-    """The check with torch as it comes and, where that differs, as a measuring process has it.
-
-    limit_s: the seconds that each may take. Returns for each: its variables, what was seen or None, and a line.
-    """
-    found: list[tuple[dict[str, str], Seen | None, str]] = []
-    ways: list[dict[str, str]] = [{}]
-    if variables := environment.device_variables(device):
-        ways.append(variables)
-    for way in ways:
-        try:
-            seen = observe_apart(device, way, limit_s(), command)
-            found.append((way, seen, seen.words))
-        except StudyError as failure:
-            reason = str(failure)
-            found.append((way, None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"))
-    return found
+    try:
+        seen: Seen = ask_apart(words, lambda answer: Seen(**answer), environment.device_variables(device), limit_s)
+    except StudyError as failure:
+        reason = str(failure)
+        return None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"
+    return seen, seen.words
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from experiments.backends import Library
 from experiments.devices import Device
@@ -21,12 +21,11 @@ CHECKED = slice(0, 16)  # rows that are checked cell by cell
 DENSITY = 0.1  # of sparse data: the share that is not zero
 
 
-def extra_s(**_: Any) -> float:
-    """Filling the operands, and those of the check."""
-    return 0.1
+# Filling the operands, and those of the check.
+EXTRA_S = 0.1
 
 
-@experiment("content", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s)
+@experiment("content", smaller=smaller, memory=memory, flop=flop, extra_s=EXTRA_S)
 def content(
     device: Device,
     content: Content,

@@ -49,9 +49,8 @@ def memory(model: str, format: Format, users: int, prompt_tokens: int, new_token
     return float(file_bytes(shape, format) + cache + 4 * checked_shape(model).parameters)
 
 
-def extra_s(**_: Any) -> float:
-    """Writing files, starting two servers, and checking the answers of one."""
-    return 3.0
+# Writing files, starting two servers, and checking the answers of one.
+EXTRA_S = 3.0
 
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
@@ -60,7 +59,7 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     return language_server.ABSENT if absent else ""
 
 
-@experiment("language-serving", memory=memory, observed=True, extra_s=extra_s, load_s=2.0, lacks=lacks)
+@experiment("language-serving", memory=memory, observed=True, extra_s=EXTRA_S, load_s=2.0, lacks=lacks)
 def language_serving(
     device: Device, model: Name, format: Format, users: int, prompt_tokens: int, new_tokens: int, seconds: int,
     cores: int, backend: Literal["xllamacpp", "llama-server"], threads: Threads,

@@ -8,24 +8,11 @@ from experiments.devices import Device
 from experiments.models.names import Model
 from experiments.models.tolerance import of_gradients
 from experiments.registry import experiment
+from experiments.suite import training
 from experiments.work import Dtype, Observed, Threads, Work, largest
 
 # Steps in a row after which a loop on a GPU waits for it: loops read their loss now and then.
 AHEAD = 16
-
-
-def memory(model: str, batch: int, **_: Any) -> float:
-    """As for a training step."""
-    from experiments.models.zoo import ZOO
-
-    return ZOO[model].parameters() * 8 * 4.0 + ZOO[model].activation_bytes() * batch
-
-
-def flop(model: str, batch: int, **_: Any) -> float:
-    """FLOP of a step."""
-    from experiments.models.zoo import ZOO
-
-    return ZOO[model].step_flop(batch)
 
 
 def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: int, **_: Any) -> float:
@@ -35,7 +22,7 @@ def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: i
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
 
 
-@experiment("orchestration", memory=memory, flop=flop, extra_s=extra_s, load_s=2.0)
+@experiment("orchestration", memory=training.memory, flop=training.flop, extra_s=extra_s, load_s=2.0)
 def orchestration(
     device: Device,
     model: Model,

@@ -30,7 +30,7 @@ BELOW = [2.0**power for power in range(-2, 13)]
 # Calls that are counted and those that are profiled; of those that take so many seconds fewer.
 CALLS, SLOW_S = 3, 0.25
 # Metrics that take the profiler, with their units; the others are counted without it.
-TIMED = {"operator_time": "s", "matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
+TIMED = {"matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
@@ -82,10 +82,9 @@ def roofline(
     phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and decode, of
     causal networks of the catalogue, all tokens of a prompt, or the last of them with the others cached.
     Work: FLOP and bytes of all operators; each reads its operands and writes its result once.
-    Observed: kernels (operators that move something), operator_time of a step, the products' share
-    of FLOP and of operator time, product_intensity, the share of bytes that the last cache would
-    hold (cached_bytes_share), and the shares of time, bytes and FLOP in operators up to an intensity
-    (time_below.16_share).
+    Observed: kernels (operators that move something), the products' share of FLOP and of operator time,
+    product_intensity, the share of bytes that the last cache would hold (cached_bytes_share), and the shares of time,
+    bytes and FLOP in operators up to an intensity (time_below.16_share).
     Unsupported: text from models that make none, and formats that a step is not checked in.
     """
     tolerance = of_gradients(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
@@ -193,7 +192,6 @@ def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float,
     products = [one for one in moving if one.product]
     found = {
         "kernels": (len(moving) / calls, "1"),
-        "operator_time": (_seconds(moving) / calls or math.nan, "s"),
         "matmul_flop_share": (_share(_flop(products), _flop(operators)), "1"),
         "matmul_time_share": (_share(_seconds(products), _seconds(operators)), "1"),
         "product_intensity": (_share(_flop(products), _bytes(products)), "FLOP/B"),

@@ -23,7 +23,7 @@ TOLD = {
     "offload": {"device_time.h2d", "device_time.compute", "device_time.d2h"},
     "inference": {"device_time.to_device", "device_time.compute", "device_time.to_host"},
     "training": {"time.forward", "time.backward", "time.update", "kernel_time", "matmul_time_share", "peak_memory"},
-    "roofline": {"operator_time", "matmul_time_share"},
+    "roofline": {"matmul_time_share"},
     "orchestration": {"time.load", "time.step", "loop_time"},
 }
 

@@ -104,7 +104,7 @@ def roofline(chip: Chip, p: Params, models: Models) -> Answer:
         kernels=float(round(made.kernels)), matmul_flop_share=made.flop / flop, matmul_time_share=time_share,
         cached_bytes_share=min(1.0, chip.cache / made.moved),
     )  # fmt: skip
-    found.observed |= {"operator_time": (made.kernel_s, "s"), "product_intensity": (intensity, "FLOP/B")}
+    found.observed |= {"product_intensity": (intensity, "FLOP/B")}
     low = {"time": 1 - time_share, "bytes": 1 - of_products / made.moved, "flop": 1 - made.flop / flop}
     for measure, share in low.items():
         found.observed |= _below(measure, share, intensity)
