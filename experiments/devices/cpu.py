@@ -66,9 +66,12 @@ class CpuDevice(Device):
     ) -> list[float]:
         return self.on_host(launches, meanwhile)
 
-    def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
+    def torch_dtype(self, dtype: Dtype) -> torch.dtype:
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
+        return super().torch_dtype(dtype)
+
+    def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         if dtype in (Dtype.FLOAT8, Dtype.INT8):
             raise Unsupported(f"no CPU library of this study multiplies in {dtype}")
         library = backends.get(backend)

@@ -46,8 +46,6 @@ def convergence(
     from experiments.models.trainer import least_error
 
     tolerance = of_gradients(model, dtype)
-    if dtype is Dtype.TF32 and device.kind == "cpu":
-        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     device.torch_dtype(dtype)
     images, labels = runs.split(data, device.name).training
     if not 1 <= batch <= len(labels):

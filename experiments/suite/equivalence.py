@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from experiments.devices import Device
 from experiments.models.names import Model
 from experiments.registry import experiment
+from experiments.suite import training
 from experiments.work import Dtype, Observed, Threads, Unsupported, Work
 
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ def equivalence(
     """
     if dtype not in TOLERANCE:
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
-    if dtype is Dtype.TF32 and device.kind == "cpu":
-        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     if steps < 1:
         raise Unsupported("a curve has at least one step")
     # Raises Unsupported where the device would fall back to another format.
@@ -137,16 +136,10 @@ def train(
     import torch
     from torch.nn.functional import cross_entropy
 
-    from experiments.models.onednn import through_onednn
     from experiments.models.trainer import Trainer
 
     made, batches = _begin(model, batch, steps, seed)
-    if backend == "onednn":
-        if device.kind != "cpu":
-            raise device.unsupported(backend)
-        if dtype is not Dtype.FLOAT32:
-            raise Unsupported(f"in {dtype}, PyTorch goes through oneDNN by itself")
-        made = through_onednn(made)
+    made = training.through(backend, made, device, dtype)
     inputs, targets = batches[0]
     trainer = Trainer(made.to(device.name), inputs, targets, device, dtype)
     if backend == "inductor":

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.serving import language_server
 from experiments.serving.process import split_cores, start
-from experiments.suite.serving import DisturbedError, percentile
+from experiments.suite.serving import DisturbedError, percentile, repeat_if_disturbed
 from experiments.work import HarnessError, Observed, Threads, Unsupported, Work
 
 # Of a stream that is silent for longer, the server has failed: many users wait for all of their prompts at first.
@@ -28,8 +27,6 @@ ENDS_S = 600.0
 BLOCK = 256
 # Most slots of a server: LLAMA_MAX_SEQ in llama.cpp.
 SLOTS = 256
-# A load is offered so often until nothing disturbs it.
-TRIES = 3
 # Percentiles of times, and the fewest times of which they tell.
 PERCENTILES = (("p50", 50.0, 1), ("p99", 99.0, 100))
 
@@ -77,7 +74,7 @@ def language_serving(
     time of the server's cores, what the users took. client_delay: 99th percentile of the time from an answer to its
     user's next request.
     Unsupported: a server that is not installed or does not compute on the device. Failed, with a reason that begins
-    with `harness:`, where the server does not start or ends, or a pause spoils the load TRIES times.
+    with `harness:`, where the server does not start or ends, or a pause spoils the load again and again.
     """
     from experiments.language import check, files, server
 
@@ -110,19 +107,13 @@ def language_serving(
         with server.started({**orders, "model": str(path), "context": check.CONTEXT}) as running:
             return check.difference(model, format, running.following)
 
-    def observe(tries: int = TRIES) -> dict[str, Observed]:
+    def observe() -> dict[str, Observed]:
         path = files.model_file(model, shape, format)
-        try:
-            with server.started({**orders, "model": str(path)}) as running:
-                seen = offered(running, load)
-        except DisturbedError as trouble:
-            if tries == 1:
-                raise
-            print(f"language-serving: {trouble}: the load is offered again", file=sys.stderr)
-            return observe(tries - 1)
+        with server.started({**orders, "model": str(path)}) as running:
+            seen = offered(running, load)
         return metrics(seen, room if not others else 0)
 
-    return Work(observe=observe, check=error, tolerance=check.TOLERANCE)
+    return Work(observe=lambda: repeat_if_disturbed(observe), check=error, tolerance=check.TOLERANCE)
 
 
 def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:

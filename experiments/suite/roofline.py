@@ -90,8 +90,6 @@ def roofline(
     tolerance = of_gradients(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
     if tolerance is None:
         raise Unsupported(f"answers in {dtype} are not part of this experiment")
-    if dtype is Dtype.TF32 and device.kind == "cpu":
-        raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
     from experiments.models import traffic

@@ -9,7 +9,7 @@ import http.client
 import json
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -171,24 +171,28 @@ def serving(
         expected[:] = [answer["answer"] for answer in answers]
         return largest(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
 
-    def observe(tries: int = TRIES) -> dict[str, Observed]:
+    def observe() -> dict[str, Observed]:
         load = {
             "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
             "timeout_s": TIMEOUT_S, "cpus": others or cpus,
         }  # fmt: skip
-        try:
-            return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
-        except DisturbedError as trouble:
-            if tries == 1:
-                raise
-            print(f"serving: {trouble}: the load is offered again", file=sys.stderr)
-        return observe(tries - 1)
+        return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
 
-    return Work(observe=observe, check=check, tolerance=tolerance)
+    return Work(observe=lambda: repeat_if_disturbed(observe), check=check, tolerance=tolerance)
 
 
 class DisturbedError(HarnessError):
     """Something passing spoilt a load: the next try may be better."""
+
+
+def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, Observed]:
+    """Metrics of a load that is offered again where something passing spoilt it, TRIES times at most."""
+    for _ in range(TRIES - 1):
+        try:
+            return offer()
+        except DisturbedError as trouble:
+            print(f"{trouble}: the load is offered again", file=sys.stderr)
+    return offer()
 
 
 def _observed(

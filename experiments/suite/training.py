@@ -108,7 +108,7 @@ def training(
             tolerance=tolerance,
         )
     trainer = Trainer(
-        _built(made, device, dtype, backend),
+        through(backend, made, device, dtype),
         *entry.batch(batch),
         device,
         dtype,
@@ -128,9 +128,9 @@ def training(
     )
 
 
-def _built(model: torch.nn.Module, device: Device, dtype: Dtype, backend: str) -> torch.nn.Module:
-    """The model, its linear layers going through the library `backend`. Raises Unsupported."""
-    if backend in ("torch", "channels_last", "inductor"):
+def through(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) -> torch.nn.Module:
+    """The model, its linear layers going through oneDNN if that is the backend. Raises Unsupported."""
+    if backend != "onednn":
         return model
     if device.kind != "cpu":
         raise device.unsupported(backend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -216,7 +217,7 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
     answers = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{json.dumps(order)}\n" * 2))
     for name, answer in (("dup", 9), ("dup2", None), ("fdopen", answers)):
-        monkeypatch.setattr(worker.os, name, lambda *_, answer=answer, **__: answer)
+        monkeypatch.setattr(os, name, lambda *_, answer=answer, **__: answer)
     worker.serve()
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert said == [{"status": "failed", "reason": reason}] * 2

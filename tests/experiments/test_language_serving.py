@@ -26,7 +26,7 @@ from experiments.language import check, files, server, weights
 from experiments.language.shapes import SHAPES
 from experiments.registry import get
 from experiments.serving import process, users
-from experiments.suite import language_serving
+from experiments.suite import language_serving, serving
 from experiments.suite.serving import DisturbedError
 from experiments.work import HarnessError, Unsupported
 from tests.experiments.points import CPU, GPU, observed, params, right, work
@@ -212,7 +212,7 @@ def test_a_disturbed_load_is_offered_again_and_then_told(models: Path, monkeypat
     monkeypatch.setattr(language_serving, "offered", stands_still)
     with pytest.raises(HarnessError, match="stood still"):
         observed(work(NAME))
-    assert len(offers) == language_serving.TRIES
+    assert len(offers) == serving.TRIES
 
 
 def test_memory_grows_with_the_users() -> None:
