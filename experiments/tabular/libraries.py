@@ -239,7 +239,7 @@ class CupyLibrary(Library):
     def group_by(self, table: Any) -> Any:
         """Sort by key, number the runs of equal keys, add up by that number.
 
-        Not `add.reduceat`, for which CuPy takes differences of running totals that
+        Not `numpy.add.reduceat`, for which CuPy takes differences of running totals that
         lose digits as the table grows.
         """
         xp = self.xp
